@@ -1,0 +1,1 @@
+"""Recorded answers of other implementations, as text, and their reader."""
