@@ -1,0 +1,69 @@
+// The contract of the kernels: one function pointer each, filled once per instruction set by kernels/kernels.cc.
+//
+// All kernels take plain pointers and a count, work in one thread, allocate nothing and cannot fail; arguments are
+// checked by the caller. No alignment is assumed. y may equal x where both have the same element size.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "numerics/range.h"
+#include "numerics/types.h"
+
+namespace quarkfast {
+
+// One scale for a run of elements: scale finite and > 0, qmin <= zero_point <= qmax within the quantized type.
+struct LinearParams {
+  float scale;
+  int64_t zero_point;
+  int64_t qmin;
+  int64_t qmax;
+};
+
+// The linear kernels of one quantized type Q (named i8, u8, i16, u16, i32, u32 in Kernels).
+template <class Q>
+struct LinearKernels {
+  // y = saturate(round_half_to_even(x / scale) + zero_point, qmin, qmax); NaN gives qmin.
+  void (*quantize_linear)(const float* x, Q* y, size_t n, const LinearParams& p);
+  // The same with scale[i] and zero_point[i] for element i.
+  void (*quantize_linear_channels)(const float* x, Q* y, size_t n, const float* scale, const Q* zero_point,
+                                   int64_t qmin, int64_t qmax);
+  // y = float32(x - zero_point) * scale.
+  void (*dequantize_linear)(const Q* x, float* y, size_t n, const LinearParams& p);
+  void (*dequantize_linear_channels)(const Q* x, float* y, size_t n, const float* scale, const Q* zero_point);
+  // dequantize_linear(quantize_linear(x)) without the codes in between.
+  void (*fake_quantize_linear)(const float* x, float* y, size_t n, const LinearParams& p);
+  void (*fake_quantize_linear_channels)(const float* x, float* y, size_t n, const float* scale, const Q* zero_point,
+                                        int64_t qmin, int64_t qmax);
+};
+
+struct Kernels {
+  const char* isa;  // the rung's public name
+
+  LinearKernels<int8_t> i8;
+  LinearKernels<uint8_t> u8;
+  LinearKernels<int16_t> i16;
+  LinearKernels<uint16_t> u16;
+  LinearKernels<int32_t> i32;
+  LinearKernels<uint32_t> u32;
+
+  // float32 -> bfloat16, round half to even; finite overflow gives infinity; NaN gives the quiet NaN of the same sign.
+  void (*cast_f32_bf16)(const float* x, bf16* y, size_t n);
+  // bfloat16 -> float32, exact.
+  void (*cast_bf16_f32)(const bf16* x, float* y, size_t n);
+  // cast_bf16_f32(cast_f32_bf16(x)).
+  void (*round_f32_bf16)(const float* x, float* y, size_t n);
+
+  // float32 -> float16, round half to even, subnormals kept; finite overflow gives infinity; NaN keeps sign and the top
+  // ten payload bits and becomes quiet.
+  void (*cast_f32_f16)(const float* x, f16* y, size_t n);
+  // float16 -> float32, exact; a signalling NaN becomes quiet.
+  void (*cast_f16_f32)(const f16* x, float* y, size_t n);
+  // cast_f16_f32(cast_f32_f16(x)).
+  void (*round_f32_f16)(const float* x, float* y, size_t n);
+
+  // Merges the range of x into r.
+  void (*reduce_range_f32)(const float* x, size_t n, Range* r);
+};
+
+}  // namespace quarkfast

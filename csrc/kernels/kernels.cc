@@ -1,0 +1,29 @@
+// Compiled once per rung of the ISA ladder (cmake/isa.cmake); exports one symbol, the rung's table.
+#include "kernels.h"
+
+#include "cast_bf16.inl.h"
+#include "cast_f16.inl.h"
+#include "linear.inl.h"
+#include "reduce_range.inl.h"
+
+namespace quarkfast::QF_ISA {
+
+extern const Kernels kernels;
+const Kernels kernels = {
+    .isa = QF_ISA_NAME,
+    .i8 = linear_kernels<int8_t>(),
+    .u8 = linear_kernels<uint8_t>(),
+    .i16 = linear_kernels<int16_t>(),
+    .u16 = linear_kernels<uint16_t>(),
+    .i32 = linear_kernels<int32_t>(),
+    .u32 = linear_kernels<uint32_t>(),
+    .cast_f32_bf16 = cast_f32_bf16,
+    .cast_bf16_f32 = cast_bf16_f32,
+    .round_f32_bf16 = round_f32_bf16,
+    .cast_f32_f16 = cast_f32_f16,
+    .cast_f16_f32 = cast_f16_f32,
+    .round_f32_f16 = round_f32_f16,
+    .reduce_range_f32 = reduce_range_f32,
+};
+
+}  // namespace quarkfast::QF_ISA

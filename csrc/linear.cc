@@ -1,0 +1,118 @@
+#include "linear.h"
+
+#include <vector>
+
+#include "dispatch.h"
+#include "elementwise.h"
+
+namespace quarkfast {
+
+namespace {
+
+template <class Q>
+const LinearKernels<Q>& kernels_of(const Kernels& k);
+template <>
+const LinearKernels<int8_t>& kernels_of(const Kernels& k) {
+  return k.i8;
+}
+template <>
+const LinearKernels<uint8_t>& kernels_of(const Kernels& k) {
+  return k.u8;
+}
+template <>
+const LinearKernels<int16_t>& kernels_of(const Kernels& k) {
+  return k.i16;
+}
+template <>
+const LinearKernels<uint16_t>& kernels_of(const Kernels& k) {
+  return k.u16;
+}
+template <>
+const LinearKernels<int32_t>& kernels_of(const Kernels& k) {
+  return k.i32;
+}
+template <>
+const LinearKernels<uint32_t>& kernels_of(const Kernels& k) {
+  return k.u32;
+}
+
+// The zero points to read, made of zeros where the caller has none.
+template <class Q>
+const Q* zero_points(const Q* given, size_t n, std::vector<Q>& zeros) {
+  if (given) return given;
+  zeros.assign(n, Q{0});
+  return zeros.data();
+}
+
+// Runs `one` or `each` over all runs of the layout, split over the pool.
+template <class One, class Each>
+void drive(const ScaleLayout& layout, const Pool& pool, One&& one, Each&& each) {
+  parallel_for(pool, layout.size(), kElementwiseGrain,
+               [&](size_t begin, size_t end) { for_each_run(layout, begin, end, one, each); });
+}
+
+}  // namespace
+
+template <class Q>
+void quantize_linear(const float* x, Q* y, const ScaleLayout& layout, const float* scale, const Q* zero_point,
+                     CodeRange range, const Pool& pool) {
+  const LinearKernels<Q>& k = kernels_of<Q>(active());
+  std::vector<Q> zeros;
+  const Q* zp = zero_points(zero_point, layout.scales(), zeros);
+  drive(
+      layout, pool,
+      [&](size_t at, size_t n, size_t s) {
+        k.quantize_linear(x + at, y + at, n, {scale[s], static_cast<int64_t>(zp[s]), range.qmin, range.qmax});
+      },
+      [&](size_t at, size_t n, size_t s) {
+        k.quantize_linear_channels(x + at, y + at, n, scale + s, zp + s, range.qmin, range.qmax);
+      });
+}
+
+template <class Q>
+void dequantize_linear(const Q* x, float* y, const ScaleLayout& layout, const float* scale, const Q* zero_point,
+                       const Pool& pool) {
+  const LinearKernels<Q>& k = kernels_of<Q>(active());
+  std::vector<Q> zeros;
+  const Q* zp = zero_points(zero_point, layout.scales(), zeros);
+  drive(
+      layout, pool,
+      [&](size_t at, size_t n, size_t s) {
+        k.dequantize_linear(x + at, y + at, n, {scale[s], static_cast<int64_t>(zp[s]), 0, 0});
+      },
+      [&](size_t at, size_t n, size_t s) { k.dequantize_linear_channels(x + at, y + at, n, scale + s, zp + s); });
+}
+
+template <class Q>
+void fake_quantize_linear(const float* x, float* y, const ScaleLayout& layout, const float* scale, const Q* zero_point,
+                          CodeRange range, const Pool& pool) {
+  const LinearKernels<Q>& k = kernels_of<Q>(active());
+  std::vector<Q> zeros;
+  const Q* zp = zero_points(zero_point, layout.scales(), zeros);
+  drive(
+      layout, pool,
+      [&](size_t at, size_t n, size_t s) {
+        k.fake_quantize_linear(x + at, y + at, n, {scale[s], static_cast<int64_t>(zp[s]), range.qmin, range.qmax});
+      },
+      [&](size_t at, size_t n, size_t s) {
+        k.fake_quantize_linear_channels(x + at, y + at, n, scale + s, zp + s, range.qmin, range.qmax);
+      });
+}
+
+// The types that exist; a template function is exported only where it is instantiated.
+#define QF_INSTANTIATE_LINEAR(Q)                                                                                 \
+  template QUARKFAST_API void quantize_linear<Q>(const float*, Q*, const ScaleLayout&, const float*, const Q*,   \
+                                                 CodeRange, const Pool&);                                        \
+  template QUARKFAST_API void dequantize_linear<Q>(const Q*, float*, const ScaleLayout&, const float*, const Q*, \
+                                                   const Pool&);                                                 \
+  template QUARKFAST_API void fake_quantize_linear<Q>(const float*, float*, const ScaleLayout&, const float*,    \
+                                                      const Q*, CodeRange, const Pool&);
+QF_INSTANTIATE_LINEAR(int8_t)
+QF_INSTANTIATE_LINEAR(uint8_t)
+QF_INSTANTIATE_LINEAR(int16_t)
+QF_INSTANTIATE_LINEAR(uint16_t)
+QF_INSTANTIATE_LINEAR(int32_t)
+QF_INSTANTIATE_LINEAR(uint32_t)
+#undef QF_INSTANTIATE_LINEAR
+
+}  // namespace quarkfast

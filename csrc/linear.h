@@ -1,0 +1,34 @@
+// Linear quantization of whole arrays: per tensor, per channel or per block, spread over a pool. Both doors call this.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "export.h"
+#include "parallel.h"
+#include "scale_layout.h"
+
+namespace quarkfast {
+
+// The integer range [qmin, qmax] of codes; narrower than the type for 2-, 3- and 4-bit and symmetric ranges.
+struct CodeRange {
+  int64_t qmin;
+  int64_t qmax;
+};
+
+// Q is int8_t, uint8_t, int16_t, uint16_t, int32_t or uint32_t. scale and zero_point hold layout.scales() values;
+// zero_point may be null, which means zeros.
+template <class Q>
+QUARKFAST_API void quantize_linear(const float* x, Q* y, const ScaleLayout& layout, const float* scale,
+                                   const Q* zero_point, CodeRange range, const Pool& pool);
+
+template <class Q>
+QUARKFAST_API void dequantize_linear(const Q* x, float* y, const ScaleLayout& layout, const float* scale,
+                                     const Q* zero_point, const Pool& pool);
+
+// y may be x.
+template <class Q>
+QUARKFAST_API void fake_quantize_linear(const float* x, float* y, const ScaleLayout& layout, const float* scale,
+                                        const Q* zero_point, CodeRange range, const Pool& pool);
+
+}  // namespace quarkfast

@@ -1,0 +1,56 @@
+// Splits a range over threads. The caller brings the pool: OpenMP behind the Python door, onnxruntime's own for
+// operators.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <type_traits>
+
+#include "export.h"
+
+namespace quarkfast {
+
+// A pool runs task(arg, 0) ... task(arg, tasks - 1), in any order and on any thread, and returns when all are done.
+struct Pool {
+  void* context;
+  size_t threads;
+  void (*run)(void* context, size_t tasks, void (*task)(void* arg, size_t index), void* arg);
+};
+
+// Calls body(begin, end) over pieces of [0, n) of at least grain elements (but for the last). The pieces depend on the
+// thread count, so body's result must not depend on where they are cut.
+template <class Body>
+void parallel_for(const Pool& pool, size_t n, size_t grain, Body&& body) {
+  const size_t pieces = std::min(pool.threads, n / std::max<size_t>(grain, 1));
+  if (pieces <= 1) {
+    if (n) body(size_t{0}, n);
+    return;
+  }
+  constexpr size_t kPiecesPerThread = 4;  // small enough to even out threads that start late
+  const size_t step = std::max(grain, (n + pieces * kPiecesPerThread - 1) / (pieces * kPiecesPerThread));
+  struct Work {
+    std::remove_reference_t<Body>* body;
+    size_t n, step;
+  } work{&body, n, step};
+  pool.run(
+      pool.context, (n + step - 1) / step,
+      [](void* arg, size_t index) {
+        const Work& w = *static_cast<Work*>(arg);
+        const size_t begin = index * w.step;
+        (*w.body)(begin, std::min(begin + w.step, w.n));
+      },
+      &work);
+}
+
+// The calling thread alone.
+QUARKFAST_API Pool serial_pool();
+
+// The pool behind the Python door. A child made by fork() runs serially: the OpenMP runtime does not survive a fork.
+QUARKFAST_API Pool openmp_pool();
+
+// Threads of openmp_pool(): QUARKFAST_NUM_THREADS, else all processors that the process may use. A build without OpenMP
+// runs serially whatever the number.
+QUARKFAST_API size_t num_threads();
+QUARKFAST_API void set_num_threads(size_t threads);
+
+}  // namespace quarkfast

@@ -1,0 +1,61 @@
+// The one place where the Python door checks an array.
+#pragma once
+
+#include <pybind11/numpy.h>
+
+#include <string>
+
+namespace quarkfast::python {
+
+namespace py = pybind11;
+
+inline std::string text(const py::handle& object) {
+  return py::cast<std::string>(py::str(object));
+}
+
+inline std::string shape_text(const py::array& array) {
+  return text(array.attr("shape"));
+}
+
+// Throws unless the array has the dtype's item size and kind by name (e.g. "float32") and is C-contiguous.
+inline void require(const py::array& array, const char* where, const char* argument, const char* dtype) {
+  const std::string got = text(array.dtype());
+  if (got != dtype) {
+    throw py::type_error(std::string(where) + ": " + argument + ": expected dtype " + dtype + ", got " + got);
+  }
+  if (!(array.flags() & py::array::c_style)) {
+    throw py::value_error(std::string(where) + ": " + argument + ": expected a C-contiguous array, got strides " +
+                          text(array.attr("strides")) + " for shape " + shape_text(array));
+  }
+}
+
+inline void require_writeable(const py::array& array, const char* where, const char* argument) {
+  if (!array.writeable()) {
+    throw py::value_error(std::string(where) + ": " + argument + ": expected a writeable array, got a read-only one");
+  }
+}
+
+inline void require_size(const py::array& array, const char* where, const char* argument, py::ssize_t size) {
+  if (array.size() != size) {
+    throw py::value_error(std::string(where) + ": " + argument + ": expected " + std::to_string(size) +
+                          " elements, got " + std::to_string(array.size()) + " (shape " + shape_text(array) + ")");
+  }
+}
+
+// True where the two arrays share memory without being the same memory: a kernel could then read what it wrote.
+inline bool overlap_partly(const py::array& x, const py::array& y) {
+  const auto* a = static_cast<const char*>(x.data());
+  const auto* b = static_cast<const char*>(y.data());
+  if (a == b && x.itemsize() == y.itemsize()) return false;
+  return a < b + y.nbytes() && b < a + x.nbytes();
+}
+
+inline void require_no_overlap(const py::array& x, const py::array& y, const char* where) {
+  if (x.size() && overlap_partly(x, y)) {
+    throw py::value_error(std::string(where) +
+                          ": out: expected memory apart from x (or x itself, same item size), got "
+                          "arrays that overlap");
+  }
+}
+
+}  // namespace quarkfast::python

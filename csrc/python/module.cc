@@ -1,0 +1,21 @@
+// The Python door: a list of what is registered.
+#include <pybind11/pybind11.h>
+
+namespace py = pybind11;
+
+namespace quarkfast::python {
+
+void register_cast(py::module_& m);
+void register_isa(py::module_& m);
+void register_linear(py::module_& m);
+void register_stats(py::module_& m);
+
+}  // namespace quarkfast::python
+
+PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
+  m.doc() = "Bindings to libquarkfast: they check arguments and call, and never compute.";
+  quarkfast::python::register_cast(m);
+  quarkfast::python::register_isa(m);
+  quarkfast::python::register_linear(m);
+  quarkfast::python::register_stats(m);
+}

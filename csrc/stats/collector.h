@@ -1,0 +1,44 @@
+// Statistics of many tensors, gathered from any thread and any session of the process.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "../export.h"
+#include "../numerics/range.h"
+#include "../parallel.h"
+
+namespace quarkfast {
+
+// One slot per observed tensor. Every statistic is exactly mergeable, so results depend only on the multiset of values
+// seen, not on their order, on batches or on threads.
+class QUARKFAST_API Collector {
+ public:
+  explicit Collector(size_t slots);
+  Collector(const Collector&) = delete;
+  Collector& operator=(const Collector&) = delete;
+
+  size_t slots() const { return slots_.size(); }
+
+  // Adds n values to a slot; slot < slots(). Safe from any thread.
+  void observe(size_t slot, const float* x, size_t n, const Pool& pool);
+
+  Range range(size_t slot) const;
+
+ private:
+  struct Slot {
+    mutable std::mutex mutex;
+    Range range;
+  };
+  std::vector<std::unique_ptr<Slot>> slots_;
+};
+
+// The collectors of the process, by id: how an operator inside a session finds the collector that Python reads.
+QUARKFAST_API int64_t open_collector(size_t slots);
+QUARKFAST_API std::shared_ptr<Collector> find_collector(int64_t id);  // null when there is none
+QUARKFAST_API void close_collector(int64_t id);                       // sessions that hold the collector keep it alive
+
+}  // namespace quarkfast

@@ -1,0 +1,75 @@
+"""quarkfast: post-training quantization of ONNX models with native kernels, for NPUs and CPUs.
+
+Public names are imported when they are first used, so that ``import quarkfast`` costs nothing but NumPy.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from quarkfast.errors import CalibrationError, ConfigError, ModelError, QuarkfastError, UnsupportedError
+    from quarkfast.isa import active_isa, available_isas, num_threads, set_num_threads, use_isa
+    from quarkfast.kernels import (
+        Range,
+        cast,
+        dequantize_linear,
+        fake_quantize_linear,
+        quantize_linear,
+        reduce_range,
+        round_trip,
+    )
+
+__all__ = [
+    "CalibrationError",
+    "ConfigError",
+    "ModelError",
+    "QuarkfastError",
+    "Range",
+    "UnsupportedError",
+    "__version__",
+    "active_isa",
+    "available_isas",
+    "cast",
+    "dequantize_linear",
+    "fake_quantize_linear",
+    "num_threads",
+    "quantize_linear",
+    "reduce_range",
+    "round_trip",
+    "set_num_threads",
+    "use_isa",
+]
+
+# Where each public name lives.
+_HOMES = {
+    "errors": ["CalibrationError", "ConfigError", "ModelError", "QuarkfastError", "UnsupportedError"],
+    "isa": ["active_isa", "available_isas", "num_threads", "set_num_threads", "use_isa"],
+    "kernels": [
+        "Range",
+        "cast",
+        "dequantize_linear",
+        "fake_quantize_linear",
+        "quantize_linear",
+        "reduce_range",
+        "round_trip",
+    ],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("quarkfast")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'quarkfast' has no attribute '{name}'")
+    value = getattr(importlib.import_module(f"quarkfast.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,46 @@
+"""The exception family: what quarkfast raises when a user can mend something.
+
+Messages have one form: ``<where>: expected <what>, got <what>[; <remedy>]``. Mistakes in a single argument of a kernel
+are plain ``TypeError`` and ``ValueError`` with the same form.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["CalibrationError", "ConfigError", "ModelError", "QuarkfastError", "UnsupportedError", "did_you_mean"]
+
+
+class QuarkfastError(Exception):
+    """Base of all errors that quarkfast raises on purpose."""
+
+
+class ConfigError(QuarkfastError, ValueError):
+    """An option, preset or combination of them that does not exist or cannot work."""
+
+
+class ModelError(QuarkfastError):
+    """A model file or graph that cannot be read, checked or written."""
+
+
+class CalibrationError(QuarkfastError):
+    """Calibration data that is missing, empty or does not fit the model."""
+
+
+class UnsupportedError(QuarkfastError):
+    """Something valid that this version, build or machine cannot do."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the closest known name, or an empty string.
+
+    Example:
+        >>> did_you_mean("A8W9", ["A8W8", "BF16"])
+        "; did you mean 'A8W8'?"
+        >>> did_you_mean("zzz", ["A8W8", "BF16"])
+        ''
+    """
+    by_fold = {each.casefold(): each for each in known}
+    close = difflib.get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.5)
+    return f"; did you mean '{by_fold[close[0]]}'?" if close else ""

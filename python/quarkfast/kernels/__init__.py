@@ -1,0 +1,20 @@
+"""The kernels, NumPy in and NumPy out: typed doors to the native library.
+
+Every function accepts arrays of any shape and memory layout; one that is not C-contiguous is copied first. ``out``
+must be C-contiguous, of the right dtype and shape, and may be ``x`` itself where both have the same item size.
+The arithmetic is stated in ``docs/numerics.md`` and told again, slowly, in :mod:`quarkfast.reference`.
+"""
+
+from quarkfast.kernels.casts import cast, round_trip
+from quarkfast.kernels.linear import dequantize_linear, fake_quantize_linear, quantize_linear
+from quarkfast.kernels.statistics import Range, reduce_range
+
+__all__ = [
+    "Range",
+    "cast",
+    "dequantize_linear",
+    "fake_quantize_linear",
+    "quantize_linear",
+    "reduce_range",
+    "round_trip",
+]

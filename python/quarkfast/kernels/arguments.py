@@ -1,0 +1,88 @@
+"""Checks that all doors to the native library share."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["F32", "Layout", "contiguous", "layout", "output"]
+
+F32 = np.dtype(np.float32)
+
+
+def contiguous(x: ArrayLike, where: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return x as a C-contiguous array of exactly this dtype, copied only where its layout demands it."""
+    array = np.asarray(x)
+    if array.dtype != dtype:
+        raise TypeError(f"{where}: x: expected dtype {dtype}, got {array.dtype}")
+    # Not np.ascontiguousarray, which turns a scalar into an array of one dimension.
+    return array if array.flags.c_contiguous else array.copy(order="C")
+
+
+def output(out: NDArray[Any] | None, where: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return out after checking it, or a new array."""
+    if out is None:
+        return np.empty(shape, dtype)
+    if not isinstance(out, np.ndarray) or out.dtype != dtype:
+        got = out.dtype if isinstance(out, np.ndarray) else type(out).__name__
+        raise TypeError(f"{where}: out: expected an array of dtype {dtype}, got {got}")
+    if out.shape != shape:
+        raise ValueError(f"{where}: out: expected shape {shape}, got {out.shape}")
+    return out
+
+
+class Layout(NamedTuple):
+    """What the native library needs to know about scales: ``dims`` is (outer, axis, inner)."""
+
+    dims: tuple[int, int, int]
+    block: int
+    scale: NDArray[np.float32]
+    zero_point: NDArray[Any] | None
+
+
+def layout(
+    where: str,
+    shape: tuple[int, ...],
+    scale: ArrayLike,
+    zero_point: ArrayLike | None,
+    dtype: np.dtype[Any],
+    axis: int,
+    block_size: int,
+) -> Layout:
+    """Check scale, zero point and axis against the shape and reduce it to (outer, axis, inner)."""
+    scales = np.ascontiguousarray(scale, np.float32) if np.ndim(scale) else np.asarray(scale, np.float32)
+    zeros = _zero_points(where, zero_point, dtype, scales.shape)
+    if block_size < 0:
+        raise ValueError(f"{where}: block_size: expected 0 or a positive integer, got {block_size}")
+    if not block_size and scales.shape in ((), (1,)):
+        flat = None if zeros is None else zeros.reshape(())
+        return Layout((1, int(np.prod(shape, dtype=np.int64)), 1), 0, scales.reshape(()), flat)
+    if not -len(shape) <= axis < len(shape):
+        raise ValueError(f"{where}: axis: expected an axis of a tensor of rank {len(shape)}, got {axis}")
+    axis %= len(shape)
+    blocks = (*shape[:axis], -(-shape[axis] // block_size), *shape[axis + 1 :]) if block_size else (shape[axis],)
+    if scales.shape != blocks:
+        raise ValueError(f"{where}: scale: expected shape {blocks}, got {scales.shape}")
+    outer, inner = (int(np.prod(part, dtype=np.int64)) for part in (shape[:axis], shape[axis + 1 :]))
+    return Layout((outer, shape[axis], inner), block_size, scales, zeros)
+
+
+def _zero_points(
+    where: str, zero_point: ArrayLike | None, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> NDArray[Any] | None:
+    if zero_point is None:
+        return None
+    given = np.asarray(zero_point)
+    if given.dtype.kind not in "iu":
+        raise TypeError(f"{where}: zero_point: expected integers, got dtype {given.dtype}")
+    info = np.iinfo(dtype)
+    if given.size and not (info.min <= int(given.min()) and int(given.max()) <= info.max):
+        raise ValueError(
+            f"{where}: zero_point: expected values in [{info.min}, {info.max}] for {dtype}, "
+            f"got [{given.min()}, {given.max()}]"
+        )
+    if given.shape != shape and not (given.size == 1 and shape in ((), (1,))):
+        raise ValueError(f"{where}: zero_point: expected shape {shape} as of scale, got {given.shape}")
+    return np.array(given, dtype, order="C").reshape(shape)

@@ -1,0 +1,30 @@
+"""Every kernel again, slow and obvious, in NumPy: the executable specification of ``docs/numerics.md``.
+
+Names are those of the native table. Functions take and return arrays; scale and zero point are broadcast to ``x`` by
+:func:`per_element` beforehand, so that nothing here knows about axes or blocks.
+"""
+
+from quarkfast.reference.casts import (
+    cast_bf16_f32,
+    cast_f16_f32,
+    cast_f32_bf16,
+    cast_f32_f16,
+    round_f32_bf16,
+    round_f32_f16,
+)
+from quarkfast.reference.linear import dequantize_linear, fake_quantize_linear, per_element, quantize_linear
+from quarkfast.reference.statistics import reduce_range_f32
+
+__all__ = [
+    "cast_bf16_f32",
+    "cast_f16_f32",
+    "cast_f32_bf16",
+    "cast_f32_f16",
+    "dequantize_linear",
+    "fake_quantize_linear",
+    "per_element",
+    "quantize_linear",
+    "reduce_range_f32",
+    "round_f32_bf16",
+    "round_f32_f16",
+]

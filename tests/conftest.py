@@ -1,0 +1,49 @@
+"""Fixtures that every test may use: instruction sets, random numbers, sizes around the lanes, and the shared data."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import quarkfast
+
+# Sizes below, at and above the lane counts of every rung (4 to 64), and one that spans several chunks.
+SIZES = (0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 1000, 4099)
+
+
+@pytest.fixture(params=quarkfast.available_isas())
+def isa(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Every rung of the ladder that runs here, active for the test."""
+    with quarkfast.use_isa(request.param):
+        yield request.param
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> np.random.Generator:
+    """Random numbers seeded by the test's own name."""
+    return np.random.default_rng(zlib.crc32(request.node.nodeid.encode()))
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder with real models and data; tests that need it are skipped where it is absent."""
+    folder = Path(os.environ.get("QUARKFAST_SHARED", Path(__file__).parents[2] / "shared"))
+    if not (folder / "models").is_dir():
+        pytest.skip(f"no folder of real models at {folder}; set QUARKFAST_SHARED")
+    return folder
+
+
+def float_bits(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Return n float32 of random bits, seasoned with NaN, infinities, zeros of both signs, subnormals and ties."""
+    x = rng.integers(0, 1 << 32, n, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    special = np.float32([0.0, -0.0, np.nan, np.inf, -np.inf, 1e-45, -1e-45, 0.5, -0.5, 1.5, 2.5, -2.5, 127.5, 3.4e38])
+    where = rng.random(n) < 0.25
+    x[where] = rng.choice(special, int(where.sum()))
+    near = rng.random(n) < 0.25
+    x[near] = rng.standard_normal(int(near.sum())).astype(np.float32) * 4
+    return x
