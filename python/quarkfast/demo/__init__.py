@@ -1,0 +1,1 @@
+"""What `quarkfast demo` shows: a small trained model, its images, and every preset tried on it."""
