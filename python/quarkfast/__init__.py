@@ -9,7 +9,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from quarkfast.errors import CalibrationError, ConfigError, ModelError, QuarkfastError, UnsupportedError
+    from quarkfast.errors import (
+        CalibrationError,
+        ConfigError,
+        DependencyError,
+        ModelError,
+        OutputError,
+        QuarkfastError,
+        UnsupportedError,
+    )
     from quarkfast.isa import active_isa, available_isas, num_threads, set_num_threads, use_isa
     from quarkfast.kernels import (
         Range,
@@ -24,7 +32,9 @@ if TYPE_CHECKING:
 __all__ = [
     "CalibrationError",
     "ConfigError",
+    "DependencyError",
     "ModelError",
+    "OutputError",
     "QuarkfastError",
     "Range",
     "UnsupportedError",
@@ -44,7 +54,15 @@ __all__ = [
 
 # Where each public name lives.
 _HOMES = {
-    "errors": ["CalibrationError", "ConfigError", "ModelError", "QuarkfastError", "UnsupportedError"],
+    "errors": [
+        "CalibrationError",
+        "ConfigError",
+        "DependencyError",
+        "ModelError",
+        "OutputError",
+        "QuarkfastError",
+        "UnsupportedError",
+    ],
     "isa": ["active_isa", "available_isas", "num_threads", "set_num_threads", "use_isa"],
     "kernels": [
         "Range",

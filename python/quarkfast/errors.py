@@ -9,7 +9,16 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["CalibrationError", "ConfigError", "ModelError", "QuarkfastError", "UnsupportedError", "did_you_mean"]
+__all__ = [
+    "CalibrationError",
+    "ConfigError",
+    "DependencyError",
+    "ModelError",
+    "OutputError",
+    "QuarkfastError",
+    "UnsupportedError",
+    "did_you_mean",
+]
 
 
 class QuarkfastError(Exception):
@@ -24,12 +33,20 @@ class ModelError(QuarkfastError):
     """A model file or graph that cannot be read, checked or written."""
 
 
+class OutputError(ModelError):
+    """An output that cannot be written where it was asked for."""
+
+
 class CalibrationError(QuarkfastError):
     """Calibration data that is missing, empty or does not fit the model."""
 
 
 class UnsupportedError(QuarkfastError):
     """Something valid that this version, build or machine cannot do."""
+
+
+class DependencyError(UnsupportedError):
+    """A package that is missing or too old, or a native library that is not where it belongs."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
