@@ -32,7 +32,7 @@ def dyadic_scale(params: QParams, max_shift: int = 16) -> tuple[QParams, NDArray
         >>> from quarkfast.qparams import from_range
         >>> p, multiplier, shift = dyadic_scale(from_range(0.0, 0.3 * 255, "uint8"))
         >>> float(p.scale), int(multiplier), int(shift)
-        (0.29999542236328125, 19661, 16)
+        (0.3000030517578125, 19661, 16)
     """
     if not 0 <= max_shift <= 62:
         raise ValueError(f"dyadic_scale: max_shift: expected 0 to 62, got {max_shift}")

@@ -88,7 +88,7 @@ def search_power_of_two(x: ArrayLike, params: QParams, *, axis: int = 1) -> QPar
         >>> from quarkfast.qparams import from_range
         >>> x = np.float32([0.1, -0.2, 0.3, 1.05])
         >>> float(search_power_of_two(x, from_range(-1.05, 1.05, "int8", bits=3, symmetric=True)).scale)
-        0.25
+        0.5
     """
     values = np.asarray(x)
     candidates = power_of_two_candidates(params)

@@ -33,7 +33,7 @@ class QParams:
     Example:
         >>> p = from_range(-1.0, 3.0, "uint8")
         >>> [float(v) for v in p.limits()]
-        [-1.003921627998352, 2.9960784912109375]
+        [-1.003921627998352, 2.996078608557582]
     """
 
     scale: NDArray[Any]
