@@ -1,0 +1,120 @@
+"""Checks that need more than one environment: `nox -l` lists them. What every change must pass is .ci/run."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nox
+
+nox.options.default_venv_backend = "venv"
+nox.options.error_on_missing_interpreters = False
+nox.options.sessions = ["lint", "types", "tests"]
+
+ROOT = Path(__file__).parent
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
+# The oldest that pyproject.toml promises, the newest that the index has, and the last that quarkfast must refuse.
+OLDEST_ORT, REFUSED_ORT = "1.20.*", "1.16.*"
+BUILD_TOOLS = ["cmake>=3.26,<5", "ninja>=1.11,<2", "pybind11>=2.13,<4"]
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """The test suite on every Python found."""
+    session.install(".[test]")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style of Python and C++."""
+    session.install("ruff>=0.8", "clang-format>=18")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    sources = [str(path) for folder in ("csrc", "tests/cpp") for path in (ROOT / folder).rglob("*.[ch]*")]
+    session.run("clang-format", "--dry-run", "-Werror", *sources)
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy --strict over the package."""
+    session.install(".[ort]", "mypy>=1.13")
+    session.run("mypy")
+
+
+@nox.session
+@nox.parametrize("onnxruntime", [OLDEST_ORT, "newest"], ids=["oldest", "newest"])
+def ort(session: nox.Session, onnxruntime: str) -> None:
+    """Operators, calibration and the demo on the oldest and the newest onnxruntime."""
+    wanted = "onnxruntime" if onnxruntime == "newest" else f"onnxruntime=={onnxruntime}"
+    session.install(".[test]")
+    session.install("--upgrade", wanted)
+    session.run("quarkfast", "doctor")
+    session.run("quarkfast", "demo")
+    session.run("pytest", "tests/ort", "tests/cli", "tests/demo")
+
+
+@nox.session
+def ort_refused(session: nox.Session) -> None:
+    """An onnxruntime that is too old gives one sentence and exit status 3."""
+    session.install(".", "numpy<2")
+    session.install(f"onnxruntime=={REFUSED_ORT}")
+    session.run("quarkfast", "doctor", success_codes=[3])
+
+
+@nox.session
+def sanitize(session: nox.Session) -> None:
+    """The tests of the native code under AddressSanitizer and UndefinedBehaviorSanitizer (Linux, GCC or Clang)."""
+    session.install(".[test]", *BUILD_TOOLS)
+    build, prefix = Path(session.create_tmp(), "build"), Path(session.create_tmp(), "prefix")
+    shutil.copytree(ROOT / "python", prefix, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.so"))
+    session.run("cmake", "-S", str(ROOT), "-B", str(build), "-G", "Ninja", *sanitizer_flags(session))
+    session.run("cmake", "--build", str(build))
+    session.run("cmake", "--install", str(build), "--prefix", str(prefix))
+    # libstdc++ too: the sanitizer looks for its exceptions before Python has loaded it.
+    runtime = " ".join(compiler_file(name) for name in ("libasan.so", "libstdc++.so"))
+    environment = {
+        "PYTHONPATH": str(prefix),
+        "LD_PRELOAD": runtime,
+        # Python and onnxruntime leave memory to the end of the process.
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+    }
+    session.run("pytest", "tests/kernels", "tests/ort", "tests/demo", *session.posargs, env=environment)
+
+
+def sanitizer_flags(session: nox.Session) -> list[str]:
+    """CMake's arguments for an instrumented build against the session's Python."""
+    python = Path(session.bin, "python")
+    return [
+        "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+        "-DQUARKFAST_SANITIZE=address,undefined",
+        f"-DPython_EXECUTABLE={python}",
+    ]
+
+
+def compiler_file(name: str) -> str:
+    """The path of one of the compiler's own libraries."""
+    compiler = os.environ.get("CXX", "g++")
+    return subprocess.run(
+        [compiler, f"-print-file-name={name}"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """The benchmark tables: quarkfast beside numpy, ml_dtypes and onnxruntime."""
+    session.install(".[test]")
+    session.run("pytest", "bench", "--benchmark-enable", *session.posargs)
+
+
+@nox.session
+def exhaustive(session: nox.Session) -> None:
+    """Every 32-bit input: minutes of work."""
+    session.install(".[test]")
+    session.run("pytest", "-m", "exhaustive", *session.posargs)
+
+
+if __name__ == "__main__":
+    sys.exit("run with nox")

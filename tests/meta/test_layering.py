@@ -1,0 +1,123 @@
+"""Who may see whom: reads every import and #include and holds it against the layers of the architecture."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "python" / "quarkfast"
+CSRC = ROOT / "csrc"
+
+# A module sees those above it; siblings of one line do not see each other.
+PYTHON_LAYERS = [
+    ["_core", "errors"],
+    ["dtypes"],
+    ["kernels", "reference", "isa"],
+    ["qparams"],
+    ["config"],
+    ["graph", "ort"],
+    ["prepare", "calibrate", "qdq", "refine", "tune", "evaluate", "tools"],
+    ["summary"],
+    ["quantize"],
+    ["demo"],
+    ["cli"],
+    ["__main__"],
+]
+RANK = {name: rank for rank, names in enumerate(PYTHON_LAYERS) for name in names}
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+# Where a package from outside may be imported; "" is the whole package.
+OUTSIDE = {
+    "onnxruntime": ["ort.py"],
+    "onnx": [
+        "graph",
+        "prepare",
+        "calibrate",
+        "qdq",
+        "refine",
+        "tune",
+        "evaluate",
+        "tools",
+        "quantize.py",
+        "cli/trial.py",
+    ],
+    "onnx_ir": ["graph", "prepare", "calibrate", "qdq", "refine", "tune", "evaluate", "tools", "quantize.py"],
+    "typer": ["cli"],
+    "rich": ["cli"],
+    "torch": [],
+}
+
+# The part of csrc/ that a file belongs to, and the parts that it may include. "core" is what lies in csrc/ itself.
+CPP_MAY_SEE = {
+    "numerics": {"numerics"},
+    "kernels": {"numerics", "kernels", "kernels.h"},
+    "core": {"numerics", "kernels.h", "core"},
+    "stats": {"numerics", "kernels.h", "core", "stats"},
+    "ort": {"numerics", "core", "stats", "ort"},
+    "python": {"numerics", "core", "stats", "python"},
+}
+KERNEL_STANDARD_HEADERS = {"cstddef", "cstdint", "cstring", "limits"}
+SOURCES = sorted(path for path in CSRC.rglob("*") if re.search(r"\.(h|cc|in|inc)$", path.name))
+
+
+def layer_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Every imported module by its full name, wherever in the file the import stands."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: expected absolute imports"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_a_module_sees_only_the_layers_below_it(path: Path) -> None:
+    own = layer_of(path)
+    assert own in RANK, f"{own} has no place in PYTHON_LAYERS"
+    for name in imports_of(path):
+        package, _, rest = name.partition(".")
+        seen = rest.partition(".")[0]
+        if package == "quarkfast" and seen in RANK and seen != own:
+            assert RANK[seen] < RANK[own], f"{own} may not see {seen}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_outside_packages_are_imported_only_where_they_belong(path: Path) -> None:
+    where = path.relative_to(PACKAGE).as_posix()
+    for name in imports_of(path):
+        allowed = OUTSIDE.get(name.partition(".")[0])
+        assert allowed is None or where.startswith(tuple(allowed)), f"{where} may not import {name}"
+
+
+def part_of(path: Path) -> str:
+    """The part of csrc/ that a file belongs to; kernels.h, the contract, is a part of its own."""
+    parts = path.relative_to(CSRC).parts
+    if parts == ("kernels.h",):
+        return "kernels.h"
+    return parts[0] if len(parts) > 1 else "core"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(CSRC).as_posix())
+def test_a_source_includes_only_what_its_part_may_see(path: Path) -> None:
+    own = part_of(path)
+    allowed = CPP_MAY_SEE["kernels" if own == "kernels.h" else own]
+    for included in re.findall(r'^#include "(.+)"', path.read_text(encoding="utf-8"), re.MULTILINE):
+        found = [folder / included for folder in (path.parent, CSRC) if (folder / included).is_file()]
+        assert found, f"{included} is not in csrc/"
+        assert part_of(found[0].resolve()) in allowed, f"{own} may not see {included}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(CSRC).as_posix())
+def test_foreign_headers_stay_in_their_door(path: Path) -> None:
+    headers = re.findall(r"^#include <(.+)>", path.read_text(encoding="utf-8"), re.MULTILINE)
+    assert part_of(path) == "python" or not [h for h in headers if h.startswith("pybind11/") or h == "Python.h"]
+    assert not [h for h in headers if "onnxruntime" in h], "the ABI is our own declaration"
+    if part_of(path) in ("kernels", "kernels.h", "numerics"):
+        assert set(headers) <= KERNEL_STANDARD_HEADERS
