@@ -62,6 +62,14 @@ struct Kernels {
   // cast_f16_f32(cast_f32_f16(x)).
   void (*round_f32_f16)(const float* x, float* y, size_t n);
 
+  // y = bfloat16(x / scale + zero_point), as cast_f32_bf16 rounds; scale finite and > 0, zero_point finite.
+  void (*quantize_linear_f32_bf16)(const float* x, bf16* y, size_t n, float scale, float zero_point);
+  // y = float16(x / scale + zero_point), as cast_f32_f16 rounds, but saturating at +-65504.
+  void (*quantize_linear_f32_f16)(const float* x, f16* y, size_t n, float scale, float zero_point);
+  // y = (float32(x) - zero_point) * scale.
+  void (*dequantize_linear_bf16_f32)(const bf16* x, float* y, size_t n, float scale, float zero_point);
+  void (*dequantize_linear_f16_f32)(const f16* x, float* y, size_t n, float scale, float zero_point);
+
   // Merges the range of x into r.
   void (*reduce_range_f32)(const float* x, size_t n, Range* r);
 };

@@ -4,6 +4,7 @@
 #include "cast_bf16.inl.h"
 #include "cast_f16.inl.h"
 #include "linear.inl.h"
+#include "linear_float.inl.h"
 #include "reduce_range.inl.h"
 
 namespace quarkfast::QF_ISA {
@@ -23,6 +24,10 @@ const Kernels kernels = {
     .cast_f32_f16 = cast_f32_f16,
     .cast_f16_f32 = cast_f16_f32,
     .round_f32_f16 = round_f32_f16,
+    .quantize_linear_f32_bf16 = quantize_linear_f32_bf16,
+    .quantize_linear_f32_f16 = quantize_linear_f32_f16,
+    .dequantize_linear_bf16_f32 = dequantize_linear_bf16_f32,
+    .dequantize_linear_f16_f32 = dequantize_linear_f16_f32,
     .reduce_range_f32 = reduce_range_f32,
 };
 

@@ -1,0 +1,63 @@
+#include "linear_float.h"
+
+#include "dispatch.h"
+#include "elementwise.h"
+
+namespace quarkfast {
+
+namespace {
+
+float widened(const Kernels& k, const bf16& value) {
+  float wide;
+  k.cast_bf16_f32(&value, &wide, 1);
+  return wide;
+}
+
+float widened(const Kernels& k, const f16& value) {
+  float wide;
+  k.cast_f16_f32(&value, &wide, 1);
+  return wide;
+}
+
+// Runs `kernel` over all runs of the layout. Where neighbours have different scales it is called for each element:
+// nobody quantizes to 16-bit floats with a scale per element of the last axis, so this is kept simple, not fast.
+template <class X, class Y, class F>
+void drive(void (*kernel)(const X*, Y*, size_t, float, float), const X* x, Y* y, const ScaleLayout& layout,
+           const float* scale, const F* zero_point, const Kernels& k, const Pool& pool) {
+  const auto one = [&](size_t at, size_t n, size_t s) {
+    kernel(x + at, y + at, n, scale[s], widened(k, zero_point[s]));
+  };
+  const auto each = [&](size_t at, size_t n, size_t s) {
+    for (size_t i = 0; i < n; ++i) one(at + i, 1, s + i);
+  };
+  parallel_for(pool, layout.size(), kElementwiseGrain,
+               [&](size_t begin, size_t end) { for_each_run(layout, begin, end, one, each); });
+}
+
+}  // namespace
+
+void quantize_linear(const float* x, bf16* y, const ScaleLayout& layout, const float* scale, const bf16* zero_point,
+                     const Pool& pool) {
+  const Kernels& k = active();
+  drive(k.quantize_linear_f32_bf16, x, y, layout, scale, zero_point, k, pool);
+}
+
+void quantize_linear(const float* x, f16* y, const ScaleLayout& layout, const float* scale, const f16* zero_point,
+                     const Pool& pool) {
+  const Kernels& k = active();
+  drive(k.quantize_linear_f32_f16, x, y, layout, scale, zero_point, k, pool);
+}
+
+void dequantize_linear(const bf16* x, float* y, const ScaleLayout& layout, const float* scale, const bf16* zero_point,
+                       const Pool& pool) {
+  const Kernels& k = active();
+  drive(k.dequantize_linear_bf16_f32, x, y, layout, scale, zero_point, k, pool);
+}
+
+void dequantize_linear(const f16* x, float* y, const ScaleLayout& layout, const float* scale, const f16* zero_point,
+                       const Pool& pool) {
+  const Kernels& k = active();
+  drive(k.dequantize_linear_f16_f32, x, y, layout, scale, zero_point, k, pool);
+}
+
+}  // namespace quarkfast

@@ -1,0 +1,163 @@
+"""ONNX Runtime: the operator library, and the one place where sessions are made.
+
+onnxruntime is imported only when a function of this module needs it, so that
+`import quarkfast` neither requires nor loads it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from quarkfast.errors import ModelError, UnsupportedError
+
+__all__ = ["get_library_path", "inference_session", "register", "session_options"]
+
+_LIBRARY_NAMES = {"linux": "libquarkfast.so", "darwin": "libquarkfast.dylib", "win32": "quarkfast.dll"}
+_DEVICES = ("CPU",)
+
+
+def get_library_path(device: str = "CPU") -> str:
+    """Return the path of the operator library, for `SessionOptions.register_custom_ops_library`.
+
+    Args:
+        device: The device the operators run on, in any case. Only `"CPU"` is available.
+
+    Raises:
+        UnsupportedError: The device has no operators, or the library is not beside this package.
+
+    Example:
+        >>> import quarkfast
+        >>> quarkfast.get_library_path("cpu").endswith((".so", ".dylib", ".dll"))
+        True
+    """
+    if device.upper() not in _DEVICES:
+        raise UnsupportedError(
+            f"get_library_path: device: expected {' or '.join(map(repr, _DEVICES))}, got {device!r}; "
+            "the operators run on CPUExecutionProvider, beside any other provider of the session"
+        )
+    path = Path(__file__).with_name(_LIBRARY_NAMES.get(sys.platform, "libquarkfast.so"))
+    if not path.is_file():
+        raise UnsupportedError(
+            f"get_library_path: expected the operator library at {path}, got no such file; reinstall quarkfast"
+        )
+    return str(path)
+
+
+def register(options: Any) -> None:
+    """Add quarkfast's operators to the options of a session, once per options object.
+
+    Args:
+        options: An `onnxruntime.SessionOptions`.
+
+    Raises:
+        UnsupportedError: The installed onnxruntime is older than the operators need.
+
+    Example:
+        >>> import onnxruntime, quarkfast
+        >>> options = onnxruntime.SessionOptions()
+        >>> quarkfast.register(options)
+    """
+    failures = _failures()
+    try:
+        options.register_custom_ops_library(get_library_path())
+    except failures as error:
+        raise UnsupportedError(f"register: {_sentence(error)}") from error
+
+
+def session_options(*, threads: int | None = None, optimize: bool = True) -> Any:
+    """Make session options with quarkfast's operators registered.
+
+    Args:
+        threads: Number of intra-op threads, 1 or more; None leaves the choice to onnxruntime.
+        optimize: Whether onnxruntime may rewrite the graph (all its levels) or must run it as it stands.
+
+    Returns:
+        An `onnxruntime.SessionOptions`.
+
+    Raises:
+        UnsupportedError: onnxruntime is missing or too old.
+
+    Example:
+        >>> from quarkfast import ort
+        >>> ort.session_options(threads=1).intra_op_num_threads
+        1
+    """
+    onnxruntime = _onnxruntime()
+    if threads is not None and threads < 1:
+        raise ValueError(f"session_options: threads: expected 1 or more, got {threads}")
+    options = onnxruntime.SessionOptions()
+    # Warnings (3 hides them) speak to the author of a model about its graph; errors arrive as exceptions.
+    options.log_severity_level = 3
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    level = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = level.ORT_ENABLE_ALL if optimize else level.ORT_DISABLE_ALL
+    register(options)
+    return options
+
+
+def inference_session(
+    model: str | os.PathLike[str] | bytes,
+    options: Any = None,
+    providers: Sequence[str] = ("CPUExecutionProvider",),
+) -> Any:
+    """Open a session on a model that may use quarkfast's operators.
+
+    Args:
+        model: Path of the model, or its serialized bytes (below 2 GiB).
+        options: From :func:`session_options`; made with its defaults when None.
+        providers: Names of execution providers, the preferred one first.
+
+    Returns:
+        An `onnxruntime.InferenceSession`.
+
+    Raises:
+        ModelError: onnxruntime rejects the model.
+        UnsupportedError: onnxruntime is missing or too old.
+
+    Example:
+        >>> from quarkfast import ort
+        >>> ort.inference_session(b"not a model")
+        Traceback (most recent call last):
+        ...
+        quarkfast.errors.ModelError: inference_session: model: onnxruntime rejects it: ...
+    """
+    onnxruntime = _onnxruntime()
+    if options is None:
+        options = session_options()
+    source = model if isinstance(model, bytes) else os.fspath(model)
+    name = "model" if isinstance(source, bytes) else source
+    try:
+        return onnxruntime.InferenceSession(source, options, providers=list(providers))
+    except _failures() as error:
+        raise ModelError(f"inference_session: {name}: onnxruntime rejects it: {_sentence(error)}") from error
+
+
+def _onnxruntime() -> ModuleType:
+    try:
+        return importlib.import_module("onnxruntime")
+    except ImportError as error:
+        raise UnsupportedError(
+            "quarkfast.ort: expected an installed onnxruntime, got none; "
+            "pip install 'quarkfast[ort]', or the onnxruntime build of your hardware's vendor"
+        ) from error
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """Every exception class that onnxruntime makes of a status; they share no base below Exception."""
+    state = importlib.import_module(f"{_onnxruntime().__name__}.capi.onnxruntime_pybind11_state")
+    names = "Fail", "InvalidArgument", "NoSuchFile", "NoModel", "EngineError", "RuntimeException"
+    more = "InvalidProtobuf", "ModelLoaded", "NotImplemented", "InvalidGraph", "EPFail"
+    return tuple(getattr(state, name) for name in names + more)
+
+
+def _sentence(error: Exception) -> str:
+    """The text of a status without onnxruntime's prefix `[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : `."""
+    text = str(error)
+    return text.split(" : ", 3)[-1] if text.startswith("[ONNXRuntimeError]") else text
