@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         reduce_range,
         round_trip,
     )
+    from quarkfast.ort import get_library_path, register
 
 __all__ = [
     "CalibrationError",
@@ -44,9 +45,11 @@ __all__ = [
     "cast",
     "dequantize_linear",
     "fake_quantize_linear",
+    "get_library_path",
     "num_threads",
     "quantize_linear",
     "reduce_range",
+    "register",
     "round_trip",
     "set_num_threads",
     "use_isa",
@@ -73,6 +76,7 @@ _HOMES = {
         "reduce_range",
         "round_trip",
     ],
+    "ort": ["get_library_path", "register"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from quarkfast.errors import ModelError, UnsupportedError
+from quarkfast.errors import DependencyError, ModelError, UnsupportedError
 
 __all__ = ["get_library_path", "inference_session", "register", "session_options"]
 
@@ -29,7 +29,8 @@ def get_library_path(device: str = "CPU") -> str:
         device: The device the operators run on, in any case. Only `"CPU"` is available.
 
     Raises:
-        UnsupportedError: The device has no operators, or the library is not beside this package.
+        UnsupportedError: The device has no operators.
+        DependencyError: The library is not beside this package.
 
     Example:
         >>> import quarkfast
@@ -43,7 +44,7 @@ def get_library_path(device: str = "CPU") -> str:
         )
     path = Path(__file__).with_name(_LIBRARY_NAMES.get(sys.platform, "libquarkfast.so"))
     if not path.is_file():
-        raise UnsupportedError(
+        raise DependencyError(
             f"get_library_path: expected the operator library at {path}, got no such file; reinstall quarkfast"
         )
     return str(path)
@@ -56,7 +57,7 @@ def register(options: Any) -> None:
         options: An `onnxruntime.SessionOptions`.
 
     Raises:
-        UnsupportedError: The installed onnxruntime is older than the operators need.
+        DependencyError: The installed onnxruntime is older than the operators need.
 
     Example:
         >>> import onnxruntime, quarkfast
@@ -67,7 +68,7 @@ def register(options: Any) -> None:
     try:
         options.register_custom_ops_library(get_library_path())
     except failures as error:
-        raise UnsupportedError(f"register: {_sentence(error)}") from error
+        raise DependencyError(f"register: {_sentence(error)}") from error
 
 
 def session_options(*, threads: int | None = None, optimize: bool = True) -> Any:
@@ -81,7 +82,7 @@ def session_options(*, threads: int | None = None, optimize: bool = True) -> Any
         An `onnxruntime.SessionOptions`.
 
     Raises:
-        UnsupportedError: onnxruntime is missing or too old.
+        DependencyError: onnxruntime is missing or too old.
 
     Example:
         >>> from quarkfast import ort
@@ -119,14 +120,15 @@ def inference_session(
 
     Raises:
         ModelError: onnxruntime rejects the model.
-        UnsupportedError: onnxruntime is missing or too old.
+        DependencyError: onnxruntime is missing or too old.
 
     Example:
         >>> from quarkfast import ort
-        >>> ort.inference_session(b"not a model")
-        Traceback (most recent call last):
-        ...
-        quarkfast.errors.ModelError: inference_session: model: onnxruntime rejects it: ...
+        >>> try:
+        ...     ort.inference_session(b"not a model")
+        ... except Exception as error:
+        ...     print(error)
+        inference_session: model: onnxruntime rejects it: Failed to load model because protobuf parsing failed.
     """
     onnxruntime = _onnxruntime()
     if options is None:
@@ -143,7 +145,7 @@ def _onnxruntime() -> ModuleType:
     try:
         return importlib.import_module("onnxruntime")
     except ImportError as error:
-        raise UnsupportedError(
+        raise DependencyError(
             "quarkfast.ort: expected an installed onnxruntime, got none; "
             "pip install 'quarkfast[ort]', or the onnxruntime build of your hardware's vendor"
         ) from error
