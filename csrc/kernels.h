@@ -20,7 +20,7 @@ struct LinearParams {
   int64_t qmax;
 };
 
-// The linear kernels of one quantized type Q (named i8, u8, i16, u16, i32, u32 in Kernels).
+// The linear kernels of one quantized type Q (named i2, u2, i4, u4, i8, u8, i16, u16, i32, u32 in Kernels).
 template <class Q>
 struct LinearKernels {
   // y = saturate(round_half_to_even(x / scale) + zero_point, qmin, qmax); NaN gives qmin.
@@ -37,15 +37,33 @@ struct LinearKernels {
                                         int64_t qmin, int64_t qmax);
 };
 
+// Packing of 2-, 3- or 4-bit codes (named p2, p3, p4 in Kernels): code i takes bits [i * b, (i + 1) * b) of a
+// little-endian stream of bits, so the first code of a byte sits in its low bits. n counts codes; the last byte is
+// filled with zero bits. Of 4 and 2 bits this is ONNX's order.
+struct PackKernels {
+  // Return whether every code fits b bits; those that do not are cut to their low bits.
+  bool (*pack_codes_i8)(const int8_t* x, uint8_t* y, size_t n);
+  bool (*pack_codes_u8)(const uint8_t* x, uint8_t* y, size_t n);
+  // Signed codes are extended to eight bits.
+  void (*unpack_codes_i8)(const uint8_t* x, int8_t* y, size_t n);
+  void (*unpack_codes_u8)(const uint8_t* x, uint8_t* y, size_t n);
+};
+
 struct Kernels {
   const char* isa;  // the rung's public name
 
+  LinearKernels<quarkfast::i2> i2;
+  LinearKernels<quarkfast::u2> u2;
+  LinearKernels<quarkfast::i4> i4;
+  LinearKernels<quarkfast::u4> u4;
   LinearKernels<int8_t> i8;
   LinearKernels<uint8_t> u8;
   LinearKernels<int16_t> i16;
   LinearKernels<uint16_t> u16;
   LinearKernels<int32_t> i32;
   LinearKernels<uint32_t> u32;
+
+  PackKernels p2, p3, p4;
 
   // float32 -> bfloat16, round half to even; finite overflow gives infinity; NaN gives the quiet NaN of the same sign.
   void (*cast_f32_bf16)(const float* x, bf16* y, size_t n);

@@ -12,6 +12,22 @@ namespace {
 template <class Q>
 const LinearKernels<Q>& kernels_of(const Kernels& k);
 template <>
+const LinearKernels<i2>& kernels_of(const Kernels& k) {
+  return k.i2;
+}
+template <>
+const LinearKernels<u2>& kernels_of(const Kernels& k) {
+  return k.u2;
+}
+template <>
+const LinearKernels<i4>& kernels_of(const Kernels& k) {
+  return k.i4;
+}
+template <>
+const LinearKernels<u4>& kernels_of(const Kernels& k) {
+  return k.u4;
+}
+template <>
 const LinearKernels<int8_t>& kernels_of(const Kernels& k) {
   return k.i8;
 }
@@ -40,7 +56,7 @@ const LinearKernels<uint32_t>& kernels_of(const Kernels& k) {
 template <class Q>
 const Q* zero_points(const Q* given, size_t n, std::vector<Q>& zeros) {
   if (given) return given;
-  zeros.assign(n, Q{0});
+  zeros.assign(n, Q{});
   return zeros.data();
 }
 
@@ -62,7 +78,7 @@ void quantize_linear(const float* x, Q* y, const ScaleLayout& layout, const floa
   drive(
       layout, pool,
       [&](size_t at, size_t n, size_t s) {
-        k.quantize_linear(x + at, y + at, n, {scale[s], static_cast<int64_t>(zp[s]), range.qmin, range.qmax});
+        k.quantize_linear(x + at, y + at, n, {scale[s], static_cast<int64_t>(code_of(zp[s])), range.qmin, range.qmax});
       },
       [&](size_t at, size_t n, size_t s) {
         k.quantize_linear_channels(x + at, y + at, n, scale + s, zp + s, range.qmin, range.qmax);
@@ -78,7 +94,7 @@ void dequantize_linear(const Q* x, float* y, const ScaleLayout& layout, const fl
   drive(
       layout, pool,
       [&](size_t at, size_t n, size_t s) {
-        k.dequantize_linear(x + at, y + at, n, {scale[s], static_cast<int64_t>(zp[s]), 0, 0});
+        k.dequantize_linear(x + at, y + at, n, {scale[s], static_cast<int64_t>(code_of(zp[s])), 0, 0});
       },
       [&](size_t at, size_t n, size_t s) { k.dequantize_linear_channels(x + at, y + at, n, scale + s, zp + s); });
 }
@@ -92,7 +108,8 @@ void fake_quantize_linear(const float* x, float* y, const ScaleLayout& layout, c
   drive(
       layout, pool,
       [&](size_t at, size_t n, size_t s) {
-        k.fake_quantize_linear(x + at, y + at, n, {scale[s], static_cast<int64_t>(zp[s]), range.qmin, range.qmax});
+        k.fake_quantize_linear(x + at, y + at, n,
+                               {scale[s], static_cast<int64_t>(code_of(zp[s])), range.qmin, range.qmax});
       },
       [&](size_t at, size_t n, size_t s) {
         k.fake_quantize_linear_channels(x + at, y + at, n, scale + s, zp + s, range.qmin, range.qmax);
@@ -107,6 +124,10 @@ void fake_quantize_linear(const float* x, float* y, const ScaleLayout& layout, c
                                                    const Pool&);                                                 \
   template QUARKFAST_API void fake_quantize_linear<Q>(const float*, float*, const ScaleLayout&, const float*,    \
                                                       const Q*, CodeRange, const Pool&);
+QF_INSTANTIATE_LINEAR(i2)
+QF_INSTANTIATE_LINEAR(u2)
+QF_INSTANTIATE_LINEAR(i4)
+QF_INSTANTIATE_LINEAR(u4)
 QF_INSTANTIATE_LINEAR(int8_t)
 QF_INSTANTIATE_LINEAR(uint8_t)
 QF_INSTANTIATE_LINEAR(int16_t)

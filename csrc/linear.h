@@ -10,14 +10,14 @@
 
 namespace quarkfast {
 
-// The integer range [qmin, qmax] of codes; narrower than the type for 2-, 3- and 4-bit and symmetric ranges.
+// The integer range [qmin, qmax] of codes; narrower than the type for symmetric ranges and 3-bit codes in int8_t.
 struct CodeRange {
   int64_t qmin;
   int64_t qmax;
 };
 
-// Q is int8_t, uint8_t, int16_t, uint16_t, int32_t or uint32_t. scale and zero_point hold layout.scales() values;
-// zero_point may be null, which means zeros.
+// Q is i2, u2, i4, u4, int8_t, uint8_t, int16_t, uint16_t, int32_t or uint32_t. scale and zero_point hold
+// layout.scales() values; zero_point may be null, which means zeros.
 template <class Q>
 QUARKFAST_API void quantize_linear(const float* x, Q* y, const ScaleLayout& layout, const float* scale,
                                    const Q* zero_point, CodeRange range, const Pool& pool);

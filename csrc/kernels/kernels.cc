@@ -5,6 +5,7 @@
 #include "cast_f16.inl.h"
 #include "linear.inl.h"
 #include "linear_float.inl.h"
+#include "pack_codes.inl.h"
 #include "reduce_range.inl.h"
 
 namespace quarkfast::QF_ISA {
@@ -12,12 +13,19 @@ namespace quarkfast::QF_ISA {
 extern const Kernels kernels;
 const Kernels kernels = {
     .isa = QF_ISA_NAME,
+    .i2 = linear_kernels<i2>(),
+    .u2 = linear_kernels<u2>(),
+    .i4 = linear_kernels<i4>(),
+    .u4 = linear_kernels<u4>(),
     .i8 = linear_kernels<int8_t>(),
     .u8 = linear_kernels<uint8_t>(),
     .i16 = linear_kernels<int16_t>(),
     .u16 = linear_kernels<uint16_t>(),
     .i32 = linear_kernels<int32_t>(),
     .u32 = linear_kernels<uint32_t>(),
+    .p2 = pack_kernels<2>(),
+    .p3 = pack_kernels<3>(),
+    .p4 = pack_kernels<4>(),
     .cast_f32_bf16 = cast_f32_bf16,
     .cast_bf16_f32 = cast_bf16_f32,
     .round_f32_bf16 = round_f32_bf16,

@@ -13,6 +13,7 @@
 #include "bits.inl.h"
 #include "kernels.h"
 #include "numerics/rounding.h"
+#include "numerics/types.h"
 
 namespace quarkfast::QF_ISA {
 namespace {
@@ -25,11 +26,11 @@ struct Narrow {
   static Q code(float v, float zero_point) {
     // The sum's low bits are the integer: v + z stays within 2^17, far below the 2^22 that the trick allows.
     const float sum = (v + kRoundF32) + zero_point;
-    return static_cast<Q>(bit_copy<int32_t>(sum));
+    return element_of<Q>(bit_copy<int32_t>(sum));
   }
   template <class Q>
   static float difference(Q q, float zero_point) {
-    return static_cast<float>(static_cast<int32_t>(q)) - zero_point;
+    return static_cast<float>(static_cast<int32_t>(code_of(q))) - zero_point;
   }
 };
 
@@ -40,11 +41,11 @@ struct Wide {
   template <class Q>
   static Q code(double v, double zero_point) {
     const double sum = (v + kRoundF64) + zero_point;
-    return static_cast<Q>(bit_copy<int64_t>(sum));
+    return element_of<Q>(bit_copy<int64_t>(sum));
   }
   template <class Q>
   static double difference(Q q, double zero_point) {
-    return static_cast<double>(q) - zero_point;
+    return static_cast<double>(code_of(q)) - zero_point;
   }
 };
 

@@ -50,6 +50,13 @@ inline bool overlap_partly(const py::array& x, const py::array& y) {
   return a < b + y.nbytes() && b < a + x.nbytes();
 }
 
+// For kernels that cannot work in place at all.
+inline void require_apart(const py::array& x, const py::array& y, const char* where) {
+  if (x.size() && y.size() && (overlap_partly(x, y) || x.data() == y.data())) {
+    throw py::value_error(std::string(where) + ": out: expected memory apart from x, got arrays that overlap");
+  }
+}
+
 inline void require_no_overlap(const py::array& x, const py::array& y, const char* where) {
   if (x.size() && overlap_partly(x, y)) {
     throw py::value_error(std::string(where) +

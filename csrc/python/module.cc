@@ -8,6 +8,7 @@ namespace quarkfast::python {
 void register_cast(py::module_& m);
 void register_isa(py::module_& m);
 void register_linear(py::module_& m);
+void register_packing(py::module_& m);
 void register_stats(py::module_& m);
 
 }  // namespace quarkfast::python
@@ -17,5 +18,6 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
   quarkfast::python::register_cast(m);
   quarkfast::python::register_isa(m);
   quarkfast::python::register_linear(m);
+  quarkfast::python::register_packing(m);
   quarkfast::python::register_stats(m);
 }

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "../linear.h"
+#include "../numerics/types.h"
 #include "array.h"
 
 namespace quarkfast::python {
@@ -64,14 +65,14 @@ Call<Q> checked(const std::string& where, const char* dtype, const py::array& x,
 
 template <class Q>
 CodeRange checked_range(const std::string& where, int64_t qmin, int64_t qmax, const Call<Q>& call) {
-  using Limits = std::numeric_limits<Q>;
-  if (qmin > qmax || qmin < static_cast<int64_t>(Limits::min()) || qmax > static_cast<int64_t>(Limits::max())) {
-    throw py::value_error(where + ": range: expected " + std::to_string(Limits::min()) +
-                          " <= qmin <= qmax <= " + std::to_string(Limits::max()) + ", got [" + std::to_string(qmin) +
+  using Limits = CodeLimits<Q>;
+  if (qmin > qmax || qmin < Limits::kMin || qmax > Limits::kMax) {
+    throw py::value_error(where + ": range: expected " + std::to_string(Limits::kMin) +
+                          " <= qmin <= qmax <= " + std::to_string(Limits::kMax) + ", got [" + std::to_string(qmin) +
                           ", " + std::to_string(qmax) + "]");
   }
   for (size_t i = 0; call.zero_point && i < call.layout.scales(); ++i) {
-    const auto z = static_cast<int64_t>(call.zero_point[i]);
+    const auto z = static_cast<int64_t>(code_of(call.zero_point[i]));
     if (z < qmin || z > qmax) {
       throw py::value_error(where + ": zero_point: expected values in [" + std::to_string(qmin) + ", " +
                             std::to_string(qmax) + "], got " + std::to_string(z) + " at index " + std::to_string(i));
@@ -136,6 +137,10 @@ void def_linear(py::module_& m, const std::string& code, const char* dtype) {
 }  // namespace
 
 void register_linear(py::module_& m) {
+  def_linear<i2>(m, "i2", "int2");
+  def_linear<u2>(m, "u2", "uint2");
+  def_linear<i4>(m, "i4", "int4");
+  def_linear<u4>(m, "u4", "uint4");
   def_linear<int8_t>(m, "i8", "int8");
   def_linear<uint8_t>(m, "u8", "uint8");
   def_linear<int16_t>(m, "i16", "int16");

@@ -20,13 +20,18 @@ if TYPE_CHECKING:
     )
     from quarkfast.isa import active_isa, available_isas, num_threads, set_num_threads, use_isa
     from quarkfast.kernels import (
+        MatMulNBits,
         Range,
         cast,
         dequantize_linear,
         fake_quantize_linear,
+        pack_codes,
+        pack_matmul_nbits,
         quantize_linear,
         reduce_range,
         round_trip,
+        unpack_codes,
+        unpack_matmul_nbits,
     )
     from quarkfast.ort import get_library_path, register
 
@@ -34,6 +39,7 @@ __all__ = [
     "CalibrationError",
     "ConfigError",
     "DependencyError",
+    "MatMulNBits",
     "ModelError",
     "OutputError",
     "QuarkfastError",
@@ -47,11 +53,15 @@ __all__ = [
     "fake_quantize_linear",
     "get_library_path",
     "num_threads",
+    "pack_codes",
+    "pack_matmul_nbits",
     "quantize_linear",
     "reduce_range",
     "register",
     "round_trip",
     "set_num_threads",
+    "unpack_codes",
+    "unpack_matmul_nbits",
     "use_isa",
 ]
 
@@ -68,13 +78,18 @@ _HOMES = {
     ],
     "isa": ["active_isa", "available_isas", "num_threads", "set_num_threads", "use_isa"],
     "kernels": [
+        "MatMulNBits",
         "Range",
         "cast",
         "dequantize_linear",
         "fake_quantize_linear",
+        "pack_codes",
+        "pack_matmul_nbits",
         "quantize_linear",
         "reduce_range",
         "round_trip",
+        "unpack_codes",
+        "unpack_matmul_nbits",
     ],
     "ort": ["get_library_path", "register"],
 }

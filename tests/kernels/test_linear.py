@@ -8,8 +8,10 @@ import pytest
 import quarkfast
 from conftest import SIZES, float_bits
 from quarkfast import reference
+from quarkfast.dtypes import qtype
 
-DTYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
+NARROW = ("int2", "uint2", "int4", "uint4")
+DTYPES = (*NARROW, "int8", "uint8", "int16", "uint16", "int32", "uint32")
 CANARY = 0x5A
 
 
@@ -19,14 +21,19 @@ def bits(x: np.ndarray) -> np.ndarray:
 
 def misaligned(n: int, dtype: object, offset: int) -> tuple[np.ndarray, np.ndarray]:
     """Return an array of n elements at an odd element offset, and the whole buffer full of canary bytes."""
-    buffer = np.full((n + 64) * np.dtype(dtype).itemsize, CANARY, np.uint8)
-    start = offset * np.dtype(dtype).itemsize
-    return buffer[start : start + n * np.dtype(dtype).itemsize].view(dtype), buffer
+    dtype = qtype(dtype).dtype if dtype in NARROW else np.dtype(dtype)
+    buffer = np.full((n + 64) * dtype.itemsize, CANARY, np.uint8)
+    start = offset * dtype.itemsize
+    return buffer[start : start + n * dtype.itemsize].view(dtype), buffer
+
+
+def codes_of(rng: np.random.Generator, dtype: str, shape: object) -> np.ndarray:
+    row = qtype(dtype)
+    return rng.integers(row.qmin, row.qmax, shape, dtype=np.int64, endpoint=True).astype(row.dtype)
 
 
 def zero_point_of(rng: np.random.Generator, dtype: str, shape: tuple[int, ...] = ()) -> np.ndarray:
-    info = np.iinfo(dtype)
-    return rng.integers(info.min, info.max, shape, dtype=np.int64, endpoint=True).astype(dtype)
+    return codes_of(rng, dtype, shape)
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -38,15 +45,14 @@ def test_codes_equal_the_reference_and_nothing_beyond_them_is_written(isa, rng, 
     zero = zero_point_of(rng, dtype)
     quarkfast.quantize_linear(x, 0.037, zero, dtype=dtype, out=y)
     np.testing.assert_array_equal(y, reference.quantize_linear(x, np.float32(0.037), zero, dtype))
-    size = np.dtype(dtype).itemsize
+    size = y.itemsize
     assert (buffer[: 5 * size] == CANARY).all()
     assert (buffer[(5 + n) * size :] == CANARY).all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_values_equal_the_reference_bit_for_bit(isa, rng, dtype):
-    info = np.iinfo(dtype)
-    q = rng.integers(info.min, info.max, 5003, dtype=np.int64, endpoint=True).astype(dtype)
+    q = codes_of(rng, dtype, 5003)
     zero = zero_point_of(rng, dtype)
     got = quarkfast.dequantize_linear(q, 0.0123, zero)
     np.testing.assert_array_equal(bits(got), bits(reference.dequantize_linear(q, np.float32(0.0123), zero)))
@@ -104,6 +110,16 @@ def test_threads_do_not_change_a_byte(isa, rng, layout):
         np.testing.assert_array_equal(results[0], other)
 
 
+@pytest.mark.parametrize("dtype", NARROW)
+def test_codes_below_a_byte_leave_its_other_bits_zero_and_ignore_them(isa, rng, dtype):
+    row = qtype(dtype)
+    unused = 0xFF & ~((1 << row.bits) - 1)
+    q = quarkfast.quantize_linear(float_bits(rng, 1000), 0.7, dtype=dtype)
+    assert not (bits(q) & unused).any()
+    dirty = (bits(q) | rng.choice(np.uint8([0, unused]), 1000)).view(row.dtype)
+    np.testing.assert_array_equal(quarkfast.dequantize_linear(dirty, 0.7), quarkfast.dequantize_linear(q, 0.7))
+
+
 def test_a_narrow_code_range_saturates_at_its_own_ends(isa):
     got = quarkfast.quantize_linear(np.float32([-9, -1, 0, 9, np.nan]), 1.0, dtype="int8", qmin=-8, qmax=7)
     assert got.tolist() == [-8, -1, 0, 7, -8]
@@ -152,6 +168,8 @@ X = np.zeros((2, 3), np.float32)
         (lambda: quarkfast.quantize_linear(X, [1, 1, 1], [0, 0]), ValueError, r"zero_point: expected shape \(3,\)"),
         (lambda: quarkfast.quantize_linear(X, 1.0, block_size=-1), ValueError, "block_size: expected 0 or a positive"),
         (lambda: quarkfast.quantize_linear(X, 1.0, qmin=-200), ValueError, "range: expected -128 <= qmin"),
+        (lambda: quarkfast.quantize_linear(X, 1.0, 9, dtype="int4"), ValueError, r"values in \[-8, 7\] for int4"),
+        (lambda: quarkfast.quantize_linear(X, 1.0, dtype="uint2", qmax=4), ValueError, "0 <= qmin <= qmax <= 3, got"),
         (
             lambda: quarkfast.quantize_linear(X, 1.0, 5, qmin=0, qmax=3),
             ValueError,

@@ -7,14 +7,26 @@ The arithmetic is stated in ``docs/numerics.md`` and told again, slowly, in :mod
 
 from quarkfast.kernels.casts import cast, round_trip
 from quarkfast.kernels.linear import dequantize_linear, fake_quantize_linear, quantize_linear
+from quarkfast.kernels.packing import (
+    MatMulNBits,
+    pack_codes,
+    pack_matmul_nbits,
+    unpack_codes,
+    unpack_matmul_nbits,
+)
 from quarkfast.kernels.statistics import Range, reduce_range
 
 __all__ = [
+    "MatMulNBits",
     "Range",
     "cast",
     "dequantize_linear",
     "fake_quantize_linear",
+    "pack_codes",
+    "pack_matmul_nbits",
     "quantize_linear",
     "reduce_range",
     "round_trip",
+    "unpack_codes",
+    "unpack_matmul_nbits",
 ]

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from quarkfast.dtypes import integer_type
+
 __all__ = ["F32", "Layout", "contiguous", "layout", "output"]
 
 F32 = np.dtype(np.float32)
@@ -75,12 +77,12 @@ def _zero_points(
     if zero_point is None:
         return None
     given = np.asarray(zero_point)
-    if given.dtype.kind not in "iu":
+    if given.dtype != dtype and given.dtype.kind not in "iu":
         raise TypeError(f"{where}: zero_point: expected integers, got dtype {given.dtype}")
-    info = np.iinfo(dtype)
-    if given.size and not (info.min <= int(given.min()) and int(given.max()) <= info.max):
+    row = integer_type(dtype)
+    if given.dtype != dtype and given.size and not (row.qmin <= int(given.min()) and int(given.max()) <= row.qmax):
         raise ValueError(
-            f"{where}: zero_point: expected values in [{info.min}, {info.max}] for {dtype}, "
+            f"{where}: zero_point: expected values in [{row.qmin}, {row.qmax}] for {dtype}, "
             f"got [{given.min()}, {given.max()}]"
         )
     if given.shape != shape and not (given.size == 1 and shape in ((), (1,))):

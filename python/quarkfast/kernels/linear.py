@@ -34,7 +34,8 @@ def quantize_linear(
         scale: float32, finite and > 0: a scalar (or one element) per tensor, shape ``[x.shape[axis]]`` per channel, or
             the shape of ``x`` with ``ceil(x.shape[axis] / block_size)`` along ``axis`` per block.
         zero_point: Integers in the range of ``dtype``, of the shape of ``scale``; zeros when absent.
-        dtype: int8, uint8, int16, uint16, int32 or uint32.
+        dtype: int2, uint2, int4, uint4 (of ml_dtypes, one element a byte), int8, uint8, int16, uint16, int32 or uint32.
+            3-bit codes live in int8 with ``qmin=-4, qmax=3`` or in uint8 with ``qmax=7``.
         axis: Axis of channels or blocks; negative counts from the end.
         block_size: Elements along ``axis`` that share a scale; 0 means per tensor or per channel.
         qmin: Lowest code, default the type's lowest.
@@ -79,7 +80,7 @@ def dequantize_linear(
     """Dequantize integers to float32: ``float32(x - zero_point) * scale``.
 
     Args:
-        x: int8, uint8, int16, uint16, int32 or uint32 array of any shape.
+        x: Array of any shape and of a dtype of :func:`quantize_linear`.
         scale: As in :func:`quantize_linear`.
         zero_point: As in :func:`quantize_linear`.
         axis: Axis of channels or blocks.

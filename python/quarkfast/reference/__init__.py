@@ -13,6 +13,7 @@ from quarkfast.reference.casts import (
     round_f32_f16,
 )
 from quarkfast.reference.linear import dequantize_linear, fake_quantize_linear, per_element, quantize_linear
+from quarkfast.reference.packing import pack_codes, unpack_codes
 from quarkfast.reference.statistics import reduce_range_f32
 
 __all__ = [
@@ -22,9 +23,11 @@ __all__ = [
     "cast_f32_f16",
     "dequantize_linear",
     "fake_quantize_linear",
+    "pack_codes",
     "per_element",
     "quantize_linear",
     "reduce_range_f32",
     "round_f32_bf16",
     "round_f32_f16",
+    "unpack_codes",
 ]

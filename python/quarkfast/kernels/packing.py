@@ -1,0 +1,248 @@
+"""Packing of 2-, 3- and 4-bit codes, and the layout of onnxruntime's MatMulNBits."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from quarkfast import _core
+from quarkfast.dtypes import QType, integer_type
+from quarkfast.kernels.arguments import output
+
+__all__ = ["MatMulNBits", "pack_codes", "pack_matmul_nbits", "unpack_codes", "unpack_matmul_nbits"]
+
+_U8 = np.dtype(np.uint8)
+
+
+def pack_codes(x: ArrayLike, *, bits: int | None = None, out: NDArray[Any] | None = None) -> NDArray[np.uint8]:
+    """Pack 2-, 3- or 4-bit codes into bytes, the first code in the low bits.
+
+    Args:
+        x: Codes, one to an element, in C order: int2, uint2, int4 or uint4, or int8 or uint8 that hold narrower codes.
+        bits: 2, 3 or 4; required of int8 and uint8, else the type's own.
+        out: uint8 array of shape ``[ceil(x.size * bits / 8)]`` to write to.
+
+    Returns:
+        uint8 array of that shape. Code ``i`` takes bits ``[i * bits, (i + 1) * bits)`` of a little-endian stream of
+        bits, so eight 3-bit codes fill three bytes; the last byte is filled with zero bits.
+
+    Raises:
+        TypeError: a dtype is not among the above.
+        ValueError: ``bits`` is missing or does not fit the type, or a code does not fit ``bits``.
+
+    Source:
+        ONNX TensorProto: the raw data of INT4, UINT4, INT2 and UINT2. 3-bit codes continue the same order.
+
+    Example:
+        >>> import ml_dtypes, numpy as np
+        >>> pack_codes(np.array([1, -1, 7], ml_dtypes.int4))
+        array([241,   7], dtype=uint8)
+    """
+    array = np.asarray(x)
+    row = _code_type(array.dtype, "pack_codes")
+    width = _width(row, bits, "pack_codes")
+    where = f"pack_codes_{_storage(row)[0]}_p{width}"
+    codes = (array if array.flags.c_contiguous else array.copy(order="C")).view(_storage(row)[1])
+    y = output(out, where, (-(-array.size * width // 8),), _U8)
+    # A type narrower than a byte fits by definition, whatever the unused bits of its byte.
+    if not getattr(_core, where)(codes, y) and row.bits == 8:
+        low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if row.kind == "int" else (0, (1 << width) - 1)
+        raise ValueError(f"{where}: x: expected codes in [{low}, {high}], got [{array.min()}, {array.max()}]")
+    return y
+
+
+def unpack_codes(
+    x: ArrayLike,
+    dtype: DTypeLike,
+    shape: int | tuple[int, ...],
+    *,
+    bits: int | None = None,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]:
+    """Unpack what :func:`pack_codes` packed.
+
+    Args:
+        x: uint8 array of ``ceil(prod(shape) * bits / 8)`` bytes.
+        dtype: int2, uint2, int4, uint4, int8 or uint8.
+        shape: Shape of the codes.
+        bits: 2, 3 or 4; required of int8 and uint8, else the type's own.
+        out: Array of ``dtype`` and ``shape`` to write to.
+
+    Returns:
+        Codes of ``dtype`` with ``shape``; signed ones are sign-extended in int8.
+
+    Raises:
+        TypeError: a dtype is not among the above.
+        ValueError: ``bits`` is missing or does not fit the type, or ``x`` has another size.
+
+    Source:
+        As :func:`pack_codes`.
+
+    Example:
+        >>> import numpy as np
+        >>> unpack_codes(np.uint8([241, 7]), np.int8, 3, bits=4)
+        array([ 1, -1,  7], dtype=int8)
+    """
+    array = np.asarray(x)
+    row = _code_type(np.dtype(dtype), "unpack_codes")
+    width = _width(row, bits, "unpack_codes")
+    # ml_dtypes keeps a code in the low bits of a byte whose other bits are zero, signed or not.
+    code, storage = _storage(row) if row.bits == 8 else ("u8", _U8)
+    where = f"unpack_codes_p{width}_{code}"
+    if array.dtype != _U8:
+        raise TypeError(f"{where}: x: expected dtype uint8, got {array.dtype}")
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    needed = -(-math.prod(sizes) * width // 8)
+    if array.size != needed:
+        raise ValueError(f"{where}: x: expected {needed} bytes for shape {sizes}, got {array.size}")
+    y = output(out, where, sizes, row.dtype)
+    getattr(_core, where)(array if array.flags.c_contiguous else array.copy(order="C"), y.view(storage))
+    return y
+
+
+class MatMulNBits(NamedTuple):
+    """Inputs of onnxruntime's operator ``com.microsoft::MatMulNBits`` for a weight of K rows and N columns.
+
+    Attributes:
+        weight: uint8 ``[N, ceil(K / block_size), block_size * bits / 8]``.
+        scale: float ``[N * ceil(K / block_size)]``.
+        zero_point: uint8 ``[N * ceil(ceil(K / block_size) * bits / 8)]``, each column's packed apart.
+    """
+
+    weight: NDArray[np.uint8]
+    scale: NDArray[Any]
+    zero_point: NDArray[np.uint8]
+
+
+def pack_matmul_nbits(
+    codes: ArrayLike, scale: ArrayLike, zero_point: ArrayLike | None = None, *, block_size: int, bits: int = 4
+) -> MatMulNBits:
+    """Lay out blockwise quantized weights as onnxruntime's MatMulNBits reads them.
+
+    Args:
+        codes: ``[K, N]`` codes that :func:`~quarkfast.quantize_linear` gave for ``axis=0`` and ``block_size``. Signed
+            codes are shifted by ``2**(bits - 1)``: the operator knows unsigned ones only.
+        scale: ``[ceil(K / block_size), N]``, float32 or float16.
+        zero_point: Codes of the shape of ``scale``; zeros when absent.
+        block_size: A power of two, at least 16: rows that share a scale.
+        bits: 2, 4 or 8.
+
+    Returns:
+        The operator's inputs. Rows beyond K are filled with the zero point, hence with zeros.
+
+    Raises:
+        TypeError: codes are not of an integer type of at most 8 bits.
+        ValueError: shapes do not fit, or ``block_size`` or ``bits`` is not among the above.
+
+    Source:
+        onnxruntime, docs/ContribOperators.md, com.microsoft.MatMulNBits.
+
+    Example:
+        >>> import numpy as np, quarkfast
+        >>> w = np.linspace(-1, 1, 64, dtype=np.float32).reshape(32, 2)
+        >>> scale = np.full((1, 2), 1 / 7, np.float32)
+        >>> q = quarkfast.quantize_linear(w, scale, dtype="int4", axis=0, block_size=32)
+        >>> pack_matmul_nbits(q, scale, block_size=32).weight.shape
+        (2, 1, 16)
+    """
+    array, scales = np.asarray(codes), np.asarray(scale)
+    row = _code_type(array.dtype, "pack_matmul_nbits")
+    _check_nbits("pack_matmul_nbits", bits, block_size)
+    if array.ndim != 2:
+        raise ValueError(f"pack_matmul_nbits: codes: expected shape [K, N], got {array.shape}")
+    k, n = array.shape
+    blocks = -(-k // block_size)
+    if scales.shape != (blocks, n):
+        raise ValueError(f"pack_matmul_nbits: scale: expected shape {(blocks, n)}, got {scales.shape}")
+    zeros = np.zeros(scales.shape, array.dtype) if zero_point is None else np.asarray(zero_point)
+    if zeros.shape != scales.shape:
+        raise ValueError(f"pack_matmul_nbits: zero_point: expected shape {scales.shape}, got {zeros.shape}")
+    unsigned = [_unsigned(each, row, bits).T for each in (array, zeros)]
+    padded = np.repeat(unsigned[1], block_size, axis=1)
+    padded[:, :k] = unsigned[0]
+    each_column = np.zeros((n, -(-blocks * bits // 8) * 8 // bits), np.uint8)
+    each_column[:, :blocks] = unsigned[1]
+    weight, zero = (pack_codes(a, bits=bits) if bits < 8 else a.ravel() for a in (padded, each_column))
+    return MatMulNBits(
+        weight.reshape(n, blocks, block_size * bits // 8), np.ascontiguousarray(scales.T).reshape(-1), zero
+    )
+
+
+def unpack_matmul_nbits(
+    packed: MatMulNBits, k: int, *, block_size: int, bits: int = 4
+) -> tuple[NDArray[np.uint8], NDArray[Any], NDArray[np.uint8]]:
+    """Return the unsigned codes ``[K, N]``, scales and zero points ``[blocks, N]`` of a MatMulNBits weight.
+
+    Args:
+        packed: The operator's inputs.
+        k: Rows of the weight.
+        block_size: Rows that share a scale.
+        bits: 2, 4 or 8.
+
+    Raises:
+        ValueError: ``block_size`` or ``bits`` is not among those of :func:`pack_matmul_nbits`, or sizes do not fit.
+
+    Source:
+        As :func:`pack_matmul_nbits`.
+
+    Example:
+        >>> import numpy as np
+        >>> packed = pack_matmul_nbits(np.full((20, 3), 5, np.uint8), np.ones((2, 3)), block_size=16)
+        >>> unpack_matmul_nbits(packed, 20, block_size=16)[0].shape
+        (20, 3)
+    """
+    _check_nbits("unpack_matmul_nbits", bits, block_size)
+    blocks, n = -(-k // block_size), packed.weight.shape[0]
+    if packed.weight.shape != (n, blocks, block_size * bits // 8):
+        raise ValueError(
+            f"unpack_matmul_nbits: weight: expected shape {(n, blocks, block_size * bits // 8)}, "
+            f"got {packed.weight.shape}"
+        )
+    shapes = (n, blocks * block_size), (n, -(-blocks * bits // 8) * 8 // bits)
+    codes, zeros = (
+        unpack_codes(part, np.uint8, shape, bits=bits) if bits < 8 else part.reshape(shape)
+        for part, shape in zip((packed.weight, packed.zero_point), shapes, strict=True)
+    )
+    return codes[:, :k].T.copy(), packed.scale.reshape(n, blocks).T.copy(), zeros[:, :blocks].T.copy()
+
+
+def _code_type(dtype: np.dtype[Any], where: str) -> QType:
+    row = integer_type(dtype)
+    if row.bits > 8:
+        raise TypeError(f"{where}: expected codes of at most 8 bits, got {row.name}")
+    return row
+
+
+def _storage(row: QType) -> tuple[str, np.dtype[Any]]:
+    """Name and dtype of the bytes that hold codes: signed int8 only where the type itself is int8."""
+    return ("i8", np.dtype(np.int8)) if row.name == "int8" else ("u8", _U8)
+
+
+def _width(row: QType, bits: int | None, where: str) -> int:
+    if row.bits < 8:
+        if bits not in (None, row.bits):
+            raise ValueError(f"{where}: bits: expected {row.bits} for {row.name}, got {bits}")
+        return row.bits
+    if bits not in (2, 3, 4):
+        raise ValueError(f"{where}: bits: expected 2, 3 or 4 for {row.name}, got {bits}")
+    return bits
+
+
+def _check_nbits(where: str, bits: int, block_size: int) -> None:
+    if bits not in (2, 4, 8):
+        raise ValueError(f"{where}: bits: expected 2, 4 or 8, got {bits}")
+    if block_size < 16 or block_size & (block_size - 1):
+        raise ValueError(f"{where}: block_size: expected a power of two of at least 16, got {block_size}")
+
+
+def _unsigned(codes: NDArray[Any], row: QType, bits: int) -> NDArray[np.uint8]:
+    """Shift signed codes by half the range of ``bits``; codes that do not fit are refused."""
+    shifted = codes.astype(np.int16) + ((1 << (bits - 1)) if row.kind == "int" else 0)
+    if shifted.size and not (shifted.min() >= 0 and shifted.max() < 1 << bits):
+        raise ValueError(
+            f"pack_matmul_nbits: codes: expected {bits}-bit codes, got [{codes.min()}, {codes.max()}] of {row.name}"
+        )
+    return shifted.astype(np.uint8)
