@@ -1,0 +1,119 @@
+"""Turns the JSON of a benchmark run into the tables of docs/benchmarks.md: ``python -m bench.report run.json``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench.race import RIVALS
+from bench.workload import SIZES
+
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+Record = dict[str, Any]
+
+
+def rows(run: Record, kind: str) -> list[Record]:
+    """What the benchmarks of one kind noted beside their times."""
+    return [bench["extra_info"] for bench in run["benchmarks"] if bench["extra_info"].get("kind") == kind]
+
+
+def table(header: list[str], lines: list[list[str]]) -> str:
+    """A Markdown table, the first column aligned left and the others right."""
+    rule = [":--", *["--:"] * (len(header) - 1)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [header, rule, *lines])
+
+
+def machine(run: Record) -> str:
+    """The conditions in one sentence."""
+    facts = run["machine_info"]["quarkfast"]
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    absent = f"; not installed: {', '.join(facts['absent'])}" if facts["absent"] else ""
+    return (
+        f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}, rung {facts['isa']}, {versions}{absent}. "
+        f"Load average when the run began: {facts['load']}. Taken {run['datetime'][:10]}, "
+        f"commit {(run['commit_info'].get('id') or 'unknown')[:9]}."
+    )
+
+
+def times(row: Record, name: str) -> tuple[float, float]:
+    """Minimum and median seconds of a contestant."""
+    return row["seconds"][name]["min"], row["seconds"][name]["median"]
+
+
+def pair(values: tuple[float, float], digits: int = 2) -> str:
+    """Of minima, and of medians in brackets."""
+    return f"{values[0]:.{digits}f} ({values[1]:.{digits}f})"
+
+
+def ratio(row: Record, above: str, below: str) -> tuple[float, float]:
+    """Minima divided by minima, medians by medians."""
+    up, down = times(row, above), times(row, below)
+    return up[0] / down[0], up[1] / down[1]
+
+
+def one_thread(run: Record, size: str) -> str:
+    """The table of a size: speed, multiple of a plain copy, and how many times longer each rival takes."""
+    lines = []
+    present = [name for name in RIVALS if name not in run["machine_info"]["quarkfast"]["absent"]]
+    for row in rows(run, "kernel"):
+        if row["size"] != size or row["threads"] != 1:
+            continue
+        seconds = times(row, "quarkfast")[0]
+        cells = [row["task"], f"{seconds * 1e6:.0f}" if seconds < 1e-3 else f"{seconds * 1e6:,.0f}"]
+        cells += [f"{row['bytes_moved'] / seconds / 1e9:.1f}", pair(ratio(row, "quarkfast", "copy"))]
+        if size == "64 MiB":
+            cells.append(f"{row['bar']:g}" if row["bar"] else "")
+        cells += [pair(ratio(row, name, "quarkfast"), 1) if name in row["seconds"] else "" for name in present]
+        lines.append(cells)
+    bar = ["bar"] if size == "64 MiB" else []
+    return table(["task", "us", "GB/s", "of a copy", *bar, *present], lines)
+
+
+def two_threads(run: Record) -> str:
+    """Speed-up of quarkfast's second thread, and the rivals that have threads, with two of theirs."""
+    lines = []
+    for row in rows(run, "kernel"):
+        if row["threads"] == 1:
+            continue
+        cells = [row["task"], row["size"], f"{row['bytes_moved'] / times(row, 'quarkfast')[0] / 1e9:.1f}"]
+        cells.append(pair(ratio(row, "quarkfast, 1 thread", "quarkfast")))
+        cells += [
+            pair(ratio(row, name, "quarkfast"), 1) if name in row["seconds"] else ""
+            for name in ("onnxruntime", "torch")
+        ]
+        lines.append(cells)
+    return table(["task", "size", "GB/s", "of one thread", "onnxruntime", "torch"], lines)
+
+
+def sections(run: Record) -> dict[str, str]:
+    """The tables that this run can fill, by the name of their place on the page."""
+    found = {}
+    if rows(run, "kernel"):
+        found = {size.replace(" ", ""): one_thread(run, size) for size in SIZES}
+        found["threads"] = two_threads(run)
+        found["machine"] = machine(run)
+    return found
+
+
+def replace(page: str, name: str, text: str) -> str:
+    """Put text between the marks of a place."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+    if begin not in page or end not in page:
+        raise ValueError(f"docs/benchmarks.md: expected the marks {begin.strip()} and {end}, got a page without them")
+    head, rest = page.split(begin, 1)
+    return head + begin + text + "\n" + end + rest.split(end, 1)[1]
+
+
+def main(arguments: list[str]) -> None:
+    """Fill the page from the runs given."""
+    for path in arguments:
+        run = json.loads(Path(path).read_text(encoding="utf-8"))
+        for name, text in sections(run).items():
+            PAGE.write_text(replace(PAGE.read_text(encoding="utf-8"), name, text), encoding="utf-8")
+            print(f"{name}:\n{text}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

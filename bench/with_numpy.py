@@ -1,0 +1,115 @@
+"""NumPy: the expressions that a careful user writes, every step into a preallocated array."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from bench.operations import OPERATIONS
+from bench.workload import Entry, Workload
+
+NAME = "numpy"
+EXACT = True
+HAS_THREADS = False
+
+
+def _plain_scales(work: Workload) -> tuple[Any, Any] | None:
+    """Scale and zero point that broadcast against x; None for blocks and for 32-bit types, which need float64."""
+    if work.row.bits > 16 or work.block_size:
+        return None
+    zero_point = np.asarray(work.zero_point, np.float32)
+    if work.task.layout == "first axis":
+        return work.scale[:, None], zero_point[:, None]
+    return work.scale, zero_point
+
+
+def _quantize_steps(work: Workload, y: Any, scale: Any, zero_point: Any) -> None:
+    np.divide(work.x, scale, out=y)
+    np.rint(y, out=y)
+    np.clip(y, work.row.qmin - zero_point, work.row.qmax - zero_point, out=y)
+
+
+def quantize_linear(work: Workload, threads: int) -> Entry | None:
+    scales = _plain_scales(work)
+    if scales is None:
+        return None
+    y, out = np.empty(work.shape, np.float32), np.empty(work.shape, work.row.dtype)
+
+    def run() -> None:
+        _quantize_steps(work, y, *scales)
+        np.add(y, scales[1], out=y)
+        np.copyto(out, y, casting="unsafe")
+
+    return Entry(run, lambda: out)
+
+
+def dequantize_linear(work: Workload, threads: int) -> Entry | None:
+    scales = _plain_scales(work)
+    if scales is None:
+        return None
+    q, y = OPERATIONS["dequantize_linear"].input(work), np.empty(work.shape, np.float32)
+
+    def run() -> None:
+        np.subtract(q, scales[1], out=y)
+        np.multiply(y, scales[0], out=y)
+
+    return Entry(run, lambda: y)
+
+
+def fake_quantize_linear(work: Workload, threads: int) -> Entry | None:
+    scales = _plain_scales(work)
+    if scales is None:
+        return None
+    y = np.empty(work.shape, np.float32)
+
+    def run() -> None:
+        _quantize_steps(work, y, *scales)
+        np.multiply(y, scales[0], out=y)
+        np.add(y, 0.0, out=y)  # minus zero becomes zero, as codes cannot carry its sign
+
+    return Entry(run, lambda: y)
+
+
+def reduce_range(work: Workload, threads: int) -> Entry:
+    found: list[Any] = []
+
+    def run() -> None:
+        found[:] = work.x.min(), work.x.max()
+
+    return Entry(run, lambda: np.float32(found))
+
+
+def _copied(*dtypes: str) -> Any:
+    """Set up a chain of casting copies, from the input through the named dtypes (``type`` is the task's)."""
+
+    def setup(work: Workload, threads: int) -> Entry | None:
+        if work.task.type != "float16":
+            return None
+        return copies(work, dtypes)
+
+    return setup
+
+
+def copies(work: Workload, dtypes: tuple[str, ...]) -> Entry:
+    """Copy the input through preallocated arrays of each dtype in turn."""
+    arrays = [OPERATIONS[work.task.operation].input(work)]
+    arrays += [np.empty(work.shape, work.row.dtype if name == "type" else name) for name in dtypes]
+
+    def run() -> None:
+        for x, y in itertools.pairwise(arrays):
+            np.copyto(y, x, casting="unsafe")
+
+    return Entry(run, lambda: arrays[-1])
+
+
+SETUPS = {
+    "quantize_linear": quantize_linear,
+    "dequantize_linear": dequantize_linear,
+    "fake_quantize_linear": fake_quantize_linear,
+    "cast": _copied("type"),
+    "widen": _copied("float32"),
+    "round_trip": _copied("type", "float32"),
+    "reduce_range": reduce_range,
+}
