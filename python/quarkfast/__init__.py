@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from quarkfast.config import OPTIONS, PRESETS, Scheme, TensorSpec
     from quarkfast.errors import (
         CalibrationError,
         ConfigError,
@@ -34,16 +35,24 @@ if TYPE_CHECKING:
         unpack_matmul_nbits,
     )
     from quarkfast.ort import get_library_path, register
+    from quarkfast.quantize import QuantizedModel, quantize
+    from quarkfast.summary import Summary
 
 __all__ = [
+    "OPTIONS",
+    "PRESETS",
     "CalibrationError",
     "ConfigError",
     "DependencyError",
     "MatMulNBits",
     "ModelError",
     "OutputError",
+    "QuantizedModel",
     "QuarkfastError",
     "Range",
+    "Scheme",
+    "Summary",
+    "TensorSpec",
     "UnsupportedError",
     "__version__",
     "active_isa",
@@ -55,6 +64,7 @@ __all__ = [
     "num_threads",
     "pack_codes",
     "pack_matmul_nbits",
+    "quantize",
     "quantize_linear",
     "reduce_range",
     "register",
@@ -67,6 +77,9 @@ __all__ = [
 
 # Where each public name lives.
 _HOMES = {
+    "config": ["OPTIONS", "PRESETS", "Scheme", "TensorSpec"],
+    "quantize": ["QuantizedModel", "quantize"],
+    "summary": ["Summary"],
     "errors": [
         "CalibrationError",
         "ConfigError",
@@ -98,9 +111,12 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        return version("quarkfast")
+        try:
+            return version("quarkfast")
+        except PackageNotFoundError:
+            return "0+source"  # a source tree on sys.path, not installed
     if name not in _HOME_OF:
         raise AttributeError(f"module 'quarkfast' has no attribute '{name}'")
     value = getattr(importlib.import_module(f"quarkfast.{_HOME_OF[name]}"), name)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from quarkfast.errors import DependencyError, ModelError, UnsupportedError
 
-__all__ = ["get_library_path", "inference_session", "register", "session_options"]
+__all__ = ["get_library_path", "inference_session", "register", "run", "session_options"]
 
 _LIBRARY_NAMES = {"linux": "libquarkfast.so", "darwin": "libquarkfast.dylib", "win32": "quarkfast.dll"}
 _DEVICES = ("CPU",)
@@ -139,6 +139,30 @@ def inference_session(
         return onnxruntime.InferenceSession(source, options, providers=list(providers))
     except _failures() as error:
         raise ModelError(f"inference_session: {name}: onnxruntime rejects it: {_sentence(error)}") from error
+
+
+def run(session: Any, feed: Mapping[str, Any]) -> list[Any]:
+    """Run a session once and return all its outputs.
+
+    Args:
+        session: From :func:`inference_session`.
+        feed: One array for each input, by name.
+
+    Raises:
+        ModelError: onnxruntime cannot run the model on this feed.
+
+    Example:
+        >>> import numpy as np, onnx
+        >>> from quarkfast import ort
+        >>> text = '<ir_version: 8, opset_import: ["" : 17]> g (float[N] x) => (float[N] y) { y = Abs(x) }'
+        >>> session = ort.inference_session(onnx.parser.parse_model(text).SerializeToString())
+        >>> ort.run(session, {"x": np.float32([-1, 2])})
+        [array([1., 2.], dtype=float32)]
+    """
+    try:
+        return list(session.run(None, feed))
+    except _failures() as error:
+        raise ModelError(f"onnxruntime: {' '.join(_sentence(error).split())}") from error
 
 
 def _onnxruntime() -> ModuleType:

@@ -1,0 +1,7 @@
+"""Calibration: what samples say about the ranges of activations."""
+
+from quarkfast.calibrate.inputs import Feed, ModelInput, model_inputs
+from quarkfast.calibrate.observe import observe
+from quarkfast.calibrate.readers import CalibrationData, DataReader, read_feeds
+
+__all__ = ["CalibrationData", "DataReader", "Feed", "ModelInput", "model_inputs", "observe", "read_feeds"]

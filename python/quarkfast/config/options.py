@@ -1,0 +1,138 @@
+"""The options that change a preset: one row each, with Quark's key for the same thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from quarkfast.config.presets import find_preset
+from quarkfast.config.scheme import Scheme
+from quarkfast.errors import ConfigError, did_you_mean
+
+__all__ = ["OPTIONS", "Option", "apply_options", "resolve"]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its name, Quark's key, the accepted values in words, how to read and how to apply one."""
+
+    name: str
+    quark_key: str | None
+    expects: str
+    accepts: Callable[[Any], bool]
+    apply: Callable[[Scheme, Any], Scheme]
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+
+
+def _per_channel(scheme: Scheme, value: bool) -> Scheme:
+    return replace(scheme, weight=replace(scheme.weight, granularity="channel" if value else "tensor"))
+
+
+def _cast(scheme: Scheme, value: bool) -> Scheme:
+    if value and scheme.activation.dtype not in ("bfloat16", "float16"):
+        raise ConfigError(
+            f"bf16_qdq_to_cast: expected a preset of 16-bit floats, got {scheme.name} with "
+            f"{scheme.activation.dtype} activations; leave the option out"
+        )
+    return replace(scheme, encoding="cast" if value else "qdq")
+
+
+def _symmetric(field: str) -> Callable[[Scheme, bool], Scheme]:
+    def apply(scheme: Scheme, value: bool) -> Scheme:
+        spec = getattr(scheme, field)
+        if not value and not spec.dtype.startswith(("int", "uint")):
+            raise ConfigError(f"{field}_symmetric: expected True for {spec.dtype}, got False; it has no zero point")
+        return replace(scheme, **{field: replace(spec, symmetric=value)})
+
+    return apply
+
+
+def _set(field: str) -> Callable[[Scheme, Any], Scheme]:
+    def apply(scheme: Scheme, value: Any) -> Scheme:
+        changed: dict[str, Any] = {field: tuple(value) if isinstance(value, list) else value}
+        return replace(scheme, **changed)
+
+    return apply
+
+
+_BOOL, _COUNT, _NAMES = "True or False", "an integer greater than 0", "a list of strings"
+
+OPTIONS: Mapping[str, Option] = MappingProxyType(
+    {
+        option.name: option
+        for option in (
+            Option("per_channel", "PerChannel", _BOOL, _is_bool, _per_channel),
+            Option("activation_symmetric", "ActivationSymmetric", _BOOL, _is_bool, _symmetric("activation")),
+            Option("weight_symmetric", "WeightSymmetric", _BOOL, _is_bool, _symmetric("weight")),
+            Option("bf16_qdq_to_cast", "BF16QDQToCast", _BOOL, _is_bool, _cast),
+            Option("keep_float_weights", "AddQDQPairToWeight", _BOOL, _is_bool, _set("keep_float_weights")),
+            Option("force_pass_through", "ForceQuantizeNoInputCheck", _BOOL, _is_bool, _set("force_pass_through")),
+            Option("op_types", "OpTypesToQuantize", _NAMES, _is_names, _set("op_types")),
+            Option("exclude", "NodesToExclude", _NAMES, _is_names, _set("exclude")),
+            Option("samples", "CalibDataSize", _COUNT, _is_count, _set("samples")),
+            Option("batch_size", None, _COUNT, _is_count, _set("batch_size")),
+        )
+    }
+)
+"""Name -> option. Every option may also be given by Quark's key."""
+
+_BY_KEY = MappingProxyType(
+    {key: option for option in OPTIONS.values() for key in (option.name, option.quark_key) if key is not None}
+)
+
+
+def apply_options(scheme: Scheme, options: Mapping[str, Any]) -> Scheme:
+    """Returns `scheme` changed by `options`, which are applied in the order of the table, whatever order they came in.
+
+    Args:
+        scheme: Where to start.
+        options: Option names, or Quark's keys, and their values.
+
+    Raises:
+        ConfigError: If an option is unknown, given twice under two names, or has a value of the wrong kind.
+
+    Example:
+        >>> from quarkfast.config import find_preset
+        >>> apply_options(find_preset("A8W8"), {"per_channel": True}).weight.granularity
+        'channel'
+    """
+    given: dict[str, tuple[str, Any]] = {}
+    for key, value in options.items():
+        option = _BY_KEY.get(key)
+        if option is None:
+            raise ConfigError(f"option: expected a known name, got {key!r}{did_you_mean(key, _BY_KEY)}")
+        if option.name in given:
+            raise ConfigError(f"option: expected {option.name} once, got {given[option.name][0]!r} and {key!r}")
+        if not option.accepts(value):
+            raise ConfigError(f"option {key}: expected {option.expects}, got {value!r}")
+        given[option.name] = (key, value)
+    for name, option in OPTIONS.items():
+        if name in given:
+            scheme = option.apply(scheme, given[name][1])
+    return scheme
+
+
+def resolve(preset: str | Scheme, options: Mapping[str, Any]) -> Scheme:
+    """Returns the scheme that a preset (or a scheme) and options amount to.
+
+    Raises:
+        ConfigError: If the preset or an option is unknown or does not fit.
+    """
+    if isinstance(preset, Scheme):
+        return apply_options(preset, options)
+    if not isinstance(preset, str):
+        raise ConfigError(f"preset: expected a name or a Scheme, got {type(preset).__name__}")
+    return apply_options(find_preset(preset), options)

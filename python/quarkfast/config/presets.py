@@ -1,0 +1,47 @@
+"""The presets by name. They are frozen, so no run can change what the next one means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from quarkfast.config.scheme import Scheme
+from quarkfast.config.spec import TensorSpec
+from quarkfast.errors import ConfigError, did_you_mean
+
+__all__ = ["PRESETS", "find_preset"]
+
+_INT8 = TensorSpec("int8")
+_INT16 = TensorSpec("int16")
+_UINT8 = TensorSpec("uint8", symmetric=False)
+_BFLOAT16 = TensorSpec("bfloat16")
+
+PRESETS: Mapping[str, Scheme] = MappingProxyType(
+    {
+        scheme.name: scheme
+        for scheme in (
+            Scheme("A8W8", "ryzenai-a8w8", _INT8, _INT8, force_pass_through=True),
+            Scheme("A16W8", "ryzenai-a8w8", _INT16, _INT8, force_pass_through=True),
+            Scheme("U8S8", "ort-cpu", _UINT8, _INT8),
+            Scheme("BF16", "ryzenai-bf16", _BFLOAT16, _BFLOAT16, bias="weight", force_pass_through=True),
+        )
+    }
+)
+"""Name -> scheme. Symmetric int8 and int16 run on Ryzen AI's NPU; U8S8 is what ONNX Runtime fuses on CPUs."""
+
+
+def find_preset(name: str) -> Scheme:
+    """Returns the preset called `name`, in any case.
+
+    Raises:
+        ConfigError: If there is no such preset.
+
+    Example:
+        >>> find_preset("u8s8").target
+        'ort-cpu'
+    """
+    scheme = PRESETS.get(name.upper())
+    if scheme is None:
+        known = ", ".join(PRESETS)
+        raise ConfigError(f"preset: expected one of {known}, got {name!r}{did_you_mean(name, PRESETS)}")
+    return scheme

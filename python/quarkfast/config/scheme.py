@@ -1,0 +1,57 @@
+"""Everything that decides a quantization apart from the model and the data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from quarkfast.config.spec import TensorSpec
+
+__all__ = ["BiasKind", "Encoding", "Scheme"]
+
+BiasKind = Literal["int32", "weight", "float"]
+Encoding = Literal["qdq", "cast"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """One frozen description of a quantization; presets, options and Quark's classes all end here.
+
+    Attributes:
+        name: Name of the preset it started from.
+        target: Name of the placement rule table, a row of `quarkfast.qdq.targets`.
+        activation: Form of activations.
+        weight: Form of weights.
+        bias: ``"int32"`` quantizes a bias with scale ``s_x * s_w``; ``"weight"`` treats it like a weight;
+            ``"float"`` leaves it.
+        encoding: ``"qdq"`` writes QuantizeLinear and DequantizeLinear (custom operators where the standard has no such
+            type); ``"cast"`` writes a pair of Casts, for 16-bit floats only.
+        keep_float_weights: Keep weights in float32 with a pair of nodes behind them instead of storing codes.
+        force_pass_through: Quantize data movement (Reshape, MaxPool, ...) also where its input is float.
+        op_types: Operator types to quantize; empty means all that the target has a rule for.
+        exclude: Names of nodes that stay float.
+        samples: Number of calibration samples to read, or None for all of them.
+        batch_size: Rows a run for calibration data given as arrays.
+
+    Example:
+        >>> from quarkfast.config import PRESETS
+        >>> PRESETS["A8W8"].weight.dtype
+        'int8'
+    """
+
+    name: str
+    target: str
+    activation: TensorSpec
+    weight: TensorSpec
+    bias: BiasKind = "int32"
+    encoding: Encoding = "qdq"
+    keep_float_weights: bool = False
+    force_pass_through: bool = False
+    op_types: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    samples: int | None = None
+    batch_size: int = 32
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the scheme as plain data, for JSON."""
+        return asdict(self)

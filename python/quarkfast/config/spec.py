@@ -1,0 +1,35 @@
+"""What becomes of one kind of tensor: its type and how its scale is found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Granularity", "Method", "ScaleKind", "TensorSpec"]
+
+Granularity = Literal["tensor", "channel"]
+ScaleKind = Literal["float32"]
+Method = Literal["minmax"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """The quantized form of one kind of tensor.
+
+    Attributes:
+        dtype: Name of a row of `quarkfast.dtypes`, such as ``"int8"`` or ``"bfloat16"``.
+        symmetric: Whether zero maps to the middle of the type, so that the range is ``[-absmax, absmax]``.
+        granularity: One scale for the whole tensor, or one for each output channel.
+        scale: The set that scales are taken from.
+        method: How a range is derived from what calibration saw.
+
+    Example:
+        >>> TensorSpec("uint8", symmetric=False).granularity
+        'tensor'
+    """
+
+    dtype: str
+    symmetric: bool = True
+    granularity: Granularity = "tensor"
+    scale: ScaleKind = "float32"
+    method: Method = "minmax"

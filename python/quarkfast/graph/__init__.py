@@ -1,0 +1,1 @@
+"""The model as a graph: in, out, names, operators, versions."""

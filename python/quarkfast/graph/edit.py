@@ -1,0 +1,39 @@
+"""The one way in which nodes are put behind a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+__all__ = ["splice"]
+
+
+def splice(graph: ir.Graph, value: ir.Value, nodes: Sequence[ir.Node], result: ir.Value, inner_name: str) -> None:
+    """Puts `nodes`, which lead from `value` to `result`, between `value` and everything that reads it.
+
+    A graph output keeps its name: `result` takes it over and `value` is called `inner_name` from then on. A graph input
+    that is handed out unchanged as a graph output stays as it is there.
+
+    Args:
+        graph: The graph that `value` belongs to.
+        value: A graph input or the output of a node.
+        nodes: The new nodes, in order. They read `value` already.
+        result: Output of the last of them.
+        inner_name: New name of `value` if it was a graph output.
+    """
+    added = set(nodes)
+    for node, index in tuple(value.uses()):
+        if node not in added:
+            node.replace_input_with(index, result)
+    producer = value.producer()
+    if producer is None:
+        graph.insert_before(graph[0], nodes)
+        return
+    graph.insert_after(producer, nodes)
+    for index, output in enumerate(graph.outputs):
+        if output is value:
+            name = value.name
+            value.name = inner_name
+            result.name = name
+            graph.outputs[index] = result

@@ -1,0 +1,100 @@
+"""A model from a file, a protobuf or an onnx-ir model, checked as far as reading it needs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+from google.protobuf import json_format, text_format
+from google.protobuf.message import DecodeError
+
+from quarkfast.errors import ModelError
+
+__all__ = ["ModelSource", "external_bytes", "load_model"]
+
+ModelSource = str | os.PathLike[str] | onnx.ModelProto | ir.Model
+
+
+def load_model(model: ModelSource) -> ir.Model:
+    """Returns `model` as an onnx-ir model that shares no graph with the caller's.
+
+    Tensors stored outside the file stay there and are mapped into memory when they are read.
+
+    Args:
+        model: Path of an ONNX file, a ModelProto, or an onnx-ir model (which is cloned, tensors shared).
+
+    Raises:
+        ModelError: If there is no such file, if it cannot be read as an ONNX model, or if external data is missing,
+            too short, or lies outside the model's folder.
+        TypeError: If `model` is of another type.
+    """
+    if isinstance(model, ir.Model):
+        return model.clone()
+    if isinstance(model, onnx.ModelProto):
+        return _from_proto(model, "model", Path())
+    if isinstance(model, str | os.PathLike):
+        path = Path(model)
+        return _from_proto(_read(path), str(path), path.parent)
+    raise TypeError(f"model: expected a path, an onnx.ModelProto or an onnx_ir.Model, got {type(model).__name__}")
+
+
+def _read(path: Path) -> onnx.ModelProto:
+    if path.is_dir():
+        raise ModelError(f"{path}: expected an ONNX file, got a directory")
+    try:
+        if path.stat().st_size == 0:
+            raise ModelError(f"{path}: expected an ONNX file, got an empty file")
+        return onnx.load(path, load_external_data=False)
+    except FileNotFoundError as error:
+        raise ModelError(f"{path}: expected an existing ONNX file, got no such file") from error
+    except OSError as error:
+        raise ModelError(f"{path}: expected a readable ONNX file, got {error.strerror}") from error
+    except (DecodeError, text_format.ParseError, json_format.ParseError, UnicodeDecodeError) as error:
+        raise ModelError(f"{path}: expected an ONNX model, got a file that is truncated or not ONNX") from error
+
+
+def _from_proto(proto: onnx.ModelProto, where: str, folder: Path) -> ir.Model:
+    # A file of another kind can parse as an empty message; these fields are in every model.
+    if not proto.HasField("graph") or not proto.opset_import or proto.ir_version <= 0:
+        raise ModelError(f"{where}: expected an ONNX model, got a file that is truncated or not ONNX")
+    try:
+        model = ir.serde.deserialize_model(proto)
+    except (ir.serde.SerdeError, ValueError, KeyError) as error:
+        cause = " ".join(str(error.__cause__ or error).split())
+        raise ModelError(f"{where}: expected a well-formed ONNX graph, got {cause}") from error
+    ir.external_data.set_base_dir(model.graph, folder)
+    _check_external_data(model, where, folder)
+    return model
+
+
+def external_bytes(model: ir.Model) -> int:
+    """Returns how many bytes of `model` lie outside its file."""
+    tensors = (value.const_value for graph in model.graphs() for value in graph.initializers.values())
+    return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, ir.ExternalTensor))
+
+
+def _check_external_data(model: ir.Model, where: str, folder: Path) -> None:
+    root = folder.resolve()
+    sizes: dict[Path, int] = {}
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if not isinstance(tensor, ir.ExternalTensor):
+                continue
+            path = (root / tensor.location).resolve()
+            if not path.is_relative_to(root):
+                raise ModelError(
+                    f"{where}: expected external data inside the model's folder, got {str(tensor.location)!r} "
+                    f"for tensor {value.name!r}"
+                )
+            if path not in sizes:
+                sizes[path] = path.stat().st_size if path.is_file() else -1
+            end = (tensor.offset or 0) + (tensor.length if tensor.length is not None else tensor.nbytes)
+            if sizes[path] < end:
+                got = "no such file" if sizes[path] < 0 else f"{sizes[path]} bytes"
+                raise ModelError(
+                    f"{where}: expected {end} bytes of external data for tensor {value.name!r} in "
+                    f"{str(tensor.location)!r}, got {got}"
+                )

@@ -1,0 +1,101 @@
+"""A file appears whole or not at all: written beside its destination, flushed to disk, then renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import onnx_ir as ir
+
+from quarkfast.errors import OutputError, UnsupportedError
+
+__all__ = ["check_output", "save_bytes", "save_model", "serialize"]
+
+_PROTOBUF_LIMIT = 2**31 - 1
+
+
+def check_output(path: str | os.PathLike[str]) -> Path:
+    """Returns `path` after making sure that a file can be written there, before any work is done.
+
+    Raises:
+        OutputError: If `path` is a directory, or its folder does not exist or cannot be written to.
+    """
+    output = Path(path)
+    if output.is_dir():
+        raise OutputError(f"output: expected a file name, got the directory {str(output)!r}")
+    if not output.parent.is_dir():
+        raise OutputError(f"output: expected an existing folder, got {str(output.parent)!r}")
+    # Permission bits do not tell (root ignores them, a read-only file system ignores root): make a file and remove it.
+    with _beside(output):
+        return output
+
+
+def serialize(model: ir.Model) -> bytes:
+    """Returns the bytes of the model's protobuf; the same model gives the same bytes.
+
+    Raises:
+        UnsupportedError: If the model does not fit into one protobuf (2 GiB).
+    """
+    values = [value for graph in model.graphs() for value in graph.initializers.values()]
+    size = sum(value.const_value.nbytes for value in values if value.const_value is not None)
+    if size >= _PROTOBUF_LIMIT:
+        raise UnsupportedError(f"model: expected tensors of at most {_PROTOBUF_LIMIT} bytes in all, got {size} bytes")
+    if any(isinstance(value.const_value, ir.ExternalTensor) for value in values):
+        model = ir.external_data.load_to_model(model.clone())
+    proto = ir.serde.serialize_model(model)
+    return bytes(proto.SerializeToString(deterministic=True))
+
+
+def save_model(model: ir.Model, output: Path) -> int:
+    """Writes `model` to `output` whole or not at all and returns the number of bytes."""
+    data = serialize(model)
+    save_bytes(data, output)
+    return len(data)
+
+
+def save_bytes(data: bytes, output: Path) -> None:
+    """Replaces `output` by `data`; when the process dies half-way, `output` is what it was before.
+
+    Raises:
+        OutputError: If the file cannot be written.
+    """
+    with _beside(output) as (stream, temporary):
+        try:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+            # Windows does not rename an open file.
+            stream.close()
+            _take_mode(temporary, output)
+            temporary.replace(output)
+        except OSError as error:
+            raise OutputError(f"output: expected to write {str(output)!r}, got {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _beside(output: Path) -> Iterator[tuple[IO[bytes], Path]]:
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{output.name}.", suffix=".tmp", dir=output.parent)
+    except OSError as error:
+        raise OutputError(
+            f"output: expected a folder that can be written to, got {str(output.parent)!r} ({error.strerror})"
+        ) from error
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream, Path(temporary)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def _take_mode(temporary: Path, output: Path) -> None:
+    """Gives the new file the permissions of the old one, or those that a new file would get (mkstemp makes 0600)."""
+    if output.exists():
+        temporary.chmod(output.stat().st_mode & 0o777)
+        return
+    mask = os.umask(0)
+    os.umask(mask)
+    temporary.chmod(0o666 & ~mask)

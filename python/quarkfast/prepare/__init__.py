@@ -1,0 +1,37 @@
+"""Float-to-float rewrites that come before quantization, in reading order."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from quarkfast.graph.opset import choose_ir_version, convert_opset
+from quarkfast.prepare.check_weights import check_weights
+from quarkfast.prepare.clean import clean, sort
+from quarkfast.prepare.fold_batch_norm import fold_batch_norm
+from quarkfast.prepare.fold_constants import fold_constants
+from quarkfast.prepare.infer_types import infer_types
+
+__all__ = ["prepare"]
+
+
+def prepare(model: ir.Model, opset: int) -> ir.Model:
+    """Returns `model` ready to be observed and quantized; the one passed in must not be used any more.
+
+    Args:
+        model: A loaded model that nobody else holds.
+        opset: The oldest operator set that the quantized model can do with.
+
+    Raises:
+        ModelError: If the graph has a cycle or a missing tensor, or a constant holds NaN.
+        UnsupportedError: If the model cannot be converted to the operator set.
+    """
+    sort(model)
+    model = convert_opset(model, opset)
+    choose_ir_version(model)
+    clean(model)
+    check_weights(model)
+    fold_constants(model)
+    fold_batch_norm(model)
+    check_weights(model)
+    infer_types(model)
+    return model

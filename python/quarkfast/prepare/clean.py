@@ -1,0 +1,53 @@
+"""One flat, named, sorted graph: functions inlined, constants as initializers, nothing unused."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from quarkfast.errors import ModelError
+
+__all__ = ["clean", "sort"]
+
+
+def clean(model: ir.Model) -> None:
+    """Brings `model` into the form that the other passes expect, in place.
+
+    1. Calls of local functions are inlined.
+    2. Initializers are no graph inputs (a model of IR version 3 lists them there), so they are constants.
+    3. Constant nodes become initializers.
+    4. Identity nodes and everything that no output needs are removed.
+    5. Every value and node has a name of its own; names that are unique already are kept.
+
+    Idempotent; graph inputs (apart from 2) and outputs keep names and types; error 0.
+    """
+    passes = (
+        common.InlinePass(),
+        common.RemoveInitializersFromInputsPass(),
+        common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
+        common.IdentityEliminationPass(),
+        common.RemoveUnusedNodesPass(),
+        common.NameFixPass(),
+    )
+    for step in passes:
+        step(model)
+
+
+def sort(model: ir.Model) -> None:
+    """Sorts the nodes so that each comes after those it reads from.
+
+    Raises:
+        ModelError: If the graph has a cycle, or reads a tensor that nothing produces.
+    """
+    for graph in model.graphs():
+        try:
+            graph.sort()
+        except ValueError as error:
+            raise ModelError("model: expected a graph without cycles, got one whose nodes feed each other") from error
+    for node in model.graph.all_nodes():
+        for value in node.inputs:
+            if value is not None and value.producer() is None and value.graph is None:
+                raise ModelError(
+                    f"model: expected every input of a node to exist, got {value.name!r} as input of node "
+                    f"{node.name or node.op_type!r}, which nothing produces"
+                )

@@ -1,0 +1,35 @@
+"""Subgraphs that depend on no input are computed once, by onnxscript's optimizer."""
+
+from __future__ import annotations
+
+import math
+
+import onnx_ir as ir
+from onnx_ir.passes import common
+from onnxscript.optimizer import fold_constants_ir
+
+__all__ = ["fold_constants"]
+
+# Exporters spell paddings as Shape -> ConstantOfShape -> Concat -> Pad. The optimizer leaves ConstantOfShape alone
+# because it may create a huge tensor; up to this many elements it is folded, and the Pad becomes a static one.
+_SMALL = 1024
+
+
+def _should_fold(node: ir.Node) -> bool | None:
+    if node.op_type != "ConstantOfShape" or not node.inputs or node.inputs[0] is None:
+        return None
+    shape = ir.convenience.get_const_tensor(node.inputs[0])
+    return True if shape is not None and math.prod(shape.numpy().tolist()) <= _SMALL else None
+
+
+def fold_constants(model: ir.Model) -> None:
+    """Replaces nodes with constant inputs by their results, in place.
+
+    QuantizeLinear and DequantizeLinear of a model that is quantized already are not folded.
+    Idempotent; graph inputs and outputs are kept; error 0 (onnx's reference kernels compute in the same type).
+    """
+    fold_constants_ir(model, should_fold=_should_fold)
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    common.IdentityEliminationPass()(model)
+    common.RemoveUnusedNodesPass()(model)
+    common.NameFixPass()(model)

@@ -1,0 +1,68 @@
+"""Biases as int32 with the scale of the products that they are added to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.qdq.placement import BiasSlot
+from quarkfast.qdq.plan import Quantizer
+
+__all__ = ["bias_quantizer", "raise_for_headroom"]
+
+_INT32_MAX = 2**31 - 1
+_SMALLEST = float(np.finfo(np.float32).tiny)
+
+# A bias that just fits still leaves no room for the products it is added to, whose sum the runtime keeps in int32 too.
+# One bit is left to them, and rounding of the scale to float32 (2^-24) cannot bring the bias back over the limit.
+_HEADROOM = 2**30
+
+
+def bias_quantizer(data: Quantizer, weight: Quantizer, channels: int) -> Quantizer:
+    """Returns int32 with scale ``s_x * s_w``, zero point 0; one scale for each channel if the weight has that.
+
+    Args:
+        data: Quantizer of the layer's input.
+        weight: Quantizer of its weight.
+        channels: Length of the bias. A grouped ConvTranspose has fewer weight channels; they repeat for each group.
+
+    Source:
+        ONNX Runtime's QLinearConv adds the bias to its int32 sums; Quark 0.13 as well.
+    """
+    scale = _product(data, weight, channels)
+    return Quantizer("int32", scale, np.zeros(scale.shape, np.int64), 0 if scale.ndim else None)
+
+
+def raise_for_headroom(
+    weight: Quantizer, data: Quantizer, bias: NDArray[np.float32], slot: BiasSlot, notes: list[str]
+) -> Quantizer:
+    """Returns `weight` with the scales raised under which ``bias / (s_x * s_w)`` would exceed half of int32's range.
+
+    Args:
+        weight: Quantizer of the layer's weight.
+        data: Quantizer of its input.
+        bias: The bias, one value for each channel.
+        slot: For the note.
+        notes: Gets a sentence that names the layer and the channels.
+    """
+    if not bias.size:
+        return weight
+    magnitude = np.abs(bias.astype(np.float64))
+    needed = magnitude / (_HEADROOM * float(data.scale))
+    needed = needed.reshape(-1, weight.scale.size).max(axis=0).reshape(weight.scale.shape)
+    short = needed > weight.scale
+    if not np.any(short):
+        return weight
+    channels: Any = np.flatnonzero(short).tolist() if weight.scale.ndim else "all"
+    notes.append(f"node {slot.edge.node!r}: weight scale raised so that its bias fits into int32 (channels {channels})")
+    return replace(weight, scale=np.where(short, needed, weight.scale).astype(np.float32))
+
+
+def _product(data: Quantizer, weight: Quantizer, channels: int) -> NDArray[np.float32]:
+    product = np.asarray(data.scale, np.float64) * np.asarray(weight.scale, np.float64)
+    if product.ndim and product.size != channels:
+        product = np.tile(product, channels // product.size)
+    return np.maximum(product, _SMALLEST).astype(np.float32)

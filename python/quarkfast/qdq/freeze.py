@@ -1,0 +1,99 @@
+"""From a placement and ranges to a plan: every scale decided once, the same for the same ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from quarkfast.config import Scheme, TensorSpec
+from quarkfast.dtypes import qtype
+from quarkfast.graph.access import array_of
+from quarkfast.kernels import Range
+from quarkfast.qdq.bias import bias_quantizer, raise_for_headroom
+from quarkfast.qdq.placement import ConstantSlot, Placement
+from quarkfast.qdq.plan import Plan, Quantizer
+from quarkfast.qdq.scales import quantizer_for_range, unit_quantizer
+
+__all__ = ["freeze", "needs_ranges"]
+
+
+def needs_ranges(scheme: Scheme) -> bool:
+    """Whether the activations of `scheme` have scales, so that data is needed."""
+    return qtype(scheme.activation.dtype).is_integer
+
+
+def freeze(model: ir.Model, placement: Placement, scheme: Scheme, ranges: Mapping[str, Range]) -> Plan:
+    """Returns the plan for `placement`.
+
+    1. An activation takes its range from the operator's definition, from the constant it moves, or from `ranges`.
+    2. A weight takes its own extremes, per channel where its slot has an axis. A channel of zeros takes the largest
+       scale of its tensor: any scale is exact, and this one leaves its bias precise.
+    3. Where ``bias / (s_x * s_w)`` would leave int32, ``s_w`` is raised until it fits, and a note says so.
+
+    Args:
+        model: The prepared model, for the values of its constants.
+        placement: What to quantize.
+        scheme: The specs.
+        ranges: What calibration saw of each tensor of ``placement.observed``; not needed for float types.
+    """
+    notes: list[str] = []
+    initializers = model.graph.initializers
+    constants = {
+        slot: _constant_quantizer(slot, array_of(initializers[slot.tensor]), scheme) for slot in placement.constants
+    }
+    moved = {slot.tensor: quantizer for slot, quantizer in constants.items() if slot.role == "activation"}
+    quantizers = {
+        root: moved.get(root) or _activation_quantizer(root, placement, scheme.activation, ranges, notes)
+        for root in dict.fromkeys(placement.activations.values())
+    }
+    activations = {tensor: quantizers[root] for tensor, root in placement.activations.items()} | moved
+    slots = {edge: slot for slot in constants for edge in slot.edges}
+    for bias in placement.biases:
+        if bias.weight in slots:
+            slot, values = slots[bias.weight], array_of(initializers[bias.tensor])
+            constants[slot] = raise_for_headroom(constants[slot], activations[bias.data], values, bias, notes)
+    biases = []
+    for bias in placement.biases:
+        weight = constants[slots[bias.weight]] if bias.weight in slots else activations[bias.weight_tensor]
+        channels = array_of(initializers[bias.tensor]).size
+        biases.append((bias, bias_quantizer(activations[bias.data], weight, channels)))
+    return Plan(placement.activations, quantizers, tuple(constants.items()), tuple(biases), tuple(notes))
+
+
+def _activation_quantizer(
+    root: str, placement: Placement, spec: TensorSpec, ranges: Mapping[str, Range], notes: list[str]
+) -> Quantizer:
+    if not qtype(spec.dtype).is_integer:
+        return unit_quantizer(spec)
+    if root in placement.fixed:
+        return quantizer_for_range(*placement.fixed[root], spec)
+    found = ranges.get(root)
+    if found is None or found.min > found.max:
+        notes.append(f"tensor {root!r}: calibration saw no finite value; its scale is 1")
+        return quantizer_for_range(0.0, 0.0, spec)
+    if found.nan or found.pos_inf or found.neg_inf:
+        infinite = found.pos_inf + found.neg_inf
+        notes.append(f"tensor {root!r}: {found.nan} NaN and {infinite} infinite values were left out of its range")
+    return quantizer_for_range(found.min, found.max, spec)
+
+
+def _constant_quantizer(slot: ConstantSlot, values: NDArray[np.float32], scheme: Scheme) -> Quantizer:
+    spec = scheme.weight if slot.role == "weight" else scheme.activation
+    if not qtype(spec.dtype).is_integer:
+        return unit_quantizer(spec)
+    if not values.size:
+        return quantizer_for_range(0.0, 0.0, spec)
+    if slot.axis is None:
+        return quantizer_for_range(values.min(), values.max(), spec)
+    others = tuple(axis for axis in range(values.ndim) if axis != slot.axis)
+    low, high = values.min(axis=others), values.max(axis=others)
+    quantizer = quantizer_for_range(low, high, spec, slot.axis)
+    dead = (low == 0) & (high == 0)
+    if dead.any() and not dead.all():
+        scale = np.where(dead, quantizer.scale[~dead].max(), quantizer.scale)
+        quantizer = replace(quantizer, scale=scale.astype(np.float32))
+    return quantizer

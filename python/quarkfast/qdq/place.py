@@ -1,0 +1,187 @@
+"""From a prepared model and a scheme to a placement: the rules of a target applied node by node."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from quarkfast import kernels
+from quarkfast.config import Scheme
+from quarkfast.errors import ConfigError, ModelError, did_you_mean
+from quarkfast.graph.access import array_of, is_constant, is_float, is_standard, name_of, rank_of
+from quarkfast.graph.operators import find_operator
+from quarkfast.qdq.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement, Role
+from quarkfast.qdq.rules import Flow, Rule
+from quarkfast.qdq.targets import TARGETS, Target
+
+__all__ = ["place"]
+
+
+def place(model: ir.Model, scheme: Scheme) -> Placement:
+    """Returns where Q/DQ pairs go in `model`.
+
+    1. A node is quantized if its target has a rule for it, it is not excluded, and its data inputs are float32.
+    2. Its data inputs and its outputs get a pair each; a constant input becomes a weight or a constant.
+    3. An operator that carries its input's scale, or an activation, is quantized when its input is (always with
+       `force_pass_through`).
+    4. No pair stands between an operator and an activation that the target computes along with it.
+    5. A constant bias of a quantized layer gets the scale ``s_x * s_w``, or is treated as a weight.
+
+    Raises:
+        ConfigError: If `scheme.exclude` or `scheme.op_types` names something that the model does not have.
+        ModelError: If the weight of a layer holds an infinity.
+    """
+    _check_names(model, scheme)
+    placer = _Placer(scheme, TARGETS[scheme.target])
+    for node in model.graph:
+        placer.visit(node)
+    return placer.placement()
+
+
+def _check_names(model: ir.Model, scheme: Scheme) -> None:
+    nodes = [name_of(node) for node in model.graph]
+    for name in scheme.exclude:
+        if name not in nodes:
+            raise ConfigError(f"exclude: expected the name of a node, got {name!r}{did_you_mean(name, nodes)}")
+    types = sorted({node.op_type for node in model.graph.all_nodes()})
+    for name in scheme.op_types:
+        if name not in types:
+            raise ConfigError(f"op_types: expected operator types of the model ({', '.join(types)}), got {name!r}")
+
+
+class _Placer:
+    """Walks over the nodes once, in topological order, and gathers what a `Placement` holds."""
+
+    def __init__(self, scheme: Scheme, target: Target) -> None:
+        self._scheme = scheme
+        self._target = target
+        self._activations: dict[str, str] = {}
+        self._absorbed: set[str] = set()
+        self._fixed: dict[str, tuple[float, float]] = {}
+        self._constants: dict[tuple[str, Role, int | None], list[Edge]] = {}
+        self._biases: list[BiasSlot] = []
+        self._quantized: dict[str, str] = {}
+        self._left_float: list[LeftFloat] = []
+
+    def placement(self) -> Placement:
+        slots = tuple(ConstantSlot(*key, tuple(edges)) for key, edges in self._constants.items())
+        return Placement(
+            self._activations, self._fixed, slots, tuple(self._biases), self._quantized, tuple(self._left_float)
+        )
+
+    def visit(self, node: ir.Node) -> None:
+        rule = self._rule(node)
+        reason = self._why_not_selected(node, rule) or self._why_not_reached(node, rule)
+        if reason:
+            if any(is_float(value) for value in node.outputs):
+                self._left_float.append(LeftFloat(name_of(node), node.op_type, reason))
+            return
+        self._quantized[name_of(node)] = node.op_type
+        for index in _data_inputs(node, rule):
+            self._mark_input(node, index, rule)
+        self._mark_bias(node)
+        for output in node.outputs:
+            self._mark_output(node, output, rule)
+
+    def _rule(self, node: ir.Node) -> Rule:
+        return self._target.rules.get(node.op_type, _NO_RULE) if is_standard(node) else _NO_RULE
+
+    def _why_not_selected(self, node: ir.Node, rule: Rule) -> str:
+        """Says why the node would stay float wherever it stood; empty if it would not."""
+        if rule is _NO_RULE:
+            return f"{self._target.name} has no rule for {node.op_type}"
+        if node.name in self._scheme.exclude:
+            return "excluded"
+        if self._scheme.op_types and node.op_type not in self._scheme.op_types:
+            return "not among op_types"
+        data = _data_inputs(node, rule)
+        if not data or not all(is_float(node.inputs[index]) for index in data):
+            return "its data is not float32"
+        for index in data:
+            if _is_infinite(node, index):
+                return f"its constant {name_of(node.inputs[index])!r} is infinite"
+        return ""
+
+    def _why_not_reached(self, node: ir.Node, rule: Rule) -> str:
+        if rule.flow is Flow.COMPUTE or self._scheme.force_pass_through:
+            return ""
+        name = name_of(node.inputs[0])
+        return "" if name in self._activations or name in self._absorbed else "its input is float"
+
+    def _mark_input(self, node: ir.Node, index: int, rule: Rule) -> None:
+        value, name = node.inputs[index], name_of(node.inputs[index])
+        if name in self._absorbed:
+            return
+        if not is_constant(value):
+            self._activations.setdefault(name, name)
+            return
+        operator = find_operator(node)
+        role: Role = "activation" if rule.flow is Flow.CARRY else self._target.constants
+        axis = None
+        if operator is not None and operator.weight == index:
+            role, rank = "weight", rank_of(value)
+            if self._scheme.weight.granularity == "channel" and rank > 1:
+                axis = operator.channel_axis(node, rank)
+        self._constants.setdefault((name, role, axis), []).append(Edge(name_of(node), index))
+
+    def _mark_bias(self, node: ir.Node) -> None:
+        operator = find_operator(node)
+        if operator is None or operator.bias is None or operator.bias >= len(node.inputs):
+            return
+        bias = node.inputs[operator.bias]
+        if not is_constant(bias) or self._scheme.bias == "float":
+            return
+        edge = Edge(name_of(node), operator.bias)
+        if self._scheme.bias == "weight":
+            self._constants.setdefault((name_of(bias), "weight", None), []).append(edge)
+        elif rank_of(bias) == 1:
+            weight = Edge(name_of(node), operator.weight)
+            data, weight_tensor = name_of(node.inputs[0]), name_of(node.inputs[operator.weight])
+            self._biases.append(BiasSlot(name_of(bias), edge, data, weight, weight_tensor))
+
+    def _mark_output(self, node: ir.Node, output: ir.Value, rule: Rule) -> None:
+        if not is_float(output):
+            return
+        name = name_of(output)
+        if self._is_absorbed(node, output):
+            self._absorbed.add(name)
+        elif rule.flow is Flow.CARRY and rule.carries(node):
+            source = name_of(node.inputs[0])
+            self._activations[name] = self._activations.get(source, source)
+        else:
+            self._activations[name] = name
+            if rule.output_range is not None:
+                self._fixed[name] = rule.output_range
+
+    def _is_absorbed(self, node: ir.Node, output: ir.Value) -> bool:
+        uses = tuple(output.uses())
+        if len(uses) != 1 or output.is_graph_output():
+            return False
+        reader, index = uses[0]
+        producers = self._target.absorbed.get(reader.op_type, frozenset())
+        if index != 0 or reader.graph is not node.graph or node.op_type not in producers:
+            return False
+        return not self._why_not_selected(reader, self._rule(reader))
+
+
+_NO_RULE = Rule()
+
+
+def _data_inputs(node: ir.Node, rule: Rule) -> tuple[int, ...]:
+    """Indices of the inputs that hold data and are given."""
+    if rule.inputs is None:
+        return tuple(index for index, value in enumerate(node.inputs) if is_float(value))
+    return tuple(index for index in rule.inputs if index < len(node.inputs) and node.inputs[index] is not None)
+
+
+def _is_infinite(node: ir.Node, index: int) -> bool:
+    value = node.inputs[index]
+    if not is_constant(value):
+        return False
+    found = kernels.reduce_range(array_of(value))
+    infinite = found.pos_inf + found.neg_inf
+    operator = find_operator(node)
+    if infinite and operator is not None and operator.weight == index:
+        raise ModelError(
+            f"tensor {name_of(value)!r}: expected finite weights, got infinity in {infinite} of {found.count} values"
+        )
+    return infinite > 0

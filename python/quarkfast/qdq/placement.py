@@ -1,0 +1,92 @@
+"""Where quantization goes in one model, before any range is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["BiasSlot", "ConstantSlot", "Edge", "LeftFloat", "Placement", "Role"]
+
+Role = Literal["weight", "activation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One input of one node, by the node's name and the input's index."""
+
+    node: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantSlot:
+    """A constant that becomes integer codes for the edges that read it.
+
+    Attributes:
+        tensor: Name of the initializer.
+        role: Which spec it takes.
+        axis: Axis of its output channels if it is an operator's weight, otherwise None.
+        edges: The inputs that read the quantized form.
+    """
+
+    tensor: str
+    role: Role
+    axis: int | None
+    edges: tuple[Edge, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BiasSlot:
+    """A bias, with what its scale is made of.
+
+    Attributes:
+        tensor: Name of the initializer.
+        edge: The input that reads it.
+        data: Name of the tensor that the layer multiplies.
+        weight: The input of the same node that holds the weight.
+        weight_tensor: What stands there.
+    """
+
+    tensor: str
+    edge: Edge
+    data: str
+    weight: Edge
+    weight_tensor: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftFloat:
+    """A node that stays float, and why."""
+
+    node: str
+    op_type: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Everything that the rules decide about a model.
+
+    Attributes:
+        activations: Name of each tensor that gets a Q/DQ pair, in the model's order -> the tensor whose scale it has.
+        fixed: Ranges that an operator's definition gives, by tensor.
+        constants: Weights and other constants.
+        biases: Biases with scale ``s_x * s_w``.
+        quantized: Names of the quantized nodes -> operator type.
+        left_float: The other nodes that compute on floats.
+    """
+
+    activations: Mapping[str, str]
+    fixed: Mapping[str, tuple[float, float]]
+    constants: tuple[ConstantSlot, ...]
+    biases: tuple[BiasSlot, ...]
+    quantized: Mapping[str, str]
+    left_float: tuple[LeftFloat, ...]
+
+    @property
+    def observed(self) -> tuple[str, ...]:
+        """The activations whose range calibration has to find."""
+        constants = {slot.tensor for slot in self.constants}
+        roots = dict.fromkeys(self.activations.values())
+        return tuple(root for root in roots if root not in self.fixed and root not in constants)

@@ -1,0 +1,54 @@
+"""A placement with numbers: every scale and zero point chosen, nothing inserted yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.qdq.placement import BiasSlot, ConstantSlot
+
+__all__ = ["Plan", "Quantizer"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantizer:
+    """How the values of one tensor become codes.
+
+    Attributes:
+        dtype: Name of a row of `quarkfast.dtypes`.
+        scale: float32, finite and > 0; a scalar, or one for each channel.
+        zero_point: Integers of the shape of `scale`; zeros for a float type.
+        axis: Axis of the channels, or None if there is one scale.
+        qmin: Lowest code used, or None for the type's own limits.
+        qmax: Highest code used, or None for the type's own limits.
+    """
+
+    dtype: str
+    scale: NDArray[np.float32]
+    zero_point: NDArray[Any]
+    axis: int | None = None
+    qmin: int | None = None
+    qmax: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that insertion needs.
+
+    Attributes:
+        activations: Tensor that gets a pair -> the tensor whose quantizer it takes, in the model's order.
+        quantizers: That tensor -> its quantizer.
+        constants: Weights and other constants with theirs.
+        biases: Biases with theirs.
+        notes: What had to be done differently from what was asked, one sentence each.
+    """
+
+    activations: Mapping[str, str]
+    quantizers: Mapping[str, Quantizer]
+    constants: tuple[tuple[ConstantSlot, Quantizer], ...]
+    biases: tuple[tuple[BiasSlot, Quantizer], ...]
+    notes: tuple[str, ...]

@@ -1,0 +1,122 @@
+"""The placement tables: for each target, which operators are quantized and how. Data only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+import onnx_ir as ir
+
+from quarkfast.qdq.rules import Flow, Rule
+
+__all__ = ["TARGETS", "Target"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One placement table.
+
+    Attributes:
+        name: How presets refer to it.
+        rules: Operator type of the standard domain -> its rule. An operator without a rule stays float.
+        absorbed: Activation -> operators that compute it along, so that no Q/DQ pair stands between the two.
+        constants: Which spec constants take that are no operator's weight (the ``b`` of ``x + b``).
+    """
+
+    name: str
+    rules: Mapping[str, Rule]
+    absorbed: Mapping[str, frozenset[str]]
+    constants: Literal["activation", "weight"]
+
+
+def _rows(rule: Rule, *op_types: str) -> dict[str, Rule]:
+    return dict.fromkeys(op_types, rule)
+
+
+def _pads_with_zero(node: ir.Node) -> bool:
+    if len(node.inputs) < 3 or node.inputs[2] is None:
+        return True
+    value = ir.convenience.get_const_tensor(node.inputs[2])
+    return value is not None and not value.numpy().any()
+
+
+def _stays_in_range(node: ir.Node) -> bool:
+    return node.attributes.get_string("mode", "nearest") != "cubic"
+
+
+_COMPUTE = Rule()
+_FIRST = Rule(inputs=(0,))
+_CARRY = Rule(Flow.CARRY, inputs=(0,))
+_ACTIVATE = Rule(Flow.ACTIVATE, inputs=(0,))
+
+_LAYERS = _rows(Rule(inputs=(0, 1)), "Conv", "ConvTranspose", "Gemm", "MatMul")
+_MOVES = {
+    **_rows(
+        _CARRY,
+        "DepthToSpace", "Expand", "Flatten", "Gather", "MaxPool", "Reshape", "Slice", "SpaceToDepth", "Split",
+        "Squeeze", "Tile", "Transpose", "Unsqueeze",
+    ),
+    "Pad": Rule(Flow.CARRY, inputs=(0,), carries=_pads_with_zero),
+    "Resize": Rule(Flow.CARRY, inputs=(0,), carries=_stays_in_range),
+}  # fmt: skip
+_SOFTMAX = {"Softmax": Rule(inputs=(0,), output_range=(0.0, 1.0))}
+
+# Quark's 42 operator types of its extended quantizers (specification of Quark, section 6.1), and Flatten and HardSwish,
+# which it leaves float between two quantized operators.
+_RYZENAI: Mapping[str, Rule] = MappingProxyType(
+    {
+        **_LAYERS,
+        **_MOVES,
+        **_SOFTMAX,
+        **_rows(_COMPUTE, "Add", "Concat", "Div", "Max", "Min", "Mul", "Sub"),
+        **_rows(
+            _FIRST,
+            "AveragePool", "Erf", "Gelu", "GlobalAveragePool", "HardSigmoid", "HardSwish", "LpNormalization",
+            "ReduceMean", "Sigmoid", "Tanh",
+        ),
+        **_rows(_ACTIVATE, "Clip", "LeakyRelu", "Relu"),
+        "InstanceNormalization": Rule(inputs=(0, 1)),
+        "LayerNormalization": Rule(inputs=(0, 1, 2)),
+        "PRelu": Rule(Flow.ACTIVATE, inputs=(0, 1)),
+        "Where": Rule(inputs=(1, 2)),
+    }
+)  # fmt: skip
+
+_PRODUCERS = frozenset(
+    {"Add", "AveragePool", "Conv", "ConvTranspose", "Gemm", "GlobalAveragePool", "MatMul", "MaxPool"}
+)
+_RYZENAI_ABSORBED = MappingProxyType(dict.fromkeys(("Clip", "LeakyRelu", "PRelu", "Relu"), _PRODUCERS))
+
+# Operators for which ONNX Runtime's CPU provider has an integer kernel that a Q/DQ pair on each side turns into, or
+# through which its optimizer moves the pairs.
+_ORT_CPU: Mapping[str, Rule] = MappingProxyType(
+    {
+        **_rows(Rule(inputs=(0, 1)), "Conv", "Gemm", "MatMul"),
+        **_MOVES,
+        **_SOFTMAX,
+        **_rows(_COMPUTE, "Add", "Concat", "Mul"),
+        **_rows(_FIRST, "AveragePool", "GlobalAveragePool", "Sigmoid"),
+        **_rows(_ACTIVATE, "Clip", "LeakyRelu", "Relu"),
+        "Where": Rule(inputs=(1, 2)),
+    }
+)
+
+# ReluQuantFusion and ClipQuantFusion drop the activation when the following Q saturates at its bounds, which the zero
+# point of an asymmetric range does.
+_ORT_CPU_ABSORBED = MappingProxyType(
+    dict.fromkeys(("Clip", "Relu"), frozenset({"Add", "Conv", "Gemm", "MatMul", "Mul"}))
+)
+
+TARGETS: Mapping[str, Target] = MappingProxyType(
+    {
+        target.name: target
+        for target in (
+            Target("ryzenai-a8w8", _RYZENAI, _RYZENAI_ABSORBED, "weight"),
+            Target("ryzenai-bf16", _RYZENAI, _RYZENAI_ABSORBED, "weight"),
+            Target("ort-cpu", _ORT_CPU, _ORT_CPU_ABSORBED, "activation"),
+        )
+    }
+)
+"""Name -> placement table."""

@@ -1,0 +1,233 @@
+"""The pipeline in reading order: load, prepare, place, calibrate, freeze, insert, save."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import quarkfast
+from quarkfast.config import Scheme, resolve
+from quarkfast.summary import FloatNode, Summary
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+    from quarkfast.calibrate import CalibrationData
+    from quarkfast.graph.load import ModelSource
+    from quarkfast.kernels import Range
+    from quarkfast.qdq import Placement, Plan
+
+__all__ = ["QuantizedModel", "quantize"]
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedModel:
+    """A quantized model and the report about it.
+
+    Attributes:
+        model_bytes: The serialized ONNX model, exactly what a file would hold.
+        summary: What was done.
+        path: The file that was written, or None.
+    """
+
+    model_bytes: bytes
+    summary: Summary
+    path: Path | None = None
+
+    @property
+    def proto(self) -> onnx.ModelProto:
+        """The model as a protobuf, made anew for each call."""
+        import onnx
+
+        proto = onnx.ModelProto()
+        proto.ParseFromString(self.model_bytes)
+        return proto
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the model to `path`, whole or not at all, and returns the path.
+
+        Raises:
+            ModelError: If the folder does not exist or the file cannot be written.
+        """
+        from quarkfast.graph.save import check_output, save_bytes
+
+        output = check_output(path)
+        save_bytes(self.model_bytes, output)
+        return output
+
+
+class _Clock:
+    """Wall time of each stage, in the order they ran."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = time.perf_counter() - start
+
+
+def quantize(
+    model: ModelSource,
+    output: str | os.PathLike[str] | None = None,
+    preset: str | Scheme = "A8W8",
+    calibration_data: CalibrationData | None = None,
+    **options: Any,
+) -> QuantizedModel:
+    """Quantizes an ONNX model.
+
+    Args:
+        model: Path of an ONNX file, an ``onnx.ModelProto`` or an ``onnx_ir.Model``; it is not changed.
+        output: Where to write the result. None writes nothing. May be the input's path.
+        preset: Name of a row of :data:`quarkfast.PRESETS`, or a :class:`quarkfast.Scheme`.
+        calibration_data: Samples, needed by presets whose activations have scales: an .npz or .npy file, an array or a
+            dict of arrays (first axis: samples), an iterable of feeds, or a reader with ``get_next``.
+        **options: Rows of :data:`quarkfast.OPTIONS` or Quark's keys for them, such as ``per_channel=True``.
+
+    Returns:
+        The model and its summary, whether or not it was written. The same arguments give the same bytes.
+
+    Raises:
+        ConfigError: If the preset or an option does not exist or does not fit.
+        ModelError: If the model cannot be read or the result cannot be written. Nothing is left behind.
+        CalibrationError: If the data is missing, empty or does not fit the model's inputs.
+        UnsupportedError: If this version, onnx or onnxruntime cannot do it.
+
+    Warns:
+        UserWarning: If nothing in the model can be quantized; the result is an unchanged copy.
+
+    Example:
+        >>> import numpy as np, onnx, quarkfast
+        >>> graph = onnx.parser.parse_graph("g (float[N, 4] x) => (float[N, 4] y) { y = Relu(x) }")
+        >>> proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
+        >>> result = quarkfast.quantize(proto, calibration_data=np.ones((8, 4), np.float32))
+        >>> [node.op_type for node in result.proto.graph.node][:2]
+        ['QuantizeLinear', 'DequantizeLinear']
+    """
+    scheme = resolve(preset, options)
+    clock = _Clock()
+    with clock.stage("import"):
+        from quarkfast.graph.load import load_model
+        from quarkfast.graph.save import check_output, save_bytes
+        from quarkfast.prepare import prepare
+        from quarkfast.qdq import lowest_opset, place
+    path = None if output is None else check_output(output)
+    with clock.stage("load"):
+        loaded = load_model(model)
+    before = _size(model, loaded)
+    with clock.stage("prepare"):
+        prepared = prepare(loaded, lowest_opset(scheme))
+        placement = place(prepared, scheme)
+    if placement.quantized:
+        after, plan, runs = _write(prepared, placement, scheme, calibration_data, clock)
+    else:
+        after, plan, runs = _unchanged(model), None, 0
+    if path is not None:
+        with clock.stage("save"):
+            save_bytes(after, path)
+    summary = _summarize(prepared, placement, plan, scheme, runs, (before, len(after)), clock.seconds)
+    return QuantizedModel(after, summary, path)
+
+
+def _write(
+    model: ir.Model, placement: Placement, scheme: Scheme, data: CalibrationData | None, clock: _Clock
+) -> tuple[bytes, Plan, int]:
+    """Decides every number and writes it into the model; returns its bytes, the plan and the number of runs."""
+    from quarkfast.graph.save import serialize
+    from quarkfast.qdq import freeze, insert
+
+    with clock.stage("calibrate"):
+        ranges, runs = _calibrate(model, placement, scheme, data)
+    with clock.stage("insert"):
+        plan = freeze(model, placement, scheme, ranges)
+        insert(model, plan, scheme)
+        _sign(model, scheme)
+        return serialize(model), plan, runs
+
+
+def _calibrate(
+    model: ir.Model, placement: Placement, scheme: Scheme, data: CalibrationData | None
+) -> tuple[dict[str, Range], int]:
+    from quarkfast.calibrate import model_inputs, observe, read_feeds
+    from quarkfast.qdq import needs_ranges
+
+    if not needs_ranges(scheme) or not placement.observed:
+        return {}, 0
+    feeds = read_feeds(data, model_inputs(model), scheme.samples, scheme.batch_size)
+    return observe(model, placement.observed, feeds)
+
+
+def _unchanged(model: ModelSource) -> bytes:
+    """Returns the model as it came, after saying so."""
+    from quarkfast.graph.load import external_bytes, load_model
+    from quarkfast.graph.save import serialize
+
+    warnings.warn("quantize: nothing in the model can be quantized; the result is an unchanged copy", stacklevel=3)
+    loaded = load_model(model)
+    if isinstance(model, str | os.PathLike) and not external_bytes(loaded):
+        return Path(model).read_bytes()
+    return serialize(loaded)
+
+
+def _size(model: ModelSource, loaded: ir.Model) -> int:
+    """Returns the bytes that the model takes, external data included."""
+    import onnx
+    import onnx_ir as ir
+
+    from quarkfast.graph.load import external_bytes
+    from quarkfast.graph.save import serialize
+
+    if isinstance(model, ir.Model):
+        return len(serialize(loaded))
+    own = model.ByteSize() if isinstance(model, onnx.ModelProto) else Path(model).stat().st_size
+    return own + external_bytes(loaded)
+
+
+def _sign(model: ir.Model, scheme: Scheme) -> None:
+    """Writes into the model what made it: no time, no path, so that the same input gives the same bytes."""
+    model.producer_name = "quarkfast"
+    model.producer_version = quarkfast.__version__
+    model.metadata_props["quarkfast.scheme"] = json.dumps(scheme.to_dict(), sort_keys=True)
+
+
+def _summarize(
+    model: ir.Model,
+    placement: Placement,
+    plan: Plan | None,
+    scheme: Scheme,
+    runs: int,
+    sizes: tuple[int, int],
+    seconds: Mapping[str, float],
+) -> Summary:
+    from quarkfast.graph.opset import opset_version
+
+    return Summary(
+        preset=scheme.name,
+        target=scheme.target,
+        activation=scheme.activation.dtype,
+        weight=scheme.weight.dtype,
+        quantized=dict(Counter(placement.quantized.values())),
+        left_float=tuple(FloatNode(left.node, left.op_type, left.reason) for left in placement.left_float),
+        pairs=len(plan.activations) if plan else 0,
+        weights=len(plan.constants) if plan else 0,
+        biases=len(plan.biases) if plan else 0,
+        runs=runs,
+        opset=opset_version(model),
+        bytes_before=sizes[0],
+        bytes_after=sizes[1],
+        seconds=dict(seconds),
+        notes=plan.notes if plan else (),
+    )

@@ -1,0 +1,87 @@
+"""What a quantization did: counts, what stayed float and why, sizes, seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = ["FloatNode", "Summary"]
+
+
+@dataclass(frozen=True, slots=True)
+class FloatNode:
+    """A node that computes on floats, and why it was left alone."""
+
+    name: str
+    op_type: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A report of one quantization.
+
+    Attributes:
+        preset: Name of the preset.
+        target: Name of the placement table.
+        activation: Type of activations.
+        weight: Type of weights.
+        quantized: Operator type -> number of nodes that were quantized.
+        left_float: The nodes that were not.
+        pairs: Number of Q/DQ pairs behind activations.
+        weights: Number of constants stored as codes (biases apart).
+        biases: Number of biases stored as int32.
+        runs: Number of calibration runs.
+        opset: Version of the standard operators in the result.
+        bytes_before: Size of the model before, external data included.
+        bytes_after: And after.
+        seconds: Stage -> wall time in seconds, in the order they ran.
+        notes: What was done differently from what was asked, one sentence each.
+
+    Example:
+        >>> s = Summary("A8W8", "ryzenai-a8w8", "int8", "int8", {"Conv": 2}, (), 3, 2, 2, 8, 13, 1000, 300, {}, ())
+        >>> print(s.rows()[0])
+        ('preset', 'A8W8 (activations int8, weights int8, placed for ryzenai-a8w8)')
+    """
+
+    preset: str
+    target: str
+    activation: str
+    weight: str
+    quantized: Mapping[str, int]
+    left_float: tuple[FloatNode, ...]
+    pairs: int
+    weights: int
+    biases: int
+    runs: int
+    opset: int
+    bytes_before: int
+    bytes_after: int
+    seconds: Mapping[str, float]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain data, for JSON."""
+        return asdict(self) | {"quantized": dict(self.quantized), "seconds": dict(self.seconds)}
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Returns what a table of two columns shows."""
+        operators = ", ".join(f"{count} {op_type}" for op_type, count in sorted(self.quantized.items()))
+        ratio = f", {self.bytes_before / self.bytes_after:.2f} times smaller" if self.bytes_after else ""
+        types = f"activations {self.activation}, weights {self.weight}"
+        rows = [
+            ("preset", f"{self.preset} ({types}, placed for {self.target})"),
+            ("quantized", operators or "nothing"),
+            ("stored as codes", f"{self.weights} weights, {self.biases} biases; {self.pairs} Q/DQ pairs"),
+            ("opset", str(self.opset)),
+            ("calibration runs", str(self.runs)),
+            ("bytes", f"{self.bytes_before:,} -> {self.bytes_after:,}{ratio}"),
+            ("seconds", ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in self.seconds.items())),
+        ]
+        rows += [("left float", f"{node.op_type} {node.name!r}: {node.reason}") for node in self.left_float]
+        return rows + [("note", note) for note in self.notes]
+
+    def __str__(self) -> str:
+        """Returns the rows as lines."""
+        return "\n".join(f"{key}: {value}" for key, value in self.rows())

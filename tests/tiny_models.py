@@ -1,0 +1,45 @@
+"""Models of a few nodes, built in ten lines each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+
+def tiny_model(
+    text: str, initializers: Mapping[str, NDArray[Any]] | None = None, opset: int = 17, ir_version: int = 8
+) -> onnx.ModelProto:
+    """Returns a model from ONNX's graph text and arrays for the names it does not define."""
+    graph = onnx.parser.parse_graph(text)
+    for name, array in (initializers or {}).items():
+        graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    for index, node in enumerate(graph.node):
+        node.name = node.name or f"{node.op_type.lower()}_{index}"
+    opsets = [onnx.helper.make_opsetid("", opset)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=ir_version)
+
+
+def conv_relu_model(**changed: NDArray[Any]) -> onnx.ModelProto:
+    """Returns Conv -> Relu -> Conv -> Add(x) over [N, 3, 8, 8], weights seeded; `changed` replaces arrays by name."""
+    rng = np.random.default_rng(7)
+    arrays = {
+        "w1": rng.normal(0, 0.2, (3, 3, 3, 3)).astype(np.float32),
+        "b1": rng.normal(0, 0.2, 3).astype(np.float32),
+        "w2": rng.normal(0, 0.2, (3, 3, 1, 1)).astype(np.float32),
+    }
+    text = """g (float[N, 3, 8, 8] x) => (float[N, 3, 8, 8] y) {
+        c1 = Conv <pads = [1, 1, 1, 1]> (x, w1, b1)
+        r1 = Relu (c1)
+        c2 = Conv (r1, w2)
+        y = Add (c2, x)
+    }"""
+    return tiny_model(text, arrays | changed)
+
+
+def samples(count: int = 8, shape: tuple[int, ...] = (3, 8, 8)) -> NDArray[np.float32]:
+    """Returns seeded normal samples."""
+    return np.random.default_rng(11).normal(size=(count, *shape)).astype(np.float32)
