@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,21 +55,20 @@ def layout(
     block_size: int,
 ) -> Layout:
     """Check scale, zero point and axis against the shape and reduce it to (outer, axis, inner)."""
-    scales = np.ascontiguousarray(scale, np.float32) if np.ndim(scale) else np.asarray(scale, np.float32)
+    scales = np.asarray(scale, np.float32, order="C")
     zeros = _zero_points(where, zero_point, dtype, scales.shape)
     if block_size < 0:
         raise ValueError(f"{where}: block_size: expected 0 or a positive integer, got {block_size}")
     if not block_size and scales.shape in ((), (1,)):
         flat = None if zeros is None else zeros.reshape(())
-        return Layout((1, int(np.prod(shape, dtype=np.int64)), 1), 0, scales.reshape(()), flat)
+        return Layout((1, math.prod(shape), 1), 0, scales.reshape(()), flat)
     if not -len(shape) <= axis < len(shape):
         raise ValueError(f"{where}: axis: expected an axis of a tensor of rank {len(shape)}, got {axis}")
     axis %= len(shape)
     blocks = (*shape[:axis], -(-shape[axis] // block_size), *shape[axis + 1 :]) if block_size else (shape[axis],)
     if scales.shape != blocks:
         raise ValueError(f"{where}: scale: expected shape {blocks}, got {scales.shape}")
-    outer, inner = (int(np.prod(part, dtype=np.int64)) for part in (shape[:axis], shape[axis + 1 :]))
-    return Layout((outer, shape[axis], inner), block_size, scales, zeros)
+    return Layout((math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])), block_size, scales, zeros)
 
 
 def _zero_points(
@@ -77,14 +77,20 @@ def _zero_points(
     if zero_point is None:
         return None
     given = np.asarray(zero_point)
-    if given.dtype != dtype and given.dtype.kind not in "iu":
+    if given.dtype != dtype:
+        _check_zero_points(where, given, dtype)
+    if given.shape != shape and not (given.size == 1 and shape in ((), (1,))):
+        raise ValueError(f"{where}: zero_point: expected shape {shape} as of scale, got {given.shape}")
+    return np.asarray(given, dtype, order="C").reshape(shape)
+
+
+def _check_zero_points(where: str, given: NDArray[Any], dtype: np.dtype[Any]) -> None:
+    """Refuse what casting to dtype would change."""
+    if given.dtype.kind not in "iu":
         raise TypeError(f"{where}: zero_point: expected integers, got dtype {given.dtype}")
     row = integer_type(dtype)
-    if given.dtype != dtype and given.size and not (row.qmin <= int(given.min()) and int(given.max()) <= row.qmax):
+    if given.size and not (row.qmin <= int(given.min()) and int(given.max()) <= row.qmax):
         raise ValueError(
             f"{where}: zero_point: expected values in [{row.qmin}, {row.qmax}] for {dtype}, "
             f"got [{given.min()}, {given.max()}]"
         )
-    if given.shape != shape and not (given.size == 1 and shape in ((), (1,))):
-        raise ValueError(f"{where}: zero_point: expected shape {shape} as of scale, got {given.shape}")
-    return np.array(given, dtype, order="C").reshape(shape)
