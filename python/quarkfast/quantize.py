@@ -7,7 +7,7 @@ import os
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,17 +65,28 @@ class QuantizedModel:
         return output
 
 
-class _Clock:
-    """Wall time of each stage, in the order they ran."""
+Progress = Callable[[str, int, int | None], None]
+"""Called with the name of a stage, how many samples are done, and of how many (None if unknown)."""
 
-    def __init__(self) -> None:
+
+class _Clock:
+    """Wall time of each stage, in the order they ran, and who wants to hear of it."""
+
+    def __init__(self, progress: Progress | None) -> None:
         self.seconds: dict[str, float] = {}
+        self._progress = progress
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def stage(self, name: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
         start = time.perf_counter()
+
+        def report(done: int) -> None:
+            if self._progress is not None:
+                self._progress(name, done, total)
+
+        report(0)
         try:
-            yield
+            yield report
         finally:
             self.seconds[name] = time.perf_counter() - start
 
@@ -85,6 +96,8 @@ def quantize(
     output: str | os.PathLike[str] | None = None,
     preset: str | Scheme = "A8W8",
     calibration_data: CalibrationData | None = None,
+    *,
+    progress: Progress | None = None,
     **options: Any,
 ) -> QuantizedModel:
     """Quantizes an ONNX model.
@@ -95,6 +108,7 @@ def quantize(
         preset: Name of a row of :data:`quarkfast.PRESETS`, or a :class:`quarkfast.Scheme`.
         calibration_data: Samples, needed by presets whose activations have scales: an .npz or .npy file, an array or a
             dict of arrays (first axis: samples), an iterable of feeds, or a reader with ``get_next``.
+        progress: Called as stages begin and samples are read: stage, samples done, samples in all or None.
         **options: Rows of :data:`quarkfast.OPTIONS` or Quark's keys for them, such as ``per_channel=True``.
 
     Returns:
@@ -118,7 +132,7 @@ def quantize(
         ['QuantizeLinear', 'DequantizeLinear']
     """
     scheme = resolve(preset, options)
-    clock = _Clock()
+    clock = _Clock(progress)
     with clock.stage("import"):
         from quarkfast.graph.load import load_model
         from quarkfast.graph.save import check_output, save_bytes
@@ -132,42 +146,42 @@ def quantize(
         prepared = prepare(loaded, lowest_opset(scheme))
         placement = place(prepared, scheme)
     if placement.quantized:
-        after, plan, runs = _write(prepared, placement, scheme, calibration_data, clock)
+        after, plan, samples = _write(prepared, placement, scheme, calibration_data, clock)
     else:
-        after, plan, runs = _unchanged(model), None, 0
+        after, plan, samples = _unchanged(model), None, 0
     if path is not None:
         with clock.stage("save"):
             save_bytes(after, path)
-    summary = _summarize(prepared, placement, plan, scheme, runs, (before, len(after)), clock.seconds)
+    summary = _summarize(prepared, placement, plan, scheme, samples, (before, len(after)), clock.seconds)
     return QuantizedModel(after, summary, path)
 
 
 def _write(
     model: ir.Model, placement: Placement, scheme: Scheme, data: CalibrationData | None, clock: _Clock
 ) -> tuple[bytes, Plan, int]:
-    """Decides every number and writes it into the model; returns its bytes, the plan and the number of runs."""
+    """Decides every number and writes it into the model; returns its bytes, the plan and the number of samples."""
     from quarkfast.graph.save import serialize
     from quarkfast.qdq import freeze, insert
 
-    with clock.stage("calibrate"):
-        ranges, runs = _calibrate(model, placement, scheme, data)
+    ranges, samples = _calibrate(model, placement, scheme, data, clock)
     with clock.stage("insert"):
         plan = freeze(model, placement, scheme, ranges)
         insert(model, plan, scheme)
         _sign(model, scheme)
-        return serialize(model), plan, runs
+        return serialize(model), plan, samples
 
 
 def _calibrate(
-    model: ir.Model, placement: Placement, scheme: Scheme, data: CalibrationData | None
+    model: ir.Model, placement: Placement, scheme: Scheme, data: CalibrationData | None, clock: _Clock
 ) -> tuple[dict[str, Range], int]:
-    from quarkfast.calibrate import model_inputs, observe, read_feeds
+    from quarkfast.calibrate import count_samples, model_inputs, observe, read_feeds
     from quarkfast.qdq import needs_ranges
 
     if not needs_ranges(scheme) or not placement.observed:
         return {}, 0
-    feeds = read_feeds(data, model_inputs(model), scheme.samples, scheme.batch_size)
-    return observe(model, placement.observed, feeds)
+    with clock.stage("calibrate", count_samples(data, scheme.samples)) as report:
+        feeds = read_feeds(data, model_inputs(model), scheme.samples, scheme.batch_size)
+        return observe(model, placement.observed, feeds, report)
 
 
 def _unchanged(model: ModelSource) -> bytes:
@@ -208,7 +222,7 @@ def _summarize(
     placement: Placement,
     plan: Plan | None,
     scheme: Scheme,
-    runs: int,
+    samples: int,
     sizes: tuple[int, int],
     seconds: Mapping[str, float],
 ) -> Summary:
@@ -224,7 +238,7 @@ def _summarize(
         pairs=len(plan.activations) if plan else 0,
         weights=len(plan.constants) if plan else 0,
         biases=len(plan.biases) if plan else 0,
-        runs=runs,
+        samples=samples,
         opset=opset_version(model),
         bytes_before=sizes[0],
         bytes_after=sizes[1],

@@ -32,7 +32,7 @@ class Summary:
         pairs: Number of Q/DQ pairs behind activations.
         weights: Number of constants stored as codes (biases apart).
         biases: Number of biases stored as int32.
-        runs: Number of calibration runs.
+        samples: Number of calibration samples (rows of the first input).
         opset: Version of the standard operators in the result.
         bytes_before: Size of the model before, external data included.
         bytes_after: And after.
@@ -54,7 +54,7 @@ class Summary:
     pairs: int
     weights: int
     biases: int
-    runs: int
+    samples: int
     opset: int
     bytes_before: int
     bytes_after: int
@@ -75,7 +75,7 @@ class Summary:
             ("quantized", operators or "nothing"),
             ("stored as codes", f"{self.weights} weights, {self.biases} biases; {self.pairs} Q/DQ pairs"),
             ("opset", str(self.opset)),
-            ("calibration runs", str(self.runs)),
+            ("calibrated on", f"{self.samples} samples"),
             ("bytes", f"{self.bytes_before:,} -> {self.bytes_after:,}{ratio}"),
             ("seconds", ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in self.seconds.items())),
         ]

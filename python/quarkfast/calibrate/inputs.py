@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from quarkfast.errors import CalibrationError, did_you_mean
 
-__all__ = ["Feed", "ModelInput", "check_feed", "model_inputs"]
+__all__ = ["Feed", "ModelInput", "check_feed", "model_inputs", "rows_of"]
 
 Feed = dict[str, NDArray[Any]]
 """One run's inputs by name."""
@@ -41,6 +41,12 @@ def _describe(value: ir.Value) -> ModelInput:
     shape = None if value.shape is None else tuple(dim if isinstance(dim, int) else None for dim in value.shape)
     dtype = np.dtype(np.float32) if value.dtype is None else np.dtype(value.dtype.numpy())
     return ModelInput(value.name or "", dtype, shape)
+
+
+def rows_of(feed: Feed) -> int:
+    """Returns how many samples a feed holds: the length of its first array, 1 for a scalar or no input."""
+    first = next(iter(feed.values()), None)
+    return 1 if first is None or not first.ndim else len(first)
 
 
 def check_feed(feed: Mapping[str, NDArray[Any]], inputs: Sequence[ModelInput], where: str) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import onnx_ir as ir
 
 from quarkfast import _core, ort
-from quarkfast.calibrate.inputs import Feed
+from quarkfast.calibrate.inputs import Feed, rows_of
 from quarkfast.errors import CalibrationError, ModelError
 from quarkfast.graph.edit import splice
 from quarkfast.graph.names import Names
@@ -19,8 +19,10 @@ __all__ = ["add_observers", "observe"]
 _DOMAIN = "quarkfast"
 
 
-def observe(model: ir.Model, tensors: Sequence[str], feeds: Iterable[Feed]) -> tuple[dict[str, Range], int]:
-    """Runs `model` on `feeds` and returns the range of each of `tensors`, and the number of runs.
+def observe(
+    model: ir.Model, tensors: Sequence[str], feeds: Iterable[Feed], report: Callable[[int], None] | None = None
+) -> tuple[dict[str, Range], int]:
+    """Runs `model` on `feeds` and returns the range of each of `tensors`, and the number of samples.
 
     An Observe operator behind each tensor passes it through without a copy and adds it to the statistics of its slot,
     so memory stays that of inference however many samples there are.
@@ -29,6 +31,7 @@ def observe(model: ir.Model, tensors: Sequence[str], feeds: Iterable[Feed]) -> t
         model: A prepared model; it is not changed.
         tensors: Names of float32 tensors of its main graph.
         feeds: Checked feeds.
+        report: Called after each run with the number of samples so far: rows of the first input.
 
     Raises:
         CalibrationError: If ONNX Runtime cannot run the model on a feed.
@@ -38,13 +41,17 @@ def observe(model: ir.Model, tensors: Sequence[str], feeds: Iterable[Feed]) -> t
     add_observers(observed, tensors, collector.id)
     session = ort.inference_session(serialize(observed))
     # Outputs are fetched and dropped; asking for one of them would save nothing, ONNX Runtime runs every node.
-    count = 0
+    samples = 0
+    # All outputs are fetched and dropped: ONNX Runtime runs every node whatever is asked for.
     for count, feed in enumerate(feeds, 1):
         try:
             ort.run(session, feed)
         except ModelError as error:
             raise CalibrationError(f"calibration data: sample {count}: {error}") from error
-    return {name: Range(**collector.range(slot)) for slot, name in enumerate(tensors)}, count
+        samples += rows_of(feed)
+        if report is not None:
+            report(samples)
+    return {name: Range(**collector.range(slot)) for slot, name in enumerate(tensors)}, samples
 
 
 def add_observers(model: ir.Model, tensors: Sequence[str], collector: int) -> None:

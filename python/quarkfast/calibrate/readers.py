@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from quarkfast.calibrate.inputs import Feed, ModelInput, check_feed
 from quarkfast.errors import CalibrationError
 
-__all__ = ["CalibrationData", "DataReader", "read_feeds"]
+__all__ = ["CalibrationData", "DataReader", "count_samples", "read_feeds"]
 
 _WHERE = "calibration data"
 
@@ -58,6 +58,15 @@ def read_feeds(
         yield feed
     if not count:
         raise CalibrationError(f"{_WHERE}: expected at least one sample, got none{_remedy(data)}")
+
+
+def count_samples(data: CalibrationData | None, samples: int | None = None) -> int | None:
+    """Returns how many rows :func:`read_feeds` will yield, or None where only reading tells (files, iterables)."""
+    arrays = [data] if isinstance(data, np.ndarray) else list(data.values()) if isinstance(data, Mapping) else []
+    if not arrays or not np.ndim(arrays[0]):
+        return None
+    rows = len(np.asarray(arrays[0]))
+    return rows if samples is None else min(rows, samples)
 
 
 def _remedy(data: CalibrationData) -> str:
