@@ -1,0 +1,146 @@
+"""A row for each native kernel: how to call it on a flat array, so that one test can hold all of them to one law."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import quarkfast
+from conftest import float_bits
+from quarkfast.dtypes import qtype
+
+# Enough for several chunks on each of a few threads (csrc/elementwise.h), and no multiple of any lane count.
+COUNT = 3 * 32768 + 1237
+INTEGERS = ("int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "uint32")
+F32 = np.dtype(np.float32)
+SMALL_FLOATS = ("float16", "bfloat16")
+PACKED = (
+    ("int4", 4),
+    ("uint4", 4),
+    ("int2", 2),
+    ("uint2", 2),
+    *((name, bits) for name in ("int8", "uint8") for bits in (2, 3, 4)),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kernel.
+
+    Attributes:
+        name: What the test is called.
+        source: Makes the input from a generator: a flat array.
+        out: dtype of the output.
+        run: ``run(x, out, begin)`` writes to ``out`` and returns it; ``begin`` is where x lies in the whole input.
+        cut: The input may be cut at multiples of this; 0 where the result is not an array that could be joined.
+        out_size: Elements of output for so many elements of input.
+    """
+
+    name: str
+    source: Callable[[np.random.Generator], Any]
+    out: Any
+    run: Callable[[Any, Any, int], Any]
+    cut: int = 1
+    out_size: Callable[[int], int] = lambda n: n
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def floats(rng: np.random.Generator) -> Any:
+    return float_bits(rng, COUNT)
+
+
+def codes(dtype: Any, low: int, high: int) -> Callable[[np.random.Generator], Any]:
+    return lambda rng: rng.integers(low, high, COUNT, dtype=np.int64, endpoint=True).astype(dtype)
+
+
+def any_bits(dtype: Any) -> Callable[[np.random.Generator], Any]:
+    return lambda rng: rng.integers(0, 1 << 16, COUNT, dtype=np.uint16).view(dtype)
+
+
+def linear_rows(name: str) -> list[Row]:
+    """Six kernels of one integer type: one scale for all elements, or one for each."""
+    row = qtype(name)
+    rng = np.random.default_rng(7)
+    scales = rng.uniform(0.01, 0.2, COUNT).astype(np.float32)
+    zeros = rng.integers(row.qmin, row.qmax, COUNT, dtype=np.int64, endpoint=True).astype(row.dtype)
+
+    def parameters(each: bool, begin: int, n: int) -> dict[str, Any]:
+        part = slice(begin, begin + n)
+        scale, zero_point = (scales[part], zeros[part]) if each else (scales[0], zeros[0])
+        return {"scale": scale, "zero_point": zero_point, "axis": 0}
+
+    def quantize(each: bool) -> Callable[[Any, Any, int], Any]:
+        return lambda x, out, begin: quarkfast.quantize_linear(
+            x, dtype=name, out=out, **parameters(each, begin, x.size)
+        )
+
+    def dequantize(each: bool) -> Callable[[Any, Any, int], Any]:
+        return lambda x, out, begin: quarkfast.dequantize_linear(x, out=out, **parameters(each, begin, x.size))
+
+    def fake(each: bool) -> Callable[[Any, Any, int], Any]:
+        return lambda x, out, begin: quarkfast.fake_quantize_linear(
+            x, dtype=name, out=out, **parameters(each, begin, x.size)
+        )
+
+    rows = []
+    for each, suffix in ((False, ""), (True, "_channels")):
+        given = codes(row.dtype, int(row.qmin), int(row.qmax))
+        rows += [
+            Row(f"quantize_linear{suffix}_f32_{row.code}", floats, row.dtype, quantize(each)),
+            Row(f"dequantize_linear{suffix}_{row.code}_f32", given, np.float32, dequantize(each)),
+            Row(f"fake_quantize_linear{suffix}_f32_{row.code}", floats, np.float32, fake(each)),
+        ]
+    return rows
+
+
+def cast_rows(name: str) -> list[Row]:
+    """Down, up and round trip of one small float."""
+    row = qtype(name)
+    return [
+        Row(f"cast_f32_{row.code}", floats, row.dtype, lambda x, out, _: quarkfast.cast(x, row.dtype, out=out)),
+        Row(
+            f"cast_{row.code}_f32", any_bits(row.dtype), np.float32, lambda x, out, _: quarkfast.cast(x, "f4", out=out)
+        ),
+        Row(f"round_f32_{row.code}", floats, np.float32, lambda x, out, _: quarkfast.round_trip(x, row.dtype, out=out)),
+    ]
+
+
+def packing_rows(name: str, bits: int) -> list[Row]:
+    """Packing and unpacking of one width; eight codes fill whole bytes at every width."""
+    row = qtype(name)
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if row.kind == "int" else (0, (1 << bits) - 1)
+
+    def size(n: int) -> int:
+        return -(-n * bits // 8)
+
+    def packed(rng: np.random.Generator) -> Any:
+        return rng.integers(0, 256, size(COUNT // 8 * 8), dtype=np.uint8)
+
+    def unpack(x: Any, out: Any, _: int) -> Any:
+        return quarkfast.unpack_codes(x, row.dtype, x.size * 8 // bits, bits=bits, out=out)
+
+    def pack(x: Any, out: Any, _: int) -> Any:
+        return quarkfast.pack_codes(x, bits=bits, out=out)
+
+    return [
+        Row(f"pack_codes_{row.code}_p{bits}", codes(row.dtype, low, high), np.uint8, pack, 8, size),
+        Row(f"unpack_codes_p{bits}_{row.code}", packed, row.dtype, unpack, bits, lambda n: n * 8 // bits),
+    ]
+
+
+def reduce_range(x: Any, _out: Any, _begin: int) -> Any:
+    found = quarkfast.reduce_range(x)
+    return np.array([getattr(found, name) for name in found.__slots__])
+
+
+ROWS = [
+    *(row for name in INTEGERS for row in linear_rows(name)),
+    *(row for name in SMALL_FLOATS for row in cast_rows(name)),
+    *(row for name, bits in PACKED for row in packing_rows(name, bits)),
+    Row("reduce_range_f32", floats, np.float32, reduce_range, cut=0),
+]
