@@ -49,6 +49,14 @@ struct PackKernels {
   void (*unpack_codes_u8)(const uint8_t* x, uint8_t* y, size_t n);
 };
 
+// What instance normalization learns from an instance, and what it needs to normalize one.
+struct InstanceMoments {
+  float mean, variance;
+};
+struct InstanceNormalization {
+  float mean, inverse_deviation, gamma, beta;
+};
+
 struct Kernels {
   const char* isa;  // the rung's public name
 
@@ -87,6 +95,14 @@ struct Kernels {
   // y = (float32(x) - zero_point) * scale.
   void (*dequantize_linear_bf16_f32)(const bf16* x, float* y, size_t n, float scale, float zero_point);
   void (*dequantize_linear_f16_f32)(const f16* x, float* y, size_t n, float scale, float zero_point);
+
+  // The mean and variance of each of `instances` rows of n > 0 values, in the steps of a bfloat16 NPU.
+  void (*instance_moments_f32)(const float* x, size_t instances, size_t n, InstanceMoments* m);
+  // y = bf16(gamma * bf16(bf16(x * inverse_deviation) - bf16(mean * inverse_deviation)) + beta); y may be x.
+  void (*normalize_instance_f32)(const float* x, float* y, size_t n, const InstanceNormalization& p);
+
+  // y[row] = sum of x[i] * rows[row * n + i], exact, for `count` rows of n < 2^33 values.
+  void (*dot_i16_i64)(const int16_t* x, const int16_t* rows, size_t count, size_t n, int64_t* y);
 
   // Merges the range of x into r.
   void (*reduce_range_f32)(const float* x, size_t n, Range* r);

@@ -3,6 +3,8 @@
 
 #include "cast_bf16.inl.h"
 #include "cast_f16.inl.h"
+#include "dot_i16.inl.h"
+#include "instance_normalization.inl.h"
 #include "linear.inl.h"
 #include "linear_float.inl.h"
 #include "pack_codes.inl.h"
@@ -36,6 +38,9 @@ const Kernels kernels = {
     .quantize_linear_f32_f16 = quantize_linear_f32_f16,
     .dequantize_linear_bf16_f32 = dequantize_linear_bf16_f32,
     .dequantize_linear_f16_f32 = dequantize_linear_f16_f32,
+    .instance_moments_f32 = instance_moments_f32,
+    .normalize_instance_f32 = normalize_instance_f32,
+    .dot_i16_i64 = dot_i16_i64,
     .reduce_range_f32 = reduce_range_f32,
 };
 
