@@ -9,7 +9,7 @@ import pytest
 
 import quarkfast
 
-HEAVY = ["onnx", "onnx_ir", "onnxruntime", "onnxscript", "typer", "rich"]
+HEAVY = ["numpy", "ml_dtypes", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "typer", "rich"]
 
 
 def run(code: str) -> str:
@@ -48,3 +48,11 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 def test_importing_quarkfast_loads_no_heavy_package() -> None:
     assert loaded_after("import quarkfast") == set()
+
+
+@pytest.mark.parametrize("first", ["quarkfast.quantize", "quarkfast.config"])
+def test_quantize_is_the_function_whatever_was_imported_first(first: str) -> None:
+    assert (
+        run(f"import {first}, quarkfast; quarkfast.QuantizedModel; print(quarkfast.quantize.__class__.__name__)")
+        == "function"
+    )
