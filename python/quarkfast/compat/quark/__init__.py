@@ -1,0 +1,1 @@
+"""Quark's import paths: replace ``quark.`` by ``quarkfast.compat.quark.``."""

@@ -1,0 +1,20 @@
+"""``quark.onnx.quantization.config``."""
+
+from quarkfast.config.quark import (
+    Config,
+    QConfig,
+    QuantizationConfig,
+    get_default_config,
+    get_default_config_mapping,
+)
+from quarkfast.config.quark.spec import QLayerConfig, QTensorConfig
+
+__all__ = [
+    "Config",
+    "QConfig",
+    "QLayerConfig",
+    "QTensorConfig",
+    "QuantizationConfig",
+    "get_default_config",
+    "get_default_config_mapping",
+]

@@ -1,0 +1,3 @@
+"""``quark.onnx.quantization.config.algorithm``."""
+
+from quarkfast.config.quark.algorithm import *  # noqa: F403

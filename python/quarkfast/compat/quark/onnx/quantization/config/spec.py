@@ -1,0 +1,3 @@
+"""``quark.onnx.quantization.config.spec``."""
+
+from quarkfast.config.quark.spec import *  # noqa: F403

@@ -1,0 +1,116 @@
+"""Quark's algorithm settings. They carry names and numbers; an algorithm that does not exist yet is refused by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = [
+    "AdaQuantConfig",
+    "AdaRoundConfig",
+    "AlgoConfig",
+    "AutoMixprecisionConfig",
+    "BiasCorrectionConfig",
+    "CLEConfig",
+    "GPTQConfig",
+    "QuarotConfig",
+    "SmoothQuantConfig",
+]
+
+
+@dataclass
+class AlgoConfig:
+    """Base of all algorithm settings.
+
+    Attributes:
+        name: The algorithm's name in messages.
+        options: Further settings, by Quark's keys.
+    """
+
+    name: str = field(default="", init=False)
+    options: dict[str, Any] = field(default_factory=dict, kw_only=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data: the class and its settings."""
+        return {"class": type(self).__name__, **vars(self)}
+
+
+@dataclass
+class AdaRoundConfig(AlgoConfig):
+    """Adaptive rounding."""
+
+    num_iterations: int = 1000
+    learning_rate: float = 0.1
+    batch_size: int = 2
+    data_size: int = 1000
+
+    def __post_init__(self) -> None:
+        self.name = "AdaRound"
+
+
+@dataclass
+class AdaQuantConfig(AlgoConfig):
+    """Adaptive quantization."""
+
+    num_iterations: int = 1000
+    learning_rate: float = 1e-5
+    batch_size: int = 2
+    data_size: int = 1000
+
+    def __post_init__(self) -> None:
+        self.name = "AdaQuant"
+
+
+@dataclass
+class CLEConfig(AlgoConfig):
+    """Cross-layer equalization."""
+
+    cle_steps: int = 1
+
+    def __post_init__(self) -> None:
+        self.name = "CLE"
+
+
+@dataclass
+class SmoothQuantConfig(AlgoConfig):
+    """SmoothQuant."""
+
+    alpha: float = 0.5
+
+    def __post_init__(self) -> None:
+        self.name = "SmoothQuant"
+
+
+@dataclass
+class BiasCorrectionConfig(AlgoConfig):
+    """Bias correction."""
+
+    def __post_init__(self) -> None:
+        self.name = "BiasCorrection"
+
+
+@dataclass
+class GPTQConfig(AlgoConfig):
+    """GPTQ."""
+
+    bits: int = 8
+    group_size: int = -1
+
+    def __post_init__(self) -> None:
+        self.name = "GPTQ"
+
+
+@dataclass
+class AutoMixprecisionConfig(AlgoConfig):
+    """Automatic mixed precision."""
+
+    def __post_init__(self) -> None:
+        self.name = "AutoMixprecision"
+
+
+@dataclass
+class QuarotConfig(AlgoConfig):
+    """QuaRot."""
+
+    def __post_init__(self) -> None:
+        self.name = "QuaRot"

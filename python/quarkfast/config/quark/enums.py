@@ -1,0 +1,160 @@
+"""Quark's enumerations, with its names and values."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = [
+    "CalibMethod",
+    "CalibrationMethod",
+    "ExtendedCalibrationMethod",
+    "ExtendedQuantFormat",
+    "ExtendedQuantType",
+    "Int16Method",
+    "LayerWiseMethod",
+    "PowerOfTwoMethod",
+    "QuantFormat",
+    "QuantGranularity",
+    "QuantType",
+    "ScaleType",
+    "VitisQuantFormat",
+    "VitisQuantType",
+]
+
+
+class CalibMethod(Enum):
+    """How a range is found, in :class:`QTensorConfig`."""
+
+    MinMax = 0
+    MinMSE = 1
+    Percentile = 2
+    Entropy = 3
+    LayerwisePercentile = 4
+    Distribution = 5
+
+
+class ScaleType(Enum):
+    """The set that scales are taken from."""
+
+    Float32 = 0
+    PowerOf2 = 1
+    Int16 = 2
+
+
+class QuantGranularity(Enum):
+    """What shares a scale."""
+
+    Tensor = 0
+    Channel = 1
+    Group = 2
+
+
+class CalibrationMethod(Enum):
+    """ONNX Runtime's calibration methods."""
+
+    MinMax = 0
+    Entropy = 1
+    Percentile = 2
+    Distribution = 3
+
+
+class PowerOfTwoMethod(Enum):
+    """Calibration methods that end in power-of-two scales."""
+
+    NonOverflow = 0
+    MinMSE = 1
+
+
+class Int16Method(Enum):
+    """Calibration that ends in scales of the form M / 2^N with a 16-bit M."""
+
+    MinMax = 0
+
+
+class LayerWiseMethod(Enum):
+    """Calibration that picks among percentiles for each tensor."""
+
+    LayerWisePercentile = 0
+
+
+class ExtendedCalibrationMethod(Enum):
+    """Calibration of weights."""
+
+    MinMSE = 0
+
+
+class _TypedEnum(Enum):
+    @property
+    def tensor_type(self) -> int:
+        """The type in ``onnx.TensorProto.DataType``; 0 for block formats, which ONNX has no type for."""
+        return _ONNX_TYPES[self.name]
+
+
+class QuantType(_TypedEnum):
+    """ONNX Runtime's quantized types."""
+
+    QInt8 = 0
+    QUInt8 = 1
+    QFLOAT8E4M3FN = 2
+    QInt16 = 3
+    QUInt16 = 4
+    QInt4 = 5
+    QUInt4 = 6
+
+
+class ExtendedQuantType(_TypedEnum):
+    """Quark's quantized types."""
+
+    QInt8 = 1
+    QUInt8 = 2
+    QInt16 = 3
+    QUInt16 = 4
+    QInt32 = 5
+    QUInt32 = 6
+    QFloat16 = 7
+    QBFloat16 = 8
+    QBFP = 9
+    QMX = 10
+
+
+class QuantFormat(Enum):
+    """ONNX Runtime's forms of a quantized model."""
+
+    QOperator = 0
+    QDQ = 1
+
+
+class ExtendedQuantFormat(Enum):
+    """Quark's forms of a quantized model."""
+
+    QOperator = 0
+    QDQ = 1
+
+
+class VitisQuantFormat(Enum):
+    """The older names of Quark's forms."""
+
+    QDQ = 2
+    FixNeuron = 3
+    BFPFixNeuron = 4
+    MXFixNeuron = 5
+
+
+#: The older name of :class:`ExtendedQuantType`.
+VitisQuantType = ExtendedQuantType
+
+_ONNX_TYPES = {
+    "QInt8": 3,
+    "QUInt8": 2,
+    "QInt16": 5,
+    "QUInt16": 4,
+    "QInt32": 6,
+    "QUInt32": 12,
+    "QFloat16": 10,
+    "QBFloat16": 16,
+    "QFLOAT8E4M3FN": 17,
+    "QInt4": 22,
+    "QUInt4": 21,
+    "QBFP": 0,
+    "QMX": 0,
+}

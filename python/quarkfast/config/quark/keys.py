@@ -1,0 +1,173 @@
+"""Quark's option keys that have no row among quarkfast's own options: which values are accepted, and why not others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+__all__ = ["ALGORITHM_KEYS", "DEAD_KEYS", "NEUTRAL_VALUES", "UNSUPPORTED_KEYS"]
+
+#: Keys that start an algorithm, and the algorithm's name.
+ALGORITHM_KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "FastFinetune": "fast finetune (AdaRound, AdaQuant)",
+        "UseGPTQ": "GPTQ",
+        "GPTQParams": "GPTQ",
+        "SmoothAlpha": "SmoothQuant",
+        "BiasCorrection": "bias correction",
+        "AutoMixprecision": "automatic mixed precision",
+        "RMatrixDim": "QuaRot",
+        "UseRandomHad": "QuaRot",
+        "RConfigPath": "QuaRot",
+        "CLESteps": "cross-layer equalization",
+        "CLETotalLayerDiffThreshold": "cross-layer equalization",
+        "CLEScaleAppendBias": "cross-layer equalization",
+    }
+)
+
+#: Keys without effect in Quark itself.
+DEAD_KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "UseUnsignedReLU": "it has no effect in Quark either; leave it out",
+        "CalibMovingAverageConstant": "it has no effect in Quark either; leave it out",
+        "MinimumRealRange": "it has no effect in Quark either; leave it out",
+        "UseQDQVitisCustomOps": "it has no effect in Quark either; leave it out",
+        "PreprocessYAML": "its name is ShapeShifterYaml since Quark 0.12; leave it out",
+        "TensorsRangeFile": "its name is SaveAndRestore; use that",
+    }
+)
+
+#: Keys whose listed values describe what quarkfast does anyway.
+NEUTRAL_VALUES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+    {
+        "AdjustBiasScale": (True, False),
+        "AdjustHardSigmoid": (True, False),
+        "AdjustShiftBias": (True, False),
+        "AdjustShiftCut": (True, False),
+        "AdjustShiftRead": (True, False),
+        "AdjustShiftSwish": (True, False),
+        "AdjustShiftWrite": (True, False),
+        "AdjustWeightScaleForInt32Bias": (True, False),
+        "AlignConcat": (True, False),
+        "AlignEltwiseQuantType": (True, False),
+        "AlignPad": (True, False),
+        "AlignPool": (True, False),
+        "AlignReshape": (True, False),
+        "AlignSlice": (True, False),
+        "AlignTranspose": (True, False),
+        "CalibOptimizeMem": (True, False),
+        "CalibWorkerNum": tuple(range(1, 257)),
+        "ConvertBNToConv": (False,),
+        "ConvertClipToRelu": (False,),
+        "ConvertFP16ToFP32": (False,),
+        "ConvertNCHWToNHWC": (False,),
+        "ConvertReduceMeanToGlobalAvgPool": (False,),
+        "ConvertSplitToSlice": (False,),
+        "DedicateDQNode": (False,),
+        "DedicatedQDQPair": (False,),
+        "EnableDualQuantNodePairs": (False,),
+        "FoldBatchNorm": (True,),
+        "FoldRelu": (True, False),
+        "ForceQuantizeNoInputCheck": (True, False),
+        "OptimizeModel": (True,),
+        "PrintSummary": (True, False),
+        "QuantizeAllOpTypes": (True, False),
+        "QuantizeBias": (True,),
+        "RemoveInputInit": (True,),
+        "RemoveQDQConvClip": (True,),
+        "RemoveQDQConvLeakyRelu": (True,),
+        "RemoveQDQConvPRelu": (True,),
+        "RemoveQDQConvRelu": (True,),
+        "ReplaceClip6Relu": (False,),
+        "SimplifyModel": (True, False),
+        "SplitLargeKernelPool": (False,),
+        "UseRandomData": (False,),
+        "WeightScaled": (False,),
+        "ActivationScaled": (False,),
+        "WeightsOnly": (False,),
+    }
+)
+
+#: Keys of Quark that exist and have an effect there, but none here yet.
+UNSUPPORTED_KEYS = frozenset(
+    [
+        "BF16WithClip",
+        "CalibMovingAverage",
+        "CalibPassthroughOpTypes",
+        "CalibTensorRangeSymmetric",
+        "ConvertAvgPoolToDPUVersion",
+        "ConvertClipToDPUVersion",
+        "ConvertHardSigmoidToDPUVersion",
+        "ConvertInstanceNormToDPUVersion",
+        "ConvertLeakyReluToDPUVersion",
+        "ConvertOpsetVersion",
+        "ConvertReduceMeanToDPUVersion",
+        "ConvertSigmoidToHardSigmoid",
+        "ConvertSoftmaxToDPUVersion",
+        "CopyBiasInit",
+        "CopySharedInit",
+        "CryptoMode",
+        "EnableSubgraph",
+        "EnableVaimlBF16",
+        "EncryptionAlgorithm",
+        "EvalDataReader",
+        "EvalMetrics",
+        "ExecutionProviders",
+        "ExtraOpTypesToQuantize",
+        "FillAllValueInfo",
+        "FixShapes",
+        "FuseGelu",
+        "FuseInstanceNorm",
+        "FuseL2Norm",
+        "FuseLayerNorm",
+        "InputNodes",
+        "Int16Bias",
+        "Int16Scale",
+        "Int32Bias",
+        "LWPMetric",
+        "LWPUseHistogram",
+        "MatMulConstBOnly",
+        "MatMulNBitsParams",
+        "MaxLoopNum",
+        "MinMSEModeFloatScale",
+        "MinMSEModePof2Scale",
+        "MixedPrecisionTensor",
+        "NPULimitationCheck",
+        "NodesToExcludeOutputQuantization",
+        "NodesToQuantize",
+        "NumBins",
+        "NumQuantizedBins",
+        "OpTypesToExcludeOutputQuantization",
+        "OutputNodes",
+        "Percentile",
+        "PercentileCandidates",
+        "QDQOpTypePerChannelSupportToAxis",
+        "QuantizationPreference",
+        "QuantizeFP16",
+        "RandomDataReaderInputDataRange",
+        "RandomDataReaderInputShape",
+        "RefineBlockAxis",
+        "RemoveFusedQDQ",
+        "RemoveQDQBetweenOps",
+        "RemoveQDQConvGelu",
+        "RemoveQDQInstanceNorm",
+        "RemoveQDQMulAdd",
+        "SaveAndRestore",
+        "SaveTensorHistFig",
+        "Scenario",
+        "ShapeShifterYaml",
+        "SimplifyModelOptions",
+        "SimulateDPU",
+        "SkipPreprocess",
+        "SpecificTensorPrecision",
+        "TensorQuantOverrides",
+        "TmpDir",
+        "UseFP32Scale",
+        "UseMatMulNBits",
+        "UsePowerOf2Scale",
+        "UseQDQContribOps",
+        "UserCustomOpLibPath",
+        "WeightCalibrateMethod",
+    ]
+)

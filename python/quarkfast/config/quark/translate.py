@@ -1,0 +1,275 @@
+"""From Quark's configurations to a scheme: one way in, whatever the vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, get_args
+
+from quarkfast.config.options import OPTIONS, apply_options
+from quarkfast.config.presets import PRESETS
+from quarkfast.config.quark.algorithm import AlgoConfig
+from quarkfast.config.quark.enums import CalibMethod, QuantGranularity, ScaleType
+from quarkfast.config.quark.keys import ALGORITHM_KEYS, DEAD_KEYS, NEUTRAL_VALUES, UNSUPPORTED_KEYS
+from quarkfast.config.quark.legacy import Config, QuantizationConfig
+from quarkfast.config.quark.qconfig import QConfig
+from quarkfast.config.quark.spec import QTensorConfig
+from quarkfast.config.scheme import Scheme
+from quarkfast.config.spec import Granularity, Method, ScaleKind, TensorSpec
+from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
+
+__all__ = ["scheme_of"]
+
+_DTYPES = {
+    "QInt8": "int8",
+    "QUInt8": "uint8",
+    "QInt16": "int16",
+    "QUInt16": "uint16",
+    "QInt32": "int32",
+    "QUInt32": "uint32",
+    "QFloat16": "float16",
+    "QBFloat16": "bfloat16",
+}
+_PRIME_BITS = {11: "mx4", 13: "mx6", 16: "mx9"}
+_MX_ELEMENTS = {
+    "int8": "mxint8",
+    "fp8_e4m3": "mxfp8_e4m3",
+    "fp8_e5m2": "mxfp8_e5m2",
+    "fp6_e3m2": "mxfp6_e3m2",
+    "fp6_e2m3": "mxfp6_e2m3",
+    "fp4_e2m1": "mxfp4_e2m1",
+}
+# Enumerations of calibration methods, by class and member, as (method, scale).
+_METHODS = {
+    ("CalibrationMethod", "MinMax"): ("minmax", "float32"),
+    ("CalibrationMethod", "Entropy"): ("entropy", "float32"),
+    ("CalibrationMethod", "Percentile"): ("percentile", "float32"),
+    ("CalibrationMethod", "Distribution"): ("distribution", "float32"),
+    ("PowerOfTwoMethod", "NonOverflow"): ("nonoverflow", "power_of_two"),
+    ("PowerOfTwoMethod", "MinMSE"): ("minmse", "power_of_two"),
+    ("Int16Method", "MinMax"): ("minmax", "int16"),
+    ("LayerWiseMethod", "LayerWisePercentile"): ("layerwise_percentile", "float32"),
+}
+_SCALES = {ScaleType.Float32: "float32", ScaleType.PowerOf2: "power_of_two", ScaleType.Int16: "int16"}
+_GRANULARITIES = {
+    QuantGranularity.Tensor: "tensor",
+    QuantGranularity.Channel: "channel",
+    QuantGranularity.Group: "group",
+}
+_QCONFIG_METHODS = {
+    CalibMethod.MinMax: "minmax",
+    CalibMethod.MinMSE: "minmse",
+    CalibMethod.Percentile: "percentile",
+    CalibMethod.Entropy: "entropy",
+    CalibMethod.LayerwisePercentile: "layerwise_percentile",
+    CalibMethod.Distribution: "distribution",
+}
+_FIELD_ALGORITHMS = {
+    "include_sq": "SmoothQuant",
+    "include_rotation": "QuaRot",
+    "include_auto_mp": "automatic mixed precision",
+}
+# Fields that only concern how Quark itself runs.
+_NEUTRAL_FIELDS = {
+    "include_cle", "optimize_model", "use_external_data_format", "print_summary", "ignore_warnings", "debug_mode",
+    "include_fast_ft", "quant_format", "execution_providers",
+}  # fmt: skip
+_TRANSLATED_FIELDS = {
+    "calibrate_method", "activation_type", "weight_type", "extra_options", "per_channel", "nodes_to_exclude",
+    "op_types_to_quantize", "enable_npu_cnn",
+}  # fmt: skip
+
+
+def scheme_of(config: Config | QConfig | QuantizationConfig) -> Scheme:
+    """Return the scheme that a configuration of Quark amounts to.
+
+    Args:
+        config: A ``Config``, a ``QuantizationConfig`` or a ``QConfig``; it is not changed.
+
+    Raises:
+        UnsupportedError: It asks for an algorithm, type or option that does not exist here yet.
+        ConfigError: It is of another kind, or an option is unknown.
+
+    Example:
+        >>> from quarkfast.config.quark.legacy import get_default_config
+        >>> scheme_of(get_default_config("BF16")).activation.dtype
+        'bfloat16'
+    """
+    if isinstance(config, Config):
+        config = config.global_quant_config
+    if isinstance(config, QuantizationConfig):
+        return _from_legacy(config)
+    if isinstance(config, QConfig):
+        return _from_qconfig(config)
+    raise ConfigError(f"config: expected a Config or a QConfig, got {type(config).__name__}")
+
+
+def refuse_algorithms(algorithms: list[AlgoConfig] | None) -> None:
+    """Raise for the first algorithm, because none exists yet.
+
+    Raises:
+        UnsupportedError: there is one.
+    """
+    for algorithm in algorithms or []:
+        raise UnsupportedError(f"algorithms: expected none in this version, got {algorithm.name}; leave it out")
+
+
+def _from_legacy(config: QuantizationConfig) -> Scheme:
+    options = config.extra_options
+    finetune = options.get("FastFinetune")
+    if config.include_fast_ft or finetune:
+        name = str((finetune or {}).get("OptimAlgorithm", "adaround")).lower()
+        refuse_algorithms([_named("AdaQuant" if name == "adaquant" else "AdaRound")])
+    changed = config.changed()
+    for key, algorithm in _FIELD_ALGORITHMS.items():
+        if key in changed:
+            refuse_algorithms([_named(algorithm)])
+    for key, value in changed.items():
+        if key not in _NEUTRAL_FIELDS | _TRANSLATED_FIELDS:
+            raise UnsupportedError(f"QuantizationConfig: {key}: expected its default in this version, got {value!r}")
+    method, scale = _method(config.calibrate_method)
+    activation = _legacy_dtype(config.activation_type, options)
+    weight = _legacy_dtype(config.weight_type, options)
+    floats = not activation.startswith(("int", "uint"))
+    symmetric = options.get("ActivationSymmetric", floats)
+    weight_symmetric = options.get("WeightSymmetric", not weight.startswith("uint"))
+    granularity = "channel" if config.per_channel else "tensor"
+    scheme = _scheme(
+        _spec(activation, symmetric, "tensor", scale, method),
+        _spec(weight, weight_symmetric, granularity, scale, "minmse" if scale == "power_of_two" else "minmax"),
+        config.enable_npu_cnn,
+        options.get("ForceQuantizeNoInputCheck", False),
+    )
+    selection = {"exclude": config.nodes_to_exclude, "op_types": config.op_types_to_quantize}
+    given = {key: value for key, value in selection.items() if value}
+    return apply_options(scheme, {**_translated_options(options), **given})
+
+
+def _from_qconfig(config: QConfig) -> Scheme:
+    refuse_algorithms(config.algo_config)
+    for key in ("specific_layer_config", "layer_type_config"):
+        if getattr(config, key):
+            raise UnsupportedError(f"QConfig: {key}: expected none in this version, got {getattr(config, key)!r}")
+    layer, options = config.global_config, config.extra_options
+    if layer.output_tensors is not None and layer.output_tensors != layer.input_tensors:
+        raise UnsupportedError("QConfig: output_tensors: expected the same as input_tensors in this version")
+    activation = _tensor_spec(layer.input_tensors, layer.input_tensors.calibration_method)
+    weight = _tensor_spec(layer.weight, _weight_method(layer.weight))
+    npu_cnn = options.get("EnableNPUCnn", _is_power_of_two(layer.input_tensors) and _is_power_of_two(layer.weight))
+    scheme = _scheme(activation, weight, npu_cnn, options.get("ForceQuantizeNoInputCheck", False))
+    for item in config.exclude:
+        if not isinstance(item, str):
+            raise UnsupportedError(f"QConfig: exclude: expected node names in this version, got {item!r}")
+    given = {"exclude": list(config.exclude)} if config.exclude else {}
+    return apply_options(scheme, {**_translated_options(options), **given})
+
+
+def _named(name: str) -> AlgoConfig:
+    algorithm = AlgoConfig()
+    algorithm.name = name
+    return algorithm
+
+
+def _scheme(activation: TensorSpec, weight: TensorSpec, npu_cnn: bool, forced: bool) -> Scheme:
+    """Choose target and bias as Quark's quantizers do (specification of Quark, sections 1.3 and 6)."""
+    if npu_cnn:
+        target = "ryzenai-xint8"
+    elif not activation.dtype.startswith(("int", "uint")):
+        target = "ryzenai-bf16"
+    else:
+        target = "ryzenai-a8w8" if activation.symmetric else "ort-cpu"
+    targets = {scheme.target for scheme in PRESETS.values()}
+    if target not in targets:
+        raise UnsupportedError(f"target: expected one of {', '.join(sorted(targets))} in this version, got {target}")
+    for preset in PRESETS.values():
+        if (preset.activation.dtype, preset.weight.dtype, preset.target) == (activation.dtype, weight.dtype, target):
+            return replace(preset, activation=activation, weight=weight, force_pass_through=forced)
+    bias = "int32" if activation.dtype.startswith(("int", "uint")) else "weight"
+    name = f"{activation.dtype}-{weight.dtype}"
+    return Scheme(name, target, activation, weight, bias=bias, force_pass_through=forced)  # type: ignore[arg-type]
+
+
+def _is_power_of_two(config: QTensorConfig) -> bool:
+    return config.scale_type is ScaleType.PowerOf2
+
+
+def _weight_method(config: QTensorConfig) -> CalibMethod:
+    """Weights are all there, so Quark takes their extremes unless it searches (its specification, section 1.3)."""
+    searches = _is_power_of_two(config) or config.calibration_method is CalibMethod.MinMSE
+    return config.calibration_method if searches else CalibMethod.MinMax
+
+
+def _tensor_spec(config: QTensorConfig, calibration: CalibMethod) -> TensorSpec:
+    scale, method = _SCALES[config.scale_type], _QCONFIG_METHODS[calibration]
+    if _is_power_of_two(config) and calibration is CalibMethod.MinMax:
+        method = "nonoverflow"
+    return _spec(config.data_type.dtype, config.symmetric, _GRANULARITIES[config.quant_granularity], scale, method)
+
+
+def _spec(dtype: str, symmetric: bool, granularity: str, scale: str, method: str) -> TensorSpec:
+    known = {spec.dtype for scheme in PRESETS.values() for spec in (scheme.activation, scheme.weight)}
+    if dtype not in known | {"uint8", "int8", "int16", "uint16"}:
+        raise UnsupportedError(f"data type: expected one of {', '.join(sorted(known))} in this version, got {dtype}")
+    if not dtype.startswith(("int", "uint")):
+        method, scale = "minmax", "float32"
+    return TensorSpec(
+        dtype,
+        symmetric,
+        _one_of(granularity, Granularity, "granularity"),
+        _one_of(scale, ScaleKind, "scale type"),
+        _one_of(method, Method, "calibration method"),
+    )
+
+
+def _one_of(value: str, literal: Any, what: str) -> Any:
+    if value not in get_args(literal):
+        raise UnsupportedError(f"{what}: expected {' or '.join(get_args(literal))} in this version, got {value}")
+    return value
+
+
+def _method(member: Any) -> tuple[str, str]:
+    """Find a calibration method by the names of its class and member: ONNX Runtime's own enumerations are welcome."""
+    key = type(member).__name__, getattr(member, "name", "")
+    if key not in _METHODS:
+        raise ConfigError(f"calibrate_method: expected a calibration method, got {member!r}")
+    return _METHODS[key]
+
+
+def _legacy_dtype(member: Any, options: Mapping[str, Any]) -> str:
+    name = getattr(member, "name", "")
+    if name == "QBFP":
+        attributes = options.get("BFPAttributes", {})
+        prime = attributes.get("bfp_method", "to_bfp") != "to_bfp"
+        return _PRIME_BITS.get(attributes.get("bit_width", 16), "bfp") if prime else "bfp16"
+    if name == "QMX":
+        return _MX_ELEMENTS.get(options.get("MXAttributes", {}).get("element_dtype", "int8"), "mx")
+    if name not in _DTYPES:
+        raise ConfigError(f"quantized type: expected a member of QuantType or ExtendedQuantType, got {member!r}")
+    return _DTYPES[name]
+
+
+def _translated_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that have a row here; refuse the others unless their value changes nothing."""
+    rows = {option.quark_key for option in OPTIONS.values()} | set(OPTIONS)
+    read = {"ActivationSymmetric", "WeightSymmetric", "ForceQuantizeNoInputCheck", "EnableNPUCnn"}
+    read |= {"BFPAttributes", "MXAttributes"}
+    known = rows | set(NEUTRAL_VALUES) | set(ALGORITHM_KEYS) | set(DEAD_KEYS) | set(UNSUPPORTED_KEYS) | read
+    kept = {}
+    for key, value in options.items():
+        if key in read:
+            continue
+        if key in rows:
+            kept[key] = value
+        elif key in ALGORITHM_KEYS:
+            refuse_algorithms([_named(ALGORITHM_KEYS[key])])
+        elif key in DEAD_KEYS:
+            raise ConfigError(f"option {key}: expected an option with an effect, got {value!r}; {DEAD_KEYS[key]}")
+        elif key in UNSUPPORTED_KEYS:
+            raise UnsupportedError(f"option {key}: expected it left out in this version, got {value!r}")
+        elif key not in known:
+            names = [str(name) for name in known if name]
+            raise ConfigError(f"option: expected a known name, got {key!r}{did_you_mean(key, names)}")
+        elif value not in NEUTRAL_VALUES[key]:
+            expected = " or ".join(map(repr, NEUTRAL_VALUES[key]))
+            raise UnsupportedError(f"option {key}: expected {expected} in this version, got {value!r}")
+    return kept

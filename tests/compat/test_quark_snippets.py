@@ -1,0 +1,101 @@
+"""The code that Quark's own pages show runs here when its imports begin with ``quarkfast.compat.quark.``."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import quarkfast
+from quarkfast.config.quark.spec import BFloat16Spec, QLayerConfig
+
+INPUT = "model_input_name"  # what the pages call it
+PROSE = re.compile(r"^([A-Z][a-z]+( |$)| {0,2}\u2022)")
+
+
+def directives(text: str) -> list[str]:
+    """Return the bodies of the ``.. code:: python`` blocks of a reStructuredText page."""
+    found = re.findall(r"^\.\. code:: python\n\n((?:(?: .*)?\n)+)", text, re.MULTILINE)
+    return [textwrap.dedent(body) for body in found]
+
+
+def plain(text: str) -> list[str]:
+    """Return the runs of code of a page without markup: from a first import to the next line of prose."""
+    found: list[list[str]] = []
+    inside = False
+    for line in text.splitlines():
+        if not inside and re.match(r"(from|import) \w", line):
+            found.append([])
+            inside = True
+        elif inside and PROSE.match(line):
+            inside = False
+        if inside:
+            found[-1].append(line)
+    # A page indents all lines after the imports by one stray space.
+    stray = [any(re.match(r" \S", line) for line in lines) for lines in found]
+    return ["\n".join(re.sub(r"^ ", "", x) if s else x for x in lines) for lines, s in zip(found, stray, strict=True)]
+
+
+def snippets(shared: Path) -> list[str]:
+    pages = [path.read_text(encoding="utf-8") for path in sorted((shared / "seeds").glob("*.txt"))]
+    return [code for page in pages for code in directives(page) or plain(page)]
+
+
+@pytest.fixture
+def names(tmp_path, monkeypatch) -> dict[str, object]:
+    """What the pages take for granted: a model at their path, data, and the names that earlier blocks imported."""
+    monkeypatch.chdir(tmp_path)
+    graph = onnx.parser.parse_graph(f"g (float[1, 4] {INPUT}) => (float[1, 4] y) {{ y = Add({INPUT}, {INPUT}) }}")
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "path" / "to").mkdir(parents=True)
+    for name in ("path/to/float_model.onnx", "float32_model.onnx", "in.onnx"):
+        onnx.save(model, name)
+    sample = np.ones((1, 4), np.float32)
+    return {
+        "np": np,
+        "ModelQuantizer": quarkfast.ModelQuantizer,
+        "QConfig": quarkfast.QConfig,
+        "QLayerConfig": QLayerConfig,
+        "BFloat16Spec": BFloat16Spec,
+        "data_reader": [{INPUT: sample}],
+        "input_data_loader": [sample],
+        "input_model_path": "in.onnx",
+        "output_model_path": "out.onnx",
+        "onnx_model_path": "in.onnx",
+    }
+
+
+def redirected(code: str) -> str:
+    code = re.sub(r"^(\s*)from quark\.", r"\1from quarkfast.compat.quark.", code, flags=re.MULTILINE)
+    # The page leaves the loading of samples to its reader.
+    return code.replace("processed_data = []", "processed_data = [np.ones((1, 4), np.float32)]")
+
+
+def test_the_pages_hold_the_snippets_that_this_test_was_written_for(shared):
+    found = snippets(shared)
+    assert len(found) == 8
+    assert sum("AdaQuantConfig" in code or "FastFinetune" in code for code in found) == 3
+
+
+@pytest.mark.parametrize("index", range(8))
+def test_a_snippet_runs_or_is_refused_by_the_name_of_its_algorithm(shared, names, index):
+    code = snippets(shared)[index]
+    if "WeightScaled=True" in code:
+        code += "\nModelQuantizer(config)"
+        with pytest.raises(quarkfast.UnsupportedError, match="WeightScaled: expected False"):
+            exec(compile(redirected(code), f"snippet {index}", "exec"), names)
+    elif "AdaQuantConfig" in code or "FastFinetune" in code:
+        algorithm = "AdaRound" if "'adaround'" in code else "AdaQuant"
+        code += "\nModelQuantizer(config)" if "ModelQuantizer(" not in code else ""
+        with pytest.raises(quarkfast.UnsupportedError, match=algorithm):
+            exec(compile(redirected(code), f"snippet {index}", "exec"), names)
+        assert not Path("out.onnx").exists()
+    else:
+        exec(compile(redirected(code), f"snippet {index}", "exec"), names)
+        written = names.get("quantized_model_path") or names["output_model_path"]
+        if "quantize_model(" in code:
+            onnx.checker.check_model(str(written))

@@ -1,0 +1,114 @@
+"""Quark's configurations resolve to the schemes they describe, and what cannot be done yet is refused by name."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import quarkfast
+from quarkfast.config.quark import get_default_config, get_default_config_mapping, scheme_of
+from quarkfast.config.quark.legacy import LEGACY_NAMES
+
+
+def test_all_65_names_of_quark_exist_in_any_case():
+    assert len(LEGACY_NAMES) == 65
+    assert get_default_config("bf16").activation_type.name == "QBFloat16"
+    assert set(get_default_config_mapping()) == set(LEGACY_NAMES)
+
+
+@pytest.mark.parametrize("name", LEGACY_NAMES)
+def test_every_legacy_preset_resolves_or_is_refused_by_a_sentence(name):
+    outcome = ""
+    try:
+        outcome = f"expected a scheme, got {scheme_of(get_default_config(name)).target}"
+    except quarkfast.UnsupportedError as error:
+        outcome = str(error)
+    assert re.search("expected .* got .", outcome)
+
+
+@pytest.mark.parametrize(
+    ("name", "activation", "weight", "target"),
+    [
+        ("A8W8", "int8", "int8", "ryzenai-a8w8"),
+        ("A16W8", "int16", "int8", "ryzenai-a8w8"),
+        ("BF16", "bfloat16", "bfloat16", "ryzenai-bf16"),
+        ("INT8_CNN_DEFAULT", "uint8", "int8", "ort-cpu"),
+    ],
+)
+def test_a_legacy_preset_names_the_types_that_it_promises(name, activation, weight, target):
+    scheme = scheme_of(quarkfast.QConfig.get_default_config(name))
+    assert (scheme.activation.dtype, scheme.weight.dtype, scheme.target) == (activation, weight, target)
+
+
+@pytest.mark.parametrize("name", [n for n in LEGACY_NAMES if n.endswith(("_ADAROUND", "_ADAQUANT", "_ACCURATE"))])
+def test_a_finetuned_preset_is_refused_by_the_name_of_its_algorithm(name):
+    with pytest.raises(quarkfast.UnsupportedError, match="AdaQuant" if name.endswith("ADAQUANT") else "AdaRound"):
+        scheme_of(get_default_config(name))
+
+
+def test_presets_are_fresh_objects_so_nothing_leaks_between_calls():
+    first = get_default_config("A8W8")
+    first.extra_options["OpTypesToQuantize"] = ["Conv"]
+    assert "OpTypesToQuantize" not in get_default_config("A8W8").extra_options
+    ready = quarkfast.BF16_QCONFIG
+    ready.extra_options["BF16QDQToCast"] = True
+    assert "BF16QDQToCast" not in quarkfast.BF16_QCONFIG.extra_options
+
+
+def test_a_qconfig_survives_the_way_through_plain_data():
+    layer = quarkfast.QLayerConfig(activation=quarkfast.BFloat16Spec(), weight=quarkfast.BFloat16Spec())
+    config = quarkfast.QConfig(layer, exclude=["conv1", (["a"], ["b"])], BF16QDQToCast=True)
+    again = quarkfast.QConfig.from_dict(config.to_dict())
+    assert again.to_dict() == config.to_dict()
+    assert again.global_config == layer
+    assert again.exclude == config.exclude
+
+
+def test_options_reach_the_scheme():
+    layer = quarkfast.QLayerConfig(activation=quarkfast.BFloat16Spec(), weight=quarkfast.BFloat16Spec())
+    config = quarkfast.QConfig(layer, BF16QDQToCast=True, CalibDataSize=8, exclude=["conv1"])
+    scheme = scheme_of(config)
+    assert (scheme.encoding, scheme.samples, scheme.exclude) == ("cast", 8, ("conv1",))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: get_default_config("A8W9"), quarkfast.ConfigError, "got 'A8W9'; did you mean 'A8W8'"),
+        (lambda: quarkfast.QLayerConfig(weight=quarkfast.Int8Spec()), quarkfast.ConfigError, "got neither"),
+        (
+            lambda: quarkfast.QLayerConfig(quarkfast.Int8Spec(), quarkfast.Int8Spec(), quarkfast.Int8Spec()),
+            quarkfast.ConfigError,
+            "got both",
+        ),
+        (lambda: quarkfast.QLayerConfig(quarkfast.Int8Spec()), quarkfast.ConfigError, "weight: expected a tensor"),
+        (lambda: quarkfast.Int8Spec(symmetric="yes"), quarkfast.ConfigError, "symmetric: expected bool, got 'yes'"),
+        (lambda: quarkfast.Config("BF16"), quarkfast.ConfigError, "expected a QuantizationConfig, got str"),
+        (lambda: quarkfast.ModelQuantizer(3), quarkfast.ConfigError, "expected a Config or a QConfig, got int"),
+        (lambda: quarkfast.QConfig("A8W8"), quarkfast.ConfigError, "expected a QLayerConfig, got str"),
+    ],
+)
+def test_a_wrong_configuration_meets_a_sentence(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def bf16_with(**options):
+    layer = quarkfast.QLayerConfig(activation=quarkfast.BFloat16Spec(), weight=quarkfast.BFloat16Spec())
+    return quarkfast.QConfig(layer, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"BF16QDQToCst": True}, quarkfast.ConfigError, "did you mean 'BF16QDQToCast'"),
+        ({"UseUnsignedReLU": True}, quarkfast.ConfigError, "it has no effect in Quark either"),
+        ({"UseGPTQ": True}, quarkfast.UnsupportedError, "GPTQ"),
+        ({"DedicatedQDQPair": True}, quarkfast.UnsupportedError, "DedicatedQDQPair: expected False"),
+        ({"algo_config": [quarkfast.AdaQuantConfig()]}, quarkfast.UnsupportedError, "AdaQuant"),
+    ],
+)
+def test_an_option_that_cannot_be_honoured_is_refused(options, error, message):
+    with pytest.raises(error, match=message):
+        scheme_of(bf16_with(**options))
