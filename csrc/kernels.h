@@ -12,27 +12,23 @@
 
 namespace quarkfast {
 
-// One scale for a run of elements: scale finite and > 0, qmin <= zero_point <= qmax within the quantized type.
-struct LinearParams {
-  float scale;
-  int64_t zero_point;
-  int64_t qmin;
-  int64_t qmax;
-};
-
-// The linear kernels of one quantized type Q (named i2, u2, i4, u4, i8, u8, i16, u16, i32, u32 in Kernels).
+// The linear kernels of one quantized type Q (named i2, u2, i4, u4, i8, u8, i16, u16, i32, u32 in Kernels). The plain
+// ones take `runs` runs of n elements, one after the other; run r uses scale[r] and zero_point[r]. The ones on channels
+// take n elements; element i uses scale[i] and zero_point[i]. Scales are finite and > 0, zero points within [qmin,
+// qmax] and that within the type.
 template <class Q>
 struct LinearKernels {
   // y = saturate(round_half_to_even(x / scale) + zero_point, qmin, qmax); NaN gives qmin.
-  void (*quantize_linear)(const float* x, Q* y, size_t n, const LinearParams& p);
-  // The same with scale[i] and zero_point[i] for element i.
+  void (*quantize_linear)(const float* x, Q* y, size_t runs, size_t n, const float* scale, const Q* zero_point,
+                          int64_t qmin, int64_t qmax);
   void (*quantize_linear_channels)(const float* x, Q* y, size_t n, const float* scale, const Q* zero_point,
                                    int64_t qmin, int64_t qmax);
   // y = float32(x - zero_point) * scale.
-  void (*dequantize_linear)(const Q* x, float* y, size_t n, const LinearParams& p);
+  void (*dequantize_linear)(const Q* x, float* y, size_t runs, size_t n, const float* scale, const Q* zero_point);
   void (*dequantize_linear_channels)(const Q* x, float* y, size_t n, const float* scale, const Q* zero_point);
   // dequantize_linear(quantize_linear(x)) without the codes in between.
-  void (*fake_quantize_linear)(const float* x, float* y, size_t n, const LinearParams& p);
+  void (*fake_quantize_linear)(const float* x, float* y, size_t runs, size_t n, const float* scale, const Q* zero_point,
+                               int64_t qmin, int64_t qmax);
   void (*fake_quantize_linear_channels)(const float* x, float* y, size_t n, const float* scale, const Q* zero_point,
                                         int64_t qmin, int64_t qmax);
 };

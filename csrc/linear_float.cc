@@ -24,14 +24,12 @@ float widened(const Kernels& k, const f16& value) {
 template <class X, class Y, class F>
 void drive(void (*kernel)(const X*, Y*, size_t, float, float), const X* x, Y* y, const ScaleLayout& layout,
            const float* scale, const F* zero_point, const Kernels& k, const Pool& pool) {
-  const auto one = [&](size_t at, size_t n, size_t s) {
-    kernel(x + at, y + at, n, scale[s], widened(k, zero_point[s]));
+  const auto runs = [&](size_t at, size_t count, size_t n, size_t s) {
+    for (; count; --count, at += n, ++s) kernel(x + at, y + at, n, scale[s], widened(k, zero_point[s]));
   };
-  const auto each = [&](size_t at, size_t n, size_t s) {
-    for (size_t i = 0; i < n; ++i) one(at + i, 1, s + i);
-  };
+  const auto each = [&](size_t at, size_t n, size_t s) { runs(at, n, 1, s); };
   parallel_for(pool, layout.size(), kElementwiseGrain,
-               [&](size_t begin, size_t end) { for_each_run(layout, begin, end, one, each); });
+               [&](size_t begin, size_t end) { for_each_run(layout, begin, end, runs, each); });
 }
 
 }  // namespace

@@ -42,30 +42,34 @@ struct ScaleLayout {
     const size_t blocks = (axis + block - 1) / block;
     return outer_stride ? outer * blocks * inner : blocks;
   }
+
+  // True where neighbouring elements have neighbouring scales; false where runs of elements share one.
+  bool scales_alternate() const { return inner == 1 ? block == 1 && axis_stride == 1 : inner_stride == 1; }
+
+  // Elements in a row without a jump: that share a scale, or whose scales are neighbours.
+  size_t run() const { return inner > 1 ? inner : scales_alternate() ? axis : block; }
 };
 
-// Cuts elements [begin, end) into maximal contiguous runs: one(offset, n, scale_index) where a run shares a scale,
-// each(offset, n, scale_index) where element i of the run uses scale scale_index + i.
-template <class One, class Each>
-void for_each_run(const ScaleLayout& layout, size_t begin, size_t end, One&& one, Each&& each) {
-  // Rows of `inner` elements; with inner == 1 neighbouring rows join along the axis.
-  const bool flat = layout.inner == 1;
-  const bool vector = flat ? layout.block == 1 && layout.axis_stride == 1 : layout.inner_stride == 1;
+// Cuts elements [begin, end) into contiguous pieces, each as long as the layout allows:
+// runs(offset, count, n, s): count runs of n elements, the first with scale s, the next with s + 1 and so on;
+// each(offset, n, s): n elements, the first with scale s, the next with s + 1 and so on.
+template <class Runs, class Each>
+void for_each_run(const ScaleLayout& layout, size_t begin, size_t end, Runs&& runs, Each&& each) {
+  const size_t row = layout.axis * layout.inner, run = layout.run();
+  const bool alternate = layout.scales_alternate();
   for (size_t at = begin; at < end;) {
-    const size_t row = at / layout.inner, i = at % layout.inner;
-    const size_t o = row / layout.axis, a = row % layout.axis;
-    size_t run;
-    if (!flat) {
-      run = layout.inner - i;
-    } else if (vector) {
-      run = layout.axis - a;
+    const size_t o = at / row, in_row = at % row, left = std::min(row - in_row, end - at);
+    const size_t index = in_row / run, skipped = in_row % run;
+    const size_t first = o * layout.outer_stride;
+    const size_t n = std::min(run - skipped, left);
+    size_t count = 1;
+    if (alternate) {
+      each(at, n, first + index / layout.block * layout.axis_stride + skipped);
     } else {
-      run = std::min(layout.block - a % layout.block, layout.axis - a);
+      if (n == run) count = left / run;  // as many whole runs as the row has left
+      runs(at, count, n, first + index);
     }
-    run = std::min(run, end - at);
-    const size_t scale = o * layout.outer_stride + a / layout.block * layout.axis_stride + i * layout.inner_stride;
-    vector ? each(at, run, scale) : one(at, run, scale);
-    at += run;
+    at += count * n;
   }
 }
 

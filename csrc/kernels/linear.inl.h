@@ -69,14 +69,17 @@ inline Real clamped(Real v, Real low, Real high) {
 }
 
 template <class Q>
-void quantize_linear(const float* __restrict x, Q* __restrict y, size_t n, const LinearParams& p) {
+void quantize_linear(const float* __restrict x, Q* __restrict y, size_t runs, size_t n, const float* __restrict scale,
+                     const Q* __restrict zero_point, int64_t qmin, int64_t qmax) {
   using A = typename ArithmeticOf<Q>::type;
   using Real = typename A::Real;
-  const float scale = p.scale;
-  const Real zero_point = static_cast<Real>(p.zero_point);
-  const Real low = static_cast<Real>(p.qmin - p.zero_point), high = static_cast<Real>(p.qmax - p.zero_point);
-  for (size_t i = 0; i < n; ++i) {
-    y[i] = A::template code<Q>(clamped(static_cast<Real>(x[i] / scale), low, high), zero_point);
+  for (size_t r = 0; r < runs; ++r, x += n, y += n) {
+    const float s = scale[r];
+    const Real z = A::difference(zero_point[r], Real{0});
+    const Real low = static_cast<Real>(qmin) - z, high = static_cast<Real>(qmax) - z;
+    for (size_t i = 0; i < n; ++i) {
+      y[i] = A::template code<Q>(clamped(static_cast<Real>(x[i] / s), low, high), z);
+    }
   }
 }
 
@@ -93,12 +96,14 @@ void quantize_linear_channels(const float* __restrict x, Q* __restrict y, size_t
 }
 
 template <class Q>
-void dequantize_linear(const Q* __restrict x, float* __restrict y, size_t n, const LinearParams& p) {
+void dequantize_linear(const Q* __restrict x, float* __restrict y, size_t runs, size_t n, const float* __restrict scale,
+                       const Q* __restrict zero_point) {
   using A = typename ArithmeticOf<Q>::type;
-  const float scale = p.scale;
-  const auto zero_point = static_cast<typename A::Real>(p.zero_point);
-  for (size_t i = 0; i < n; ++i) {
-    y[i] = static_cast<float>(A::difference(x[i], zero_point)) * scale;
+  using Real = typename A::Real;
+  for (size_t r = 0; r < runs; ++r, x += n, y += n) {
+    const float s = scale[r];
+    const Real z = A::difference(zero_point[r], Real{0});
+    for (size_t i = 0; i < n; ++i) y[i] = static_cast<float>(A::difference(x[i], z)) * s;
   }
 }
 
@@ -113,13 +118,17 @@ void dequantize_linear_channels(const Q* __restrict x, float* __restrict y, size
 }
 
 template <class Q>
-void fake_quantize_linear(const float* x, float* y, size_t n, const LinearParams& p) {
+void fake_quantize_linear(const float* x, float* y, size_t runs, size_t n, const float* __restrict scale,
+                          const Q* __restrict zero_point, int64_t qmin, int64_t qmax) {
   using A = typename ArithmeticOf<Q>::type;
   using Real = typename A::Real;
-  const float scale = p.scale;
-  const Real low = static_cast<Real>(p.qmin - p.zero_point), high = static_cast<Real>(p.qmax - p.zero_point);
-  for (size_t i = 0; i < n; ++i) {
-    y[i] = static_cast<float>(A::rounded(clamped(static_cast<Real>(x[i] / scale), low, high))) * scale;
+  for (size_t r = 0; r < runs; ++r, x += n, y += n) {
+    const float s = scale[r];
+    const Real z = A::difference(zero_point[r], Real{0});
+    const Real low = static_cast<Real>(qmin) - z, high = static_cast<Real>(qmax) - z;
+    for (size_t i = 0; i < n; ++i) {
+      y[i] = static_cast<float>(A::rounded(clamped(static_cast<Real>(x[i] / s), low, high))) * s;
+    }
   }
 }
 

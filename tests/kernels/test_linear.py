@@ -88,6 +88,43 @@ def test_every_axis_per_channel_and_per_block_equals_the_reference(isa, rng, dty
             np.testing.assert_array_equal(bits(fake), bits(back))
 
 
+@pytest.mark.parametrize(
+    ("shape", "axis", "block"),
+    [
+        ((2000, 3), 1, 0),  # a period of three
+        ((9, 64, 7, 7), 1, 0),  # a period longer than a tile
+        ((40, 5, 31), 1, 0),
+        ((3, 1100), 1, 16),
+        ((3, 1100), 1, 100),  # a ragged last block
+        ((70, 1000), 0, 32),
+        ((1100, 5), 0, 7),
+        ((5, 2048), 1, 32),  # whole runs in one call
+        ((2, 300, 64), 1, 0),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", ["int4", "int8", "uint16", "int32"])
+def test_runs_short_and_long_equal_the_reference_wherever_threads_cut_them(isa, rng, dtype, shape, axis, block):
+    repeats = 1 if isa == "x86-64-v2" else 12  # enough elements for several threads on some of the rungs
+    shape = (shape[0] * repeats, *shape[1:])
+    x = float_bits(rng, int(np.prod(shape))).reshape(shape)
+    scales = tuple(-(-n // block) if i == axis else n for i, n in enumerate(shape)) if block else (shape[axis],)
+    scale, zero = rng.uniform(0.01, 0.2, scales).astype(np.float32), zero_point_of(rng, dtype, scales)
+    each = [reference.per_element(values, shape, axis, block) for values in (scale, zero)]
+    before = quarkfast.num_threads()
+    try:
+        for threads in (1, 3):
+            quarkfast.set_num_threads(threads)
+            q = quarkfast.quantize_linear(x, scale, zero, dtype=dtype, axis=axis, block_size=block)
+            np.testing.assert_array_equal(q, reference.quantize_linear(x, *each, dtype))
+            back = quarkfast.dequantize_linear(q, scale, zero, axis=axis, block_size=block)
+            np.testing.assert_array_equal(bits(back), bits(reference.dequantize_linear(q, *each)))
+            fake = quarkfast.fake_quantize_linear(x, scale, zero, dtype=dtype, axis=axis, block_size=block)
+            np.testing.assert_array_equal(bits(fake), bits(back))
+    finally:
+        quarkfast.set_num_threads(before)
+
+
 @pytest.mark.parametrize("layout", ["tensor", "channel", "last-axis", "block"])
 def test_threads_do_not_change_a_byte(isa, rng, layout):
     x = float_bits(rng, 1 << 19).reshape(8, 64, 1024)
