@@ -1,14 +1,16 @@
 """quarkfast: post-training quantization of ONNX models with native kernels, for NPUs and CPUs.
 
-Public names are imported when they are first used, so that ``import quarkfast`` costs nothing but NumPy.
+Public names are imported when they are first used, so that ``import quarkfast`` loads no other package.
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+# Not lazily: when the module quarkfast.quantize is first loaded, Python puts the module itself under the package's name
+# `quantize`. Loaded here, the function takes its place for good. It costs 25 ms and loads no other package.
+from quarkfast.quantize import QuantizedModel, quantize
 
 if TYPE_CHECKING:
     from quarkfast.config import OPTIONS, PRESETS, Scheme, TensorSpec
@@ -115,7 +117,6 @@ if TYPE_CHECKING:
     )
     from quarkfast.model_quantizer import ModelQuantizer
     from quarkfast.ort import get_library_path, register
-    from quarkfast.quantize import QuantizedModel, quantize
     from quarkfast.summary import Summary
 
 __all__ = [
@@ -298,7 +299,6 @@ _HOMES = {
     ],
     "model_quantizer": ["ModelQuantizer"],
     "config": ["OPTIONS", "PRESETS", "Scheme", "TensorSpec"],
-    "quantize": ["QuantizedModel", "quantize"],
     "summary": ["Summary"],
     "errors": [
         "CalibrationError",
@@ -350,15 +350,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Package(ModuleType):
-    """Keeps public functions reachable whose module has the same name, such as ``quantize``."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        # The import system binds a submodule to its package's attribute; that would hide the function.
-        if not (isinstance(value, ModuleType) and name in _HOME_OF):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-    from quarkfast.calibrate import CalibrationData
+    from quarkfast.calibration import CalibrationData
     from quarkfast.graph.load import ModelSource
     from quarkfast.kernels import Range
     from quarkfast.qdq import Placement, Plan
@@ -174,7 +174,7 @@ def _write(
 def _calibrate(
     model: ir.Model, placement: Placement, scheme: Scheme, data: CalibrationData | None, clock: _Clock
 ) -> tuple[dict[str, Range], int]:
-    from quarkfast.calibrate import count_samples, model_inputs, observe, read_feeds
+    from quarkfast.calibration import count_samples, model_inputs, observe, read_feeds
     from quarkfast.qdq import needs_ranges
 
     if not needs_ranges(scheme) or not placement.observed:

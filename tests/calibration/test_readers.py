@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quarkfast.calibrate import ModelInput, read_feeds
+from quarkfast.calibration import ModelInput, read_feeds
 from quarkfast.errors import CalibrationError
 
 IMAGE = (ModelInput("image", np.dtype(np.float32), (None, 3, 4, 4)),)

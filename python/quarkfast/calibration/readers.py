@@ -12,7 +12,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quarkfast.calibrate.inputs import Feed, ModelInput, check_feed
+from quarkfast.calibration.inputs import Feed, ModelInput, check_feed
 from quarkfast.errors import CalibrationError
 
 __all__ = ["CalibrationData", "DataReader", "count_samples", "read_feeds"]

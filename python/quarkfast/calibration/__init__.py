@@ -1,8 +1,8 @@
 """Calibration: what samples say about the ranges of activations."""
 
-from quarkfast.calibrate.inputs import Feed, ModelInput, model_inputs
-from quarkfast.calibrate.observe import observe
-from quarkfast.calibrate.readers import CalibrationData, DataReader, count_samples, read_feeds
+from quarkfast.calibration.inputs import Feed, ModelInput, model_inputs
+from quarkfast.calibration.observe import observe
+from quarkfast.calibration.readers import CalibrationData, DataReader, count_samples, read_feeds
 
 __all__ = [
     "CalibrationData",

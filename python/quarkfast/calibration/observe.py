@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import onnx_ir as ir
 
 from quarkfast import _core, ort
-from quarkfast.calibrate.inputs import Feed, rows_of
+from quarkfast.calibration.inputs import Feed, rows_of
 from quarkfast.errors import CalibrationError, ModelError
 from quarkfast.graph.edit import splice
 from quarkfast.graph.names import Names

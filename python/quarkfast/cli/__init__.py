@@ -1,0 +1,5 @@
+"""The command line: one verb a file; `app` puts them together and turns errors into sentences and exit codes."""
+
+from quarkfast.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,89 @@
+"""The command `quarkfast`: its verbs, and the one place where an error becomes a sentence and an exit status."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from quarkfast.cli.demo import demo
+from quarkfast.cli.doctor import doctor
+from quarkfast.cli.exit_codes import MEANINGS, ExitCode, exit_code_of
+from quarkfast.cli.quantize import quantize
+from quarkfast.errors import QuarkfastError
+
+EPILOG = "Exit status: " + ", ".join(f"{code.value} {meaning}" for code, meaning in MEANINGS.items()) + "."
+
+# typer brings its own copy of click or depends on it, by version; the error class that it exports leads to either.
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _verb in (quantize, demo, doctor):
+    app.command(epilog=EPILOG)(_verb)
+
+
+@app.callback(invoke_without_command=True, epilog=EPILOG)
+def quarkfast(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> int:
+    """Quantize ONNX models for NPUs and CPUs."""
+    if version:
+        from quarkfast import __version__
+
+        typer.echo(f"quarkfast {__version__}")
+        raise typer.Exit(ExitCode.OK)
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        return ExitCode.USAGE
+    return ExitCode.OK
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        arguments: The words after the command's name; the process's own by default.
+
+    Returns:
+        The exit status, one of `ExitCode`.
+    """
+    try:
+        # Verbs return their exit status; without standalone mode typer hands it on, and 130 for an interrupt.
+        status = int(app(arguments, standalone_mode=False, prog_name="quarkfast") or ExitCode.OK)
+    except _UsageError as error:
+        _complain(f"{_sentence(error)}; see '{_command(error)} --help'")
+        return ExitCode.USAGE
+    except (KeyboardInterrupt, typer.Abort):
+        status = ExitCode.INTERRUPTED
+    except (QuarkfastError, OSError, ImportError, MemoryError) as error:
+        _complain(_sentence(error))
+        return exit_code_of(error)
+    if status == ExitCode.INTERRUPTED:
+        _complain("interrupted")
+    return status
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, _UsageError):
+        message = str(error.format_message()).rstrip(".")  # type: ignore[attr-defined]
+        return message[:1].lower() + message[1:]
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def _command(error: Exception) -> str:
+    context = getattr(error, "ctx", None)
+    return str(context.command_path) if context is not None else "quarkfast"
+
+
+def _complain(sentence: str) -> None:
+    sys.stderr.write(f"quarkfast: error: {sentence}\n")

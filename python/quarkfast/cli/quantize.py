@@ -1,0 +1,104 @@
+"""The verb `quantize`: one model file in, one out."""
+
+import json
+import time
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import quarkfast
+from quarkfast.cli import console
+from quarkfast.cli.environment import check_environment
+from quarkfast.cli.exit_codes import ExitCode
+from quarkfast.errors import OutputError
+
+
+def quantize(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The float ONNX model.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Where to write; MODEL_PRESET.onnx beside MODEL by default.")
+    ] = None,
+    preset: Annotated[str, typer.Option("-p", "--preset", help="What to quantize to, e.g. A8W8, U8S8, BF16.")] = "A8W8",
+    calibration_data: Annotated[
+        Path | None,
+        typer.Option("--calibration-data", metavar="FILE", help="Samples: .npz by input name, or .npy for one input."),
+    ] = None,
+    samples: Annotated[int | None, typer.Option(help="How many samples to read; all by default.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Samples in one calibration run.")] = None,
+    per_channel: Annotated[
+        bool | None, typer.Option("--per-channel/--per-tensor", help="One weight scale for each output channel.")
+    ] = None,
+    activation_symmetric: Annotated[
+        bool | None, typer.Option(help="Whether the range of activations is centred on zero.")
+    ] = None,
+    weight_symmetric: Annotated[
+        bool | None, typer.Option(help="Whether the range of weights is centred on zero.")
+    ] = None,
+    bf16_qdq_to_cast: Annotated[
+        bool | None, typer.Option(help="Write 16-bit floats as pairs of Cast, without custom operators.")
+    ] = None,
+    keep_float_weights: Annotated[
+        bool | None, typer.Option(help="Keep weights in float32 with a Q/DQ pair behind them.")
+    ] = None,
+    force_pass_through: Annotated[
+        bool | None, typer.Option(help="Quantize data movement (Reshape, MaxPool) also where its input is float.")
+    ] = None,
+    op_types: Annotated[
+        list[str] | None, typer.Option(metavar="TYPE", help="Quantize only operators of this type; repeatable.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="NODE", help="Leave the node of this name in float; repeatable.")
+    ] = None,
+    force: Annotated[bool, typer.Option("-f", "--force", help="Replace an existing output.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> int:
+    """Quantize an ONNX model.
+
+    Options that are not given have the preset's values.
+    """
+    options = {
+        "samples": samples,
+        "batch_size": batch_size,
+        "per_channel": per_channel,
+        "activation_symmetric": activation_symmetric,
+        "weight_symmetric": weight_symmetric,
+        "bf16_qdq_to_cast": bf16_qdq_to_cast,
+        "keep_float_weights": keep_float_weights,
+        "force_pass_through": force_pass_through,
+        "op_types": op_types,
+        "exclude": exclude,
+    }
+    check_environment()
+    given = {name: value for name, value in options.items() if value not in (None, [])}
+    path = output or model.with_name(f"{model.stem}_{preset.lower()}.onnx")
+    if path.is_file() and not force:
+        raise OutputError(f"output: expected a new file, got {str(path)!r}, which exists; --force replaces it")
+    start = time.perf_counter()
+    result = _quantize(model, path, preset, calibration_data, given)
+    _report(model, path, result, time.perf_counter() - start, as_json)
+    return ExitCode.OK
+
+
+def _quantize(
+    model: Path, path: Path, preset: str, calibration_data: Path | None, options: dict[str, Any]
+) -> quarkfast.QuantizedModel:
+    with console.stages() as progress, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UserWarning)
+        result = quarkfast.quantize(model, path, preset, calibration_data, progress=progress, **options)
+    for warning in caught:
+        typer.echo(f"quarkfast: warning: {warning.message}", err=True)
+    return result
+
+
+def _report(model: Path, path: Path, result: quarkfast.QuantizedModel, seconds: float, as_json: bool) -> None:
+    if as_json:
+        summary = result.summary.to_dict()
+        typer.echo(
+            json.dumps({"model": str(model), "output": str(path), "total_seconds": seconds, **summary}, indent=2)
+        )
+        return
+    facts = [("model", str(model)), ("output", str(path)), *result.summary.rows(), ("total", f"{seconds:.2f} s")]
+    console.show_facts(facts)

@@ -1,0 +1,109 @@
+"""Quantizes the demo's model with every preset and measures what that costs."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.config import PRESETS
+from quarkfast.demo.data import INPUT_NAME, MODEL, Images, load_images
+
+FLOAT = "float"
+
+
+class Row(NamedTuple):
+    """What one preset made of the model.
+
+    Attributes:
+        preset: The preset's name, or "float" for the model as it was.
+        size: Bytes of the file.
+        top1: Test images whose largest logit is the label's, in percent.
+        agreement: Test images on which it decides as the float model does, in percent.
+        sqnr: Signal to quantization noise of the logits, in dB; infinite for the float model.
+        seconds: How long quantizing took, from the float file to the quantized one, imports apart; None for
+            the float model.
+    """
+
+    preset: str
+    size: int
+    top1: float
+    agreement: float
+    sqnr: float
+    seconds: float | None
+
+
+def run(report: Callable[[str], None] = lambda preset: None) -> Iterator[Row]:
+    """Yield one row for the float model and one for every preset.
+
+    Args:
+        report: Called with the name of each preset before its work begins.
+
+    Raises:
+        DependencyError: onnxruntime is missing or too old.
+
+    Example:
+        >>> next(run()).preset
+        'float'
+    """
+    images = load_images()
+    report(FLOAT)
+    truth = logits_of(MODEL, images)
+    yield measure(FLOAT, MODEL, truth, truth, images, None)
+    with tempfile.TemporaryDirectory(prefix="quarkfast-demo-") as folder:
+        for preset in PRESETS:
+            report(preset)
+            path = Path(folder, f"{preset}.onnx")
+            seconds = quantize_model(preset, path, images)
+            yield measure(preset, path, logits_of(path, images), truth, images, seconds)
+
+
+def quantize_model(preset: str, path: Path, images: Images) -> float:
+    """Quantize the embedded model to a path and return the seconds that it took, imports apart."""
+    from quarkfast.quantize import quantize
+
+    result = quantize(MODEL, path, preset=preset, calibration_data={INPUT_NAME: images.calibration})
+    # Importing packages is paid once a process, so it is no property of the preset that happens to come first.
+    return sum(seconds for stage, seconds in result.summary.seconds.items() if stage != "import")
+
+
+def logits_of(path: Path, images: Images) -> NDArray[np.float32]:
+    """Run a model on the test images in ONNX Runtime."""
+    from quarkfast import ort
+
+    logits: NDArray[np.float32] = ort.run(ort.inference_session(path), {INPUT_NAME: images.test})[0]
+    return logits
+
+
+def measure(
+    preset: str,
+    path: Path,
+    logits: NDArray[np.float32],
+    truth: NDArray[np.float32],
+    images: Images,
+    seconds: float | None,
+) -> Row:
+    """Compare a model's logits with the labels and with the float model's logits."""
+    decision = logits.argmax(axis=1)
+    return Row(
+        preset,
+        path.stat().st_size,
+        100 * float((decision == images.labels).mean()),
+        100 * float((decision == truth.argmax(axis=1)).mean()),
+        sqnr_db(truth, logits),
+        seconds,
+    )
+
+
+def sqnr_db(truth: NDArray[np.float32], approximation: NDArray[np.float32]) -> float:
+    """Return the signal-to-quantization-noise ratio, 10 log10(sum truth^2 / sum (truth - approximation)^2).
+
+    Example:
+        >>> sqnr_db(np.float32([3, 4]), np.float32([3, 4.5]))
+        20.0
+    """
+    signal = np.square(truth, dtype=np.float64).sum()
+    noise = np.square(truth.astype(np.float64) - approximation).sum()
+    return float(10 * np.log10(signal / noise)) if noise > 0 else float("inf")

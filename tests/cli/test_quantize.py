@@ -1,0 +1,148 @@
+"""The verb `quantize`: what it writes, prints and refuses."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import quarkfast
+from quarkfast.cli import main
+from quarkfast.cli.exit_codes import ExitCode
+from quarkfast.config import OPTIONS
+from quarkfast.demo.data import INPUT_NAME, MODEL, load_images
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return Path(shutil.copy(MODEL, tmp_path / "digits.onnx"))
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> Path:
+    path = tmp_path / "samples.npz"
+    np.savez(path, **{INPUT_NAME: load_images().calibration[:64]})
+    return path
+
+
+def quantize(*arguments: object) -> int:
+    return main(["quantize", *map(str, arguments)])
+
+
+def test_it_writes_a_valid_model_and_a_summary(
+    model: Path, samples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out.onnx"
+    assert quantize(model, "-o", output, "-p", "A8W8", "--calibration-data", samples) == ExitCode.OK
+    onnx.checker.check_model(onnx.load(output), full_check=True)
+    captured = capsys.readouterr()
+    for fact in (model.name, output.name, "A8W8", "Conv", "64 samples"):
+        assert fact in captured.out
+    assert captured.err == "", "expected silence where standard error is not a terminal"
+
+
+def test_the_default_output_lies_beside_the_model_and_names_the_preset(model: Path, samples: Path) -> None:
+    assert quantize(model, "-p", "U8S8", "--calibration-data", samples) == ExitCode.OK
+    assert model.with_name("digits_u8s8.onnx").is_file()
+
+
+def test_json_is_one_object_on_standard_output(model: Path, samples: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert quantize(model, "--calibration-data", samples, "--json") == ExitCode.OK
+    report = json.loads(capsys.readouterr().out)
+    assert report["output"] == str(model.with_name("digits_a8w8.onnx"))
+    assert report["preset"] == "A8W8"
+    assert report["quantized"]["Conv"] == 7
+    assert report["bytes_after"] < report["bytes_before"] == model.stat().st_size
+
+
+def test_an_existing_output_is_replaced_only_by_force(
+    model: Path, samples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out.onnx"
+    output.write_bytes(b"precious")
+    assert quantize(model, "-o", output, "--calibration-data", samples) == ExitCode.OUTPUT
+    assert re.search(r"output: expected a new file, got '.*out\.onnx', which exists; --force", capsys.readouterr().err)
+    assert output.read_bytes() == b"precious"
+    assert quantize(model, "-o", output, "--calibration-data", samples, "--force") == ExitCode.OK
+    assert output.read_bytes() != b"precious"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["{m}", "-p", "A8W9"], ExitCode.USAGE, r"preset: expected one of .*, got 'A8W9'; did you mean 'A8W8'\?"),
+        (["{t}/none.onnx", "-p", "BF16"], ExitCode.MODEL, r".*none\.onnx: expected an existing ONNX file.*"),
+        (["{s}", "-p", "BF16"], ExitCode.MODEL, r".*samples\.npz: expected an ONNX model, got .*"),
+        (["{m}"], ExitCode.CALIBRATION, r"calibration data: expected samples, got None; .*"),
+        (["{m}", "--calibration-data", "{t}/none.npz"], ExitCode.CALIBRATION, r"calibration data: .*none\.npz.*"),
+        (["{m}", "-p", "BF16", "-o", "{t}/no/out.onnx"], ExitCode.OUTPUT, r"output: expected an existing folder.*"),
+        (["{m}", "-p", "BF16", "-o", "{t}"], ExitCode.OUTPUT, r"output: expected a file name, got the directory.*"),
+        (["{m}", "--bf16-qdq-to-cast"], ExitCode.USAGE, r"bf16_qdq_to_cast: expected a preset of 16-bit floats.*"),
+        (["{m}", "--samples", "0"], ExitCode.USAGE, r"option samples: expected an integer greater than 0, got 0"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_work_is_one_sentence_and_leaves_nothing_behind(
+    arguments: list[str],
+    code: ExitCode,
+    sentence: str,
+    model: Path,
+    samples: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = sorted(tmp_path.iterdir())
+    assert quantize(*(word.format(m=model, s=samples, t=tmp_path) for word in arguments)) == code
+    assert re.fullmatch(f"quarkfast: error: {sentence}\n", capsys.readouterr().err)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_warning_of_the_pipeline_goes_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = onnx.parser.parse_graph("g (float[2] x) => (float[2] y) { y = Det(x) }")
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), tmp_path / "m.onnx")
+    assert quantize(tmp_path / "m.onnx", "-p", "BF16") == ExitCode.OK
+    assert capsys.readouterr().err.startswith("quarkfast: warning: quantize: nothing in the model can be quantized")
+
+
+def test_every_option_of_the_configuration_is_an_option_here(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    main(["quantize", "--help"])
+    text = capsys.readouterr().out
+    for name in OPTIONS:
+        assert re.search(rf"--{name.replace('_', '-')}\b", text), name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option", "value"),
+    [
+        (["--per-channel"], "per_channel", True),
+        (["--per-tensor"], "per_channel", False),
+        (["--no-activation-symmetric"], "activation_symmetric", False),
+        (["--weight-symmetric"], "weight_symmetric", True),
+        (["--bf16-qdq-to-cast"], "bf16_qdq_to_cast", True),
+        (["--keep-float-weights"], "keep_float_weights", True),
+        (["--no-force-pass-through"], "force_pass_through", False),
+        (["--op-types", "Conv", "--op-types", "Gemm"], "op_types", ["Conv", "Gemm"]),
+        (["--exclude", "conv1"], "exclude", ["conv1"]),
+        (["--samples", "16"], "samples", 16),
+        (["--batch-size", "8"], "batch_size", 8),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) and value[0][0] == "-" else "",
+)
+def test_an_option_reaches_the_pipeline_and_what_is_not_given_does_not(
+    arguments: list[str], option: str, value: object, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, object] = {}
+
+    def record(*_: object, progress: object, **options: object) -> None:
+        seen.update(options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(quarkfast, "quantize", record)
+    quantize(model, *arguments)
+    assert seen == {option: value}

@@ -1,0 +1,60 @@
+"""The demo's figures: one row for every preset, each close to the float model, nothing left behind."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from quarkfast.cli import main
+from quarkfast.cli.exit_codes import ExitCode
+from quarkfast.config import PRESETS
+from quarkfast.demo.data import MODEL, recorded_top1
+from quarkfast.demo.run import FLOAT, Row, run
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, Row]:
+    return {row.preset: row for row in run()}
+
+
+def test_there_is_a_row_for_the_float_model_and_one_for_every_preset(rows: dict[str, Row]) -> None:
+    assert list(rows) == [FLOAT, *PRESETS]
+
+
+def test_the_float_row_is_the_stored_model(rows: dict[str, Row]) -> None:
+    row = rows[FLOAT]
+    assert row.size == MODEL.stat().st_size
+    assert row.top1 == pytest.approx(recorded_top1(), abs=1e-9)
+    assert (row.agreement, row.sqnr, row.seconds) == (100, float("inf"), None)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_quantized_model_is_smaller_and_decides_as_the_float_model_does(rows: dict[str, Row], preset: str) -> None:
+    row = rows[preset]
+    assert row.size < 0.6 * rows[FLOAT].size
+    # A wrong scale or a misplaced pair costs tens of dB: the coarsest preset measured 29.6 dB.
+    assert row.sqnr > 25
+    assert row.agreement >= 99
+    assert row.top1 >= 98
+    assert row.seconds is not None
+    assert row.seconds > 0
+
+
+def test_it_reports_what_it_works_on() -> None:
+    seen: list[str] = []
+    for _ in run(seen.append):
+        pass
+    assert seen == [FLOAT, *PRESETS]
+
+
+def test_the_command_prints_the_table_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert main(["demo"]) == ExitCode.OK
+    captured = capsys.readouterr()
+    for word in ("preset", "file size", "top-1", "same as float", "logits SQNR", "quantized in", FLOAT, *PRESETS):
+        assert word in captured.out
+    assert captured.err == ""
+    assert list(tmp_path.iterdir()) == []
