@@ -38,9 +38,9 @@ struct ScaleLayout {
 
   // Number of scales that the layout addresses.
   size_t scales() const {
-    if (!outer_stride && !axis_stride && !inner_stride) return 1;
     const size_t blocks = (axis + block - 1) / block;
-    return outer_stride ? outer * blocks * inner : blocks;
+    if (inner_stride) return outer * blocks * inner;  // per block, also where a stride is 0 because inner is
+    return axis_stride ? blocks : 1;
   }
 
   // True where neighbouring elements have neighbouring scales; false where runs of elements share one.

@@ -31,7 +31,7 @@ inline bool has_dtype(const py::array& array, const char* dtype) {
   return true;
 }
 
-// Throws unless the array has the dtype of this name and is C-contiguous.
+// Throws unless the array has the dtype of this name, is C-contiguous and aligned.
 inline void require(const py::array& array, const char* where, const char* argument, const char* dtype) {
   if (!has_dtype(array, dtype)) {
     throw py::type_error(std::string(where) + ": " + argument + ": expected dtype " + dtype + ", got " +
@@ -40,6 +40,10 @@ inline void require(const py::array& array, const char* where, const char* argum
   if (!(array.flags() & py::array::c_style)) {
     throw py::value_error(std::string(where) + ": " + argument + ": expected a C-contiguous array, got strides " +
                           text(array.attr("strides")) + " for shape " + shape_text(array));
+  }
+  if (!(array.flags() & py::detail::npy_api::NPY_ARRAY_ALIGNED_)) {
+    throw py::value_error(std::string(where) + ": " + argument +
+                          ": expected memory aligned to the item size, got an odd address");
   }
 }
 

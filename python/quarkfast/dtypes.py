@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from quarkfast.errors import did_you_mean
+from quarkfast.errors import did_you_mean, shown
 
 __all__ = ["TYPES", "QType", "integer_type", "qtype"]
 
@@ -96,10 +96,12 @@ def qtype(dtype: Any) -> QType:
         return TYPES[dtype]
     try:
         row = _BY_DTYPE.get(np.dtype(dtype))
-    except TypeError:
+    except (TypeError, ValueError):
         row = None
     if row is None:
-        raise TypeError(f"dtype: expected one of {', '.join(TYPES)}, got {dtype!r}{did_you_mean(str(dtype), TYPES)}")
+        raise TypeError(
+            f"dtype: expected one of {', '.join(TYPES)}, got {shown(dtype)}{did_you_mean(str(dtype), TYPES)}"
+        )
     return row
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "QuarkfastError",
     "UnsupportedError",
     "did_you_mean",
+    "shown",
 ]
 
 
@@ -61,3 +62,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     by_fold = {each.casefold(): each for each in known}
     close = difflib.get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.5)
     return f"; did you mean '{by_fold[close[0]]}'?" if close else ""
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: on one line and not too long.
+
+    Example:
+        >>> shown([[1, 2], "x" * 100])
+        "[[1, 2], 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..."
+    """
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -169,6 +169,16 @@ def test_strided_input_is_read_in_its_own_order(isa, rng):
         np.testing.assert_array_equal(got, quarkfast.quantize_linear(view.copy(), 0.1))
 
 
+def test_blocks_of_an_array_with_an_empty_axis_have_no_scales():
+    empty = np.empty((3, 1, 0), np.float32)
+    assert quarkfast.quantize_linear(np.empty((3, 7, 0), np.float32), empty, axis=1, block_size=16).shape == (3, 7, 0)
+
+
+def test_an_input_at_an_odd_address_is_read_all_the_same(isa):
+    x = np.frombuffer(b"?" + np.float32([0.25, -9.0, 0.75]).tobytes(), np.uint8)[1:].view(np.float32)
+    assert quarkfast.quantize_linear(x, 0.5).tolist() == [0, -18, 2]
+
+
 def test_scalars_and_empty_arrays_keep_their_shape(isa):
     assert quarkfast.quantize_linear(np.float32(1.0), 0.5).shape == ()
     assert quarkfast.quantize_linear(np.empty((3, 0, 2), np.float32), 0.5).shape == (3, 0, 2)
@@ -234,6 +244,26 @@ X = np.zeros((2, 3), np.float32)
             "out: expected a C-contiguous",
         ),
         (lambda: quarkfast.dequantize_linear(X, 1.0), TypeError, "expected one of"),
+        (lambda: quarkfast.quantize_linear([[1.0], [2.0, 3.0]], 1.0), TypeError, "x: expected an array, got "),
+        (lambda: quarkfast.quantize_linear(X, "1"), TypeError, "scale: expected real numbers, got dtype <U1"),
+        (lambda: quarkfast.quantize_linear(X, 1j), TypeError, "scale: expected real numbers, got dtype complex128"),
+        (lambda: quarkfast.quantize_linear(X, 1e300), ValueError, "scale: expected finite values > 0, got inf"),
+        (lambda: quarkfast.quantize_linear(X, 1e-300), ValueError, "scale: expected finite values > 0, got 0.0"),
+        (lambda: quarkfast.quantize_linear(X, 1.0, axis="1"), TypeError, "axis: expected an integer, got '1'"),
+        (lambda: quarkfast.quantize_linear(X, 1.0, axis=True), TypeError, "axis: expected an integer, got True"),
+        (lambda: quarkfast.quantize_linear(X, 1.0, qmin=0.5), TypeError, "qmin: expected an integer, got 0.5"),
+        (lambda: quarkfast.quantize_linear(X, 1.0, qmax=1 << 70), ValueError, "qmax: expected an integer of 64 bits"),
+        (lambda: quarkfast.cast(X, "int9"), TypeError, "cast: dtype: expected a dtype, got 'int9'"),
+        (
+            lambda: quarkfast.quantize_linear(X, 1.0, out=np.empty(25, np.uint8)[1:].view(np.float32).reshape(2, 3)),
+            TypeError,
+            "out: expected an array of dtype int8",
+        ),
+        (
+            lambda: quarkfast.round_trip(X, "float16", out=np.empty(25, np.uint8)[1:].view(np.float32).reshape(2, 3)),
+            ValueError,
+            "out: expected memory aligned to the item size",
+        ),
     ],
 )
 def test_bad_arguments_meet_a_sentence(call, error, message):

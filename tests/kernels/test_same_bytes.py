@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from every_kernel import ROWS, Row
 
 import quarkfast
+from kernels.every_kernel import ROWS, Row
 from quarkfast import _core
 
 THREADS = (1, 2, 3, 8)

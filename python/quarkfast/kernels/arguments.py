@@ -3,25 +3,58 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from quarkfast.dtypes import integer_type
+from quarkfast.dtypes import TYPES, integer_type
+from quarkfast.errors import shown
 
-__all__ = ["F32", "Layout", "contiguous", "layout", "output"]
+__all__ = ["F32", "Layout", "as_array", "as_dtype", "as_integer", "contiguous", "layout", "output"]
 
 F32 = np.dtype(np.float32)
+# NumPy does not know that these are real numbers.
+_FLOATS = frozenset(row.dtype for row in TYPES.values() if row.kind == "float")
+
+
+def as_array(value: ArrayLike, where: str, argument: str = "x") -> NDArray[Any]:
+    """Return value as an array, not copied where it is one."""
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:  # nested lists of uneven lengths
+        raise TypeError(f"{where}: {argument}: expected an array, got {shown(value)}") from error
+
+
+def as_dtype(value: DTypeLike, where: str) -> np.dtype[Any]:
+    """Return value as a dtype."""
+    try:
+        return np.dtype(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{where}: dtype: expected a dtype, got {shown(value)}") from error
+
+
+def as_integer(value: Any, where: str, argument: str) -> int:
+    """Return value as an int that fits 64 bits; a bool is no integer here."""
+    try:
+        integer = operator.index(value)
+    except TypeError:
+        integer = None
+    if integer is None or isinstance(value, bool):
+        raise TypeError(f"{where}: {argument}: expected an integer, got {shown(value)}")
+    if not -(1 << 63) <= integer < 1 << 63:
+        raise ValueError(f"{where}: {argument}: expected an integer of 64 bits, got {integer}")
+    return integer
 
 
 def contiguous(x: ArrayLike, where: str, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return x as a C-contiguous array of exactly this dtype, copied only where its layout demands it."""
-    array = np.asarray(x)
+    """Return x as a C-contiguous, aligned array of exactly this dtype, copied only where its layout demands it."""
+    array = as_array(x, where)
     if array.dtype != dtype:
         raise TypeError(f"{where}: x: expected dtype {dtype}, got {array.dtype}")
     # Not np.ascontiguousarray, which turns a scalar into an array of one dimension.
-    return array if array.flags.c_contiguous else array.copy(order="C")
+    return array if array.flags.c_contiguous and array.flags.aligned else array.copy(order="C")
 
 
 def output(out: NDArray[Any] | None, where: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -55,7 +88,8 @@ def layout(
     block_size: int,
 ) -> Layout:
     """Check scale, zero point and axis against the shape and reduce it to (outer, axis, inner)."""
-    scales = np.asarray(scale, np.float32, order="C")
+    scales = _scales(where, scale)
+    axis, block_size = as_integer(axis, where, "axis"), as_integer(block_size, where, "block_size")
     zeros = _zero_points(where, zero_point, dtype, scales.shape)
     if block_size < 0:
         raise ValueError(f"{where}: block_size: expected 0 or a positive integer, got {block_size}")
@@ -71,17 +105,30 @@ def layout(
     return Layout((math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])), block_size, scales, zeros)
 
 
+def _scales(where: str, scale: ArrayLike) -> NDArray[np.float32]:
+    """Return scales as float32; whether they are finite and positive is checked natively."""
+    given = as_array(scale, where, "scale")
+    if given.dtype != F32:
+        if given.dtype.kind not in "fiu" and given.dtype not in _FLOATS:
+            raise TypeError(f"{where}: scale: expected real numbers, got dtype {given.dtype}")
+        with np.errstate(all="ignore"):  # what overflows is refused as infinity, what underflows as zero
+            given = given.astype(F32)
+    return given if given.flags.c_contiguous and given.flags.aligned else given.copy(order="C")
+
+
 def _zero_points(
     where: str, zero_point: ArrayLike | None, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> NDArray[Any] | None:
     if zero_point is None:
         return None
-    given = np.asarray(zero_point)
+    given = as_array(zero_point, where, "zero_point")
     if given.dtype != dtype:
         _check_zero_points(where, given, dtype)
     if given.shape != shape and not (given.size == 1 and shape in ((), (1,))):
         raise ValueError(f"{where}: zero_point: expected shape {shape} as of scale, got {given.shape}")
-    return np.asarray(given, dtype, order="C").reshape(shape)
+    if given.dtype != dtype or not (given.flags.c_contiguous and given.flags.aligned):
+        given = given.astype(dtype, order="C")
+    return given.reshape(shape)
 
 
 def _check_zero_points(where: str, given: NDArray[Any], dtype: np.dtype[Any]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
-from quarkfast.kernels.arguments import F32, contiguous, output
+from quarkfast.kernels.arguments import F32, as_array, as_dtype, contiguous, output
 
 __all__ = ["cast", "round_trip"]
 
@@ -38,7 +38,7 @@ def cast(x: ArrayLike, dtype: DTypeLike, *, out: NDArray[Any] | None = None) -> 
         >>> cast(np.float32([1.00390625, 3.4e38]), ml_dtypes.bfloat16)
         array([1, inf], dtype=bfloat16)
     """
-    array, target = np.asarray(x), np.dtype(dtype)
+    array, target = as_array(x, "cast"), as_dtype(dtype, "cast")
     codes = {F32: "f32", **_CAST_TYPES}
     source_code, target_code = codes.get(array.dtype), codes.get(target)
     if source_code is None or target_code is None or (source_code == "f32") == (target_code == "f32"):
@@ -75,11 +75,10 @@ def round_trip(x: ArrayLike, dtype: DTypeLike, *, out: NDArray[Any] | None = Non
         >>> round_trip(np.float32([1.2, 3.14159]), ml_dtypes.bfloat16)
         array([1.203125, 3.140625], dtype=float32)
     """
-    code = _CAST_TYPES.get(np.dtype(dtype))
+    target = as_dtype(dtype, "round_trip")
+    code = _CAST_TYPES.get(target)
     if code is None:
-        raise TypeError(
-            f"round_trip: dtype: expected {' or '.join(str(t) for t in _CAST_TYPES)}, got {np.dtype(dtype)}"
-        )
+        raise TypeError(f"round_trip: dtype: expected {' or '.join(str(t) for t in _CAST_TYPES)}, got {target}")
     where = f"round_f32_{code}"
     array = contiguous(x, where, F32)
     y = output(out, where, array.shape, F32)

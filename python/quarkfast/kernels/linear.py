@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
 from quarkfast.dtypes import integer_type
-from quarkfast.kernels.arguments import F32, contiguous, output
+from quarkfast.kernels.arguments import F32, as_array, as_integer, contiguous, output
 from quarkfast.kernels.arguments import layout as scale_layout
 
 __all__ = ["dequantize_linear", "fake_quantize_linear", "quantize_linear"]
@@ -63,7 +63,8 @@ def quantize_linear(
     layout = scale_layout(where, array.shape, scale, zero_point, row.dtype, axis, block_size)
     y = output(out, where, array.shape, row.dtype)
     kernel = getattr(_core, where)
-    low, high = row.qmin if qmin is None else qmin, row.qmax if qmax is None else qmax
+    low = row.qmin if qmin is None else as_integer(qmin, where, "qmin")
+    high = row.qmax if qmax is None else as_integer(qmax, where, "qmax")
     kernel(array, y, layout.dims, layout.block, layout.scale, layout.zero_point, low, high)
     return y
 
@@ -102,7 +103,7 @@ def dequantize_linear(
         >>> dequantize_linear(np.int8([0, 2, -18]), 0.5)
         array([ 0.,  1., -9.], dtype=float32)
     """
-    array = np.asarray(x)
+    array = as_array(x, "dequantize_linear")
     row = integer_type(array.dtype)
     where = f"dequantize_linear_{row.code}_f32"
     array = contiguous(array, where, row.dtype)
@@ -158,6 +159,7 @@ def fake_quantize_linear(
     layout = scale_layout(where, array.shape, scale, zero_point, row.dtype, axis, block_size)
     y = output(out, where, array.shape, F32)
     kernel = getattr(_core, where)
-    low, high = row.qmin if qmin is None else qmin, row.qmax if qmax is None else qmax
+    low = row.qmin if qmin is None else as_integer(qmin, where, "qmin")
+    high = row.qmax if qmax is None else as_integer(qmax, where, "qmax")
     kernel(array, y, layout.dims, layout.block, layout.scale, layout.zero_point, low, high)
     return y

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
 from quarkfast.dtypes import QType, integer_type
-from quarkfast.kernels.arguments import output
+from quarkfast.kernels.arguments import as_array, as_dtype, as_integer, output
 
 __all__ = ["MatMulNBits", "pack_codes", "pack_matmul_nbits", "unpack_codes", "unpack_matmul_nbits"]
 
@@ -41,7 +41,7 @@ def pack_codes(x: ArrayLike, *, bits: int | None = None, out: NDArray[Any] | Non
         >>> pack_codes(np.array([1, -1, 7], ml_dtypes.int4))
         array([241,   7], dtype=uint8)
     """
-    array = np.asarray(x)
+    array = as_array(x, "pack_codes")
     row = _code_type(array.dtype, "pack_codes")
     width = _width(row, bits, "pack_codes")
     where = f"pack_codes_{_storage(row)[0]}_p{width}"
@@ -86,15 +86,17 @@ def unpack_codes(
         >>> unpack_codes(np.uint8([241, 7]), np.int8, 3, bits=4)
         array([ 1, -1,  7], dtype=int8)
     """
-    array = np.asarray(x)
-    row = _code_type(np.dtype(dtype), "unpack_codes")
+    array = as_array(x, "unpack_codes")
+    row = _code_type(as_dtype(dtype, "unpack_codes"), "unpack_codes")
     width = _width(row, bits, "unpack_codes")
     # ml_dtypes keeps a code in the low bits of a byte whose other bits are zero, signed or not.
     code, storage = _storage(row) if row.bits == 8 else ("u8", _U8)
     where = f"unpack_codes_p{width}_{code}"
     if array.dtype != _U8:
         raise TypeError(f"{where}: x: expected dtype uint8, got {array.dtype}")
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    sizes = tuple(as_integer(size, where, "shape") for size in (shape if isinstance(shape, tuple | list) else (shape,)))
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"{where}: shape: expected sizes of at least 0, got {sizes}")
     needed = -(-math.prod(sizes) * width // 8)
     if array.size != needed:
         raise ValueError(f"{where}: x: expected {needed} bytes for shape {sizes}, got {array.size}")
@@ -223,12 +225,13 @@ def _storage(row: QType) -> tuple[str, np.dtype[Any]]:
 
 def _width(row: QType, bits: int | None, where: str) -> int:
     if row.bits < 8:
-        if bits not in (None, row.bits):
+        if bits is not None and as_integer(bits, where, "bits") != row.bits:
             raise ValueError(f"{where}: bits: expected {row.bits} for {row.name}, got {bits}")
         return row.bits
-    if bits not in (2, 3, 4):
+    width = 0 if bits is None else as_integer(bits, where, "bits")
+    if width not in (2, 3, 4):
         raise ValueError(f"{where}: bits: expected 2, 3 or 4 for {row.name}, got {bits}")
-    return bits
+    return width
 
 
 def _check_nbits(where: str, bits: int, block_size: int) -> None:

@@ -1,0 +1,1 @@
+"""Random calls of every kernel, right and wrong: ``python -m tests.fuzz --seconds 600``."""

@@ -1,0 +1,190 @@
+"""What is fuzzed: a row for each public kernel with how to draw a right call and what the reference answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import quarkfast
+from quarkfast import reference
+from quarkfast.dtypes import qtype
+
+from .draw import Draw
+
+INTEGERS = ("int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "uint32")
+SMALL_FLOATS = ("float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Target:
+    """One public function.
+
+    Attributes:
+        call: The function.
+        draw: Draws the arguments of a right call, all by keyword.
+        expected: The reference's answer to the same arguments.
+    """
+
+    call: Callable[..., Any]
+    draw: Callable[[Draw], dict[str, Any]]
+    expected: Callable[..., Any]
+
+
+def _scales(d: Draw, shape: tuple[int, ...]) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """Axis and block size as keywords, and the shape of the scales: per tensor, channel or block."""
+    if not shape or d.chance(0.3):
+        return {}, d.pick(((), (1,)))
+    axis = d.integer(-len(shape), len(shape) - 1)
+    if d.chance(0.5):
+        return {"axis": axis}, (shape[axis],)
+    block = d.pick((1, 2, 3, 16, 32, 1000))
+    scales = list(shape)
+    scales[axis] = -(-shape[axis] // block)
+    return {"axis": axis, "block_size": block}, tuple(scales)
+
+
+def _linear(d: Draw) -> tuple[dict[str, Any], tuple[int, ...], Any]:
+    """The arguments that the three linear functions share, the shape of x and the row of the integer type."""
+    row, shape = qtype(d.pick(INTEGERS)), d.shape()
+    arguments, scales = _scales(d, shape)
+    arguments["scale"] = d.scales(scales)
+    if d.chance(0.7):
+        arguments["zero_point"] = d.codes(row.dtype, int(row.qmin), int(row.qmax), scales)
+    return arguments, shape, row
+
+
+def _draw_quantize(d: Draw, in_place: bool = False) -> dict[str, Any]:
+    arguments, shape, row = _linear(d)
+    arguments |= {"x": d.laid_out(d.floats(shape)), "dtype": d.pick((row.name, row.dtype))}
+    if "zero_point" not in arguments and d.chance(0.3):
+        low, high = int(row.qmin), int(row.qmax)
+        ends = sorted((d.integer(low, high), d.integer(low, high)))
+        if ends[0] <= 0 <= ends[1]:
+            arguments["qmin"], arguments["qmax"] = ends
+    if d.chance(0.4):
+        arguments["out"] = d.output(shape, np.float32 if in_place else row.dtype)
+    if in_place and d.chance(0.2):
+        arguments["x"] = arguments["out"] = np.array(arguments["x"], order="C")
+    return arguments
+
+
+def _draw_dequantize(d: Draw) -> dict[str, Any]:
+    arguments, shape, row = _linear(d)
+    arguments["x"] = d.laid_out(d.codes(row.dtype, int(row.qmin), int(row.qmax), shape))
+    if d.chance(0.4):
+        arguments["out"] = d.output(shape, np.float32)
+    return arguments
+
+
+def _each(x: Any, scale: Any, zero_point: Any, axis: int, block_size: int) -> list[Any]:
+    scale = np.asarray(scale, np.float32)
+    zero_point = np.zeros(scale.shape, np.int64) if zero_point is None else np.asarray(zero_point).astype(np.int64)
+    block_size = min(block_size, max(*x.shape, 1, 1))  # a longer block is one block, and np.repeat would make it
+    return [reference.per_element(values, x.shape, axis, block_size) for values in (scale, zero_point)]
+
+
+def _quantized(
+    x: Any, scale: Any, zero_point: Any = None, dtype: Any = np.int8, axis: int = 1, block_size: int = 0, **rest: Any
+) -> Any:
+    each = _each(x, scale, zero_point, axis, block_size)
+    return reference.quantize_linear(x, *each, dtype, rest.get("qmin"), rest.get("qmax"))
+
+
+def _dequantized(
+    x: Any, scale: Any, zero_point: Any = None, axis: int = 1, block_size: int = 0, out: Any = None
+) -> Any:
+    return reference.dequantize_linear(x, *_each(x, scale, zero_point, axis, block_size))
+
+
+def _fake_quantized(
+    x: Any, scale: Any, zero_point: Any = None, dtype: Any = np.int8, axis: int = 1, block_size: int = 0, **rest: Any
+) -> Any:
+    each = _each(x, scale, zero_point, axis, block_size)
+    return reference.fake_quantize_linear(x, *each, dtype, rest.get("qmin"), rest.get("qmax"))
+
+
+def _draw_cast(d: Draw) -> dict[str, Any]:
+    row, shape, down = qtype(d.pick(SMALL_FLOATS)), d.shape(), d.chance(0.5)
+    bits = d.rng.integers(0, 1 << 16, shape, dtype=np.uint16)
+    x = d.floats(shape) if down else np.asarray(bits).view(row.dtype)
+    arguments = {"x": d.laid_out(x), "dtype": row.dtype if down else np.dtype(np.float32)}
+    if d.chance(0.4):
+        arguments["out"] = d.output(shape, arguments["dtype"])
+    return arguments
+
+
+def _cast(x: Any, dtype: Any, out: Any = None) -> Any:
+    codes = ["f32" if np.dtype(each) == np.float32 else qtype(each).code for each in (x.dtype, dtype)]
+    return getattr(reference, f"cast_{codes[0]}_{codes[1]}")(x)
+
+
+def _draw_round(d: Draw) -> dict[str, Any]:
+    shape = d.shape()
+    arguments = {"x": d.laid_out(d.floats(shape)), "dtype": d.pick(SMALL_FLOATS)}
+    if d.chance(0.4):
+        arguments["out"] = d.output(shape, np.float32)
+    return arguments
+
+
+def _rounded(x: Any, dtype: Any, out: Any = None) -> Any:
+    return getattr(reference, f"round_f32_{qtype(dtype).code}")(x)
+
+
+def _draw_range(d: Draw) -> dict[str, Any]:
+    return {"x": d.laid_out(d.floats(d.shape()))}
+
+
+def _range(x: Any) -> Any:
+    return quarkfast.Range(**reference.reduce_range_f32(x))
+
+
+def _draw_width(d: Draw) -> tuple[Any, int, dict[str, int]]:
+    row = qtype(d.pick(("int2", "uint2", "int4", "uint4", "int8", "uint8")))
+    if row.bits < 8:
+        return row, row.bits, {}
+    bits = d.integer(2, 4)
+    return row, bits, {"bits": bits}
+
+
+def _draw_pack(d: Draw) -> dict[str, Any]:
+    row, bits, arguments = _draw_width(d)
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if row.kind == "int" else (0, (1 << bits) - 1)
+    x = d.laid_out(d.codes(row.dtype, low, high, d.shape()))
+    out = {"out": d.output((-(-x.size * bits // 8),), np.uint8)} if d.chance(0.4) else {}
+    return {"x": x, **arguments, **out}
+
+
+def _packed(x: Any, bits: Any = None, out: Any = None) -> Any:
+    return reference.pack_codes(x, bits or qtype(x.dtype).bits)
+
+
+def _draw_unpack(d: Draw) -> dict[str, Any]:
+    row, bits, arguments = _draw_width(d)
+    shape = d.shape()
+    size = -(-int(np.prod(shape)) * bits // 8)
+    x = d.laid_out(d.rng.integers(0, 256, size, dtype=np.uint8))
+    out = {"out": d.output(shape, row.dtype)} if d.chance(0.4) else {}
+    return {"x": x, "dtype": row.dtype, "shape": shape, **arguments, **out}
+
+
+def _unpacked(x: Any, dtype: Any, shape: Any, bits: Any = None, out: Any = None) -> Any:
+    row = qtype(dtype)
+    codes = reference.unpack_codes(x, int(np.prod(shape)), bits or row.bits, row.kind == "int")
+    return codes.astype(row.dtype).reshape(shape)
+
+
+TARGETS = {
+    "quantize_linear": Target(quarkfast.quantize_linear, _draw_quantize, _quantized),
+    "dequantize_linear": Target(quarkfast.dequantize_linear, _draw_dequantize, _dequantized),
+    "fake_quantize_linear": Target(
+        quarkfast.fake_quantize_linear, lambda d: _draw_quantize(d, in_place=True), _fake_quantized
+    ),
+    "cast": Target(quarkfast.cast, _draw_cast, _cast),
+    "round_trip": Target(quarkfast.round_trip, _draw_round, _rounded),
+    "reduce_range": Target(quarkfast.reduce_range, _draw_range, _range),
+    "pack_codes": Target(quarkfast.pack_codes, _draw_pack, _packed),
+    "unpack_codes": Target(quarkfast.unpack_codes, _draw_unpack, _unpacked),
+}
