@@ -174,11 +174,13 @@ def _write(
 def _calibrate(
     model: ir.Model, placement: Placement, scheme: Scheme, data: CalibrationData | None, clock: _Clock
 ) -> tuple[dict[str, Range], int]:
-    from quarkfast.calibration import count_samples, model_inputs, observe, read_feeds
+    from quarkfast.calibration import count_samples, model_inputs, observe, open_file, read_feeds
     from quarkfast.qdq import needs_ranges
 
     if not needs_ranges(scheme) or not placement.observed:
         return {}, 0
+    # Opened here, so that progress knows how many samples a file has.
+    data = open_file(data)
     with clock.stage("calibrate", count_samples(data, scheme.samples)) as report:
         feeds = read_feeds(data, model_inputs(model), scheme.samples, scheme.batch_size)
         return observe(model, placement.observed, feeds, report)

@@ -2,7 +2,7 @@
 
 from quarkfast.calibration.inputs import Feed, ModelInput, model_inputs
 from quarkfast.calibration.observe import observe
-from quarkfast.calibration.readers import CalibrationData, DataReader, count_samples, read_feeds
+from quarkfast.calibration.readers import CalibrationData, DataReader, count_samples, open_file, read_feeds
 
 __all__ = [
     "CalibrationData",
@@ -12,5 +12,6 @@ __all__ = [
     "count_samples",
     "model_inputs",
     "observe",
+    "open_file",
     "read_feeds",
 ]

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from quarkfast.calibration.inputs import Feed, ModelInput, check_feed
 from quarkfast.errors import CalibrationError
 
-__all__ = ["CalibrationData", "DataReader", "count_samples", "read_feeds"]
+__all__ = ["CalibrationData", "DataReader", "count_samples", "open_file", "read_feeds"]
 
 _WHERE = "calibration data"
 
@@ -61,12 +61,21 @@ def read_feeds(
 
 
 def count_samples(data: CalibrationData | None, samples: int | None = None) -> int | None:
-    """Returns how many rows :func:`read_feeds` will yield, or None where only reading tells (files, iterables)."""
+    """Returns how many rows :func:`read_feeds` will yield, or None where only reading tells (readers, iterables)."""
     arrays = [data] if isinstance(data, np.ndarray) else list(data.values()) if isinstance(data, Mapping) else []
     if not arrays or not np.ndim(arrays[0]):
         return None
     rows = len(np.asarray(arrays[0]))
     return rows if samples is None else min(rows, samples)
+
+
+def open_file(data: CalibrationData | None) -> CalibrationData | None:
+    """Returns the arrays of a file, and data of any other kind as it is.
+
+    Raises:
+        CalibrationError: If there is no such file, or it is neither an .npz nor an .npy file.
+    """
+    return _load(Path(data)) if isinstance(data, str | os.PathLike) else data
 
 
 def _remedy(data: CalibrationData) -> str:

@@ -32,25 +32,29 @@ def stages() -> Iterator[Callable[[str, int, int | None], None]]:
     The yielded function takes the stage's name, how many samples are done, and of how many (None if unknown).
     """
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
     error = Console(stderr=True)
     if not error.is_terminal:
         yield lambda stage, done, total: None
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    rate = TextColumn("{task.fields[rate]}")
-    with Progress(*columns, rate, TimeRemainingColumn(), console=error, transient=True) as progress:
-        task = progress.add_task("", total=None, rate="")
+    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}")
+    with Progress(*columns, TimeRemainingColumn(), console=error, transient=True) as progress:
+        task = progress.add_task("", total=None, count="")
 
         def report(stage: str, done: int, total: int | None) -> None:
             if progress.tasks[task].description != stage:
-                progress.reset(task, description=stage, total=total, rate="")
-            speed = progress.tasks[task].speed
-            rate = f"{speed:.0f} samples/s" if speed else ""
-            progress.update(task, completed=done, total=total, rate=rate)
+                progress.reset(task, description=stage)
+            progress.update(task, completed=done, total=total, count=_count(done, total, progress.tasks[task].speed))
 
         yield report
+
+
+def _count(done: int, total: int | None, speed: float | None) -> str:
+    if not done:
+        return ""
+    count = f"{done}/{total} samples" if total else f"{done} samples"
+    return f"{count}, {speed:.0f}/s" if speed else count
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
