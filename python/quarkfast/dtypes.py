@@ -79,6 +79,11 @@ TYPES: dict[str, QType] = {row.name: row for row in _ROWS}
 
 _BY_DTYPE = {row.dtype: row for row in _ROWS}
 
+# The usual spellings of integer types: a look-up here takes a quarter of the time of making a dtype.
+_INTEGERS: dict[Any, QType] = {
+    spelling: row for row in _ROWS if row.is_integer for spelling in (row, row.name, row.dtype, row.dtype.type)
+}
+
 
 def qtype(dtype: Any) -> QType:
     """Return the row of a dtype, given as a name, a NumPy dtype or a scalar type.
@@ -111,7 +116,10 @@ def integer_type(dtype: Any) -> QType:
     Raises:
         TypeError: the dtype is not a quantized integer type.
     """
-    row = qtype(dtype)
+    try:
+        return _INTEGERS[dtype]
+    except (KeyError, TypeError):  # spelled unusually, or wrong
+        row = qtype(dtype)
     if not row.is_integer:
         raise TypeError(f"dtype: expected an integer type, got {row.name}")
     return row
