@@ -86,7 +86,7 @@ def _rounded(work: Workload, part: slice) -> Array:
 
 
 def _range(work: Workload, _: slice) -> Array:
-    found = reference.reduce_range_f32(work.x)
+    found = reference.reduce_range(work.x)
     return np.float32([found["min"], found["max"]])
 
 

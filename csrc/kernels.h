@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "numerics/histogram.h"
+#include "numerics/moments.h"
 #include "numerics/range.h"
 #include "numerics/types.h"
 
@@ -51,6 +53,22 @@ struct InstanceMoments {
 };
 struct InstanceNormalization {
   float mean, inverse_deviation, gamma, beta;
+};
+
+// The statistics of tensors of one float type T (named stats_f32, stats_f16, stats_bf16 in Kernels).
+template <class T>
+struct StatisticsKernels {
+  // Merges the range of x into r.
+  void (*reduce_range)(const T* x, size_t n, Range* r);
+  // Merges the range of n <= kHistogramBlock values into an empty r and counts their bins into empty counters. The
+  // width starts at the one that c has, best that of the histogram to fold into, and grows where it must.
+  void (*count_histogram)(const T* x, size_t n, Range* r, HistogramCounters* c);
+  // Adds n <= kMomentsBlock values to sums that are zero.
+  void (*sum_moments)(const T* x, size_t n, ExponentSums* sums);
+  // *top = max(*top, largest finite magnitude of x).
+  void (*reduce_absmax)(const T* x, size_t n, float* top);
+  // top[i] = max(top[i], |x[i]|) where x[i] is finite.
+  void (*reduce_absmax_channels)(const T* x, size_t n, float* top);
 };
 
 struct Kernels {
@@ -100,8 +118,12 @@ struct Kernels {
   // y[row] = sum of x[i] * rows[row * n + i], exact, for `count` rows of n < 2^33 values.
   void (*dot_i16_i64)(const int16_t* x, const int16_t* rows, size_t count, size_t n, int64_t* y);
 
-  // Merges the range of x into r.
-  void (*reduce_range_f32)(const float* x, size_t n, Range* r);
+  StatisticsKernels<float> stats_f32;
+  StatisticsKernels<f16> stats_f16;
+  StatisticsKernels<bf16> stats_bf16;
+  // Adds counters that count_histogram filled from values of range r to the counts of a histogram of the same width,
+  // and empties them.
+  void (*fold_histogram)(HistogramCounters* c, const Range& r, uint64_t* counts);
 };
 
 }  // namespace quarkfast

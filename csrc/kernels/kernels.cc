@@ -8,7 +8,7 @@
 #include "linear.inl.h"
 #include "linear_float.inl.h"
 #include "pack_codes.inl.h"
-#include "reduce_range.inl.h"
+#include "statistics.inl.h"
 
 namespace quarkfast::QF_ISA {
 
@@ -41,7 +41,10 @@ const Kernels kernels = {
     .instance_moments_f32 = instance_moments_f32,
     .normalize_instance_f32 = normalize_instance_f32,
     .dot_i16_i64 = dot_i16_i64,
-    .reduce_range_f32 = reduce_range_f32,
+    .stats_f32 = statistics_kernels<float>(),
+    .stats_f16 = statistics_kernels<f16>(),
+    .stats_bf16 = statistics_kernels<bf16>(),
+    .fold_histogram = fold_histogram,
 };
 
 }  // namespace quarkfast::QF_ISA

@@ -6,8 +6,8 @@
 
 namespace quarkfast {
 
-// Extremes of the finite values and counts of the rest. Merging is exact, associative and commutative; an empty range
-// has min = +inf and max = -inf. -0 counts as zero, and min and max are never -0.
+// Extremes of the finite values and counts of the special ones. Merging is exact, associative and commutative; an empty
+// range has min = +inf and max = -inf. -0 counts as zero, and min and max are never -0.
 struct Range {
   float min = std::numeric_limits<float>::infinity();
   float max = -std::numeric_limits<float>::infinity();
@@ -15,6 +15,8 @@ struct Range {
   int64_t nan = 0;
   int64_t pos_inf = 0;
   int64_t neg_inf = 0;
+  int64_t zero = 0;
+  int64_t subnormal = 0;  // in the type of the tensor: below 2^-14 for float16, 2^-126 for the others; zero is none
 };
 
 constexpr void merge(Range& into, const Range& from) {
@@ -24,6 +26,13 @@ constexpr void merge(Range& into, const Range& from) {
   into.nan += from.nan;
   into.pos_inf += from.pos_inf;
   into.neg_inf += from.neg_inf;
+  into.zero += from.zero;
+  into.subnormal += from.subnormal;
+}
+
+// Number of finite values.
+constexpr int64_t finite(const Range& r) {
+  return r.count - r.nan - r.pos_inf - r.neg_inf;
 }
 
 }  // namespace quarkfast

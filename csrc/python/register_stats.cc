@@ -1,87 +1,75 @@
-// Ranges of arrays, and the collectors that operators fill.
+// Statistics of single arrays.
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
+#include <array>
 #include <mutex>
 
-#include "../dispatch.h"
-#include "../stats/collector.h"
-#include "array.h"
+#include "../stats/channels.h"
+#include "statistics.h"
 
 namespace quarkfast::python {
 
 namespace {
 
-constexpr size_t kGrain = 65536;  // values below which a second thread costs more than it saves
-
-py::dict to_dict(const Range& r) {
-  using namespace py::literals;
-  return py::dict("min"_a = r.min, "max"_a = r.max, "count"_a = r.count, "nan"_a = r.nan, "pos_inf"_a = r.pos_inf,
-                  "neg_inf"_a = r.neg_inf);
+template <class T>
+Statistics gathered(const char* where, const py::array& x, Gather gather) {
+  require(x, where, "x", FloatType<T>::dtype);
+  const auto* data = static_cast<const T*>(x.data());
+  const auto n = static_cast<size_t>(x.size());
+  const py::gil_scoped_release release;  // only raw memory from here on
+  Statistics result;
+  std::mutex mutex;
+  observe(data, n, gather, result, mutex, openmp_pool());
+  return result;
 }
 
-// Owns an entry of the process-wide registry for as long as Python holds it.
-class Handle {
- public:
-  explicit Handle(size_t slots) : id_(open_collector(slots)), collector_(find_collector(id_)) {}
-  ~Handle() { close_collector(id_); }
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-
-  int64_t id() const { return id_; }
-  size_t slots() const { return collector_->slots(); }
-  py::dict range(size_t slot) const { return to_dict(collector_->range(checked(slot))); }
-
-  void observe(size_t slot, const py::array& x) {
-    require(x, "Collector.observe", "x", "float32");
-    checked(slot);
-    const auto* data = static_cast<const float*>(x.data());
-    const auto n = static_cast<size_t>(x.size());
-    const py::gil_scoped_release release;  // only raw memory from here on
-    collector_->observe(slot, data, n, openmp_pool());
-  }
-
- private:
-  size_t checked(size_t slot) const {
-    if (slot < slots()) return slot;
-    throw py::index_error("Collector: slot: expected an index below " + std::to_string(slots()) + ", got " +
-                          std::to_string(slot));
-  }
-
-  int64_t id_;
-  std::shared_ptr<Collector> collector_;
-};
+template <class T>
+void register_type(py::module_& m) {
+  const auto named = [](const char* verb) { return std::string(verb) + FloatType<T>::code; };
+  const std::string range = named("reduce_range_"), histogram = named("count_histogram_"),
+                    moments = named("sum_moments_"), absmax = named("reduce_absmax_");
+  m.def(
+      range.c_str(), [range](const py::array& x) { return to_dict(gathered<T>(range.c_str(), x, {}).range); },
+      py::arg("x"), "Extremes of the finite values and counts of the special ones.");
+  m.def(
+      histogram.c_str(),
+      [histogram](const py::array& x) {
+        const Statistics s = gathered<T>(histogram.c_str(), x, {.histogram = true});
+        return py::make_tuple(to_dict(s.range), to_tuple(s.histogram));
+      },
+      py::arg("x"), "The range, and the dyadic histogram as (counts, width exponent).");
+  m.def(
+      moments.c_str(),
+      [moments](const py::array& x) {
+        const Statistics s = gathered<T>(moments.c_str(), x, {.moments = true});
+        return py::make_tuple(to_dict(s.range), to_tuple(s.moments));
+      },
+      py::arg("x"), "The range, and the exact sums of values in 2^-149 and of squares in 2^-298.");
+  m.def(
+      absmax.c_str(),
+      [absmax](const py::array& x, const std::array<size_t, 3>& dims) {
+        require(x, absmax.c_str(), "x", FloatType<T>::dtype);
+        require_size(x, absmax.c_str(), "x", static_cast<py::ssize_t>(dims[0] * dims[1] * dims[2]));
+        py::array_t<float> top(static_cast<py::ssize_t>(dims[1]));
+        float* to = top.mutable_data();
+        std::fill_n(to, dims[1], 0.0f);
+        const auto* data = static_cast<const T*>(x.data());
+        {
+          const py::gil_scoped_release release;  // only raw memory from here on
+          channel_absmax(data, dims[0], dims[1], dims[2], to, openmp_pool());
+        }
+        return top;
+      },
+      py::arg("x"), py::arg("dims"), "Largest finite magnitude of each channel; dims is (outer, channels, inner).");
+}
 
 }  // namespace
 
 void register_stats(py::module_& m) {
-  m.def(
-      "reduce_range_f32",
-      [](const py::array& x) {
-        require(x, "reduce_range_f32", "x", "float32");
-        const auto* data = static_cast<const float*>(x.data());
-        const auto n = static_cast<size_t>(x.size());
-        Range total;
-        {
-          const py::gil_scoped_release release;  // only raw memory from here on
-          const Kernels& kernels = active();
-          std::mutex mutex;
-          parallel_for(openmp_pool(), n, kGrain, [&](size_t begin, size_t end) {
-            Range part;
-            kernels.reduce_range_f32(data + begin, end - begin, &part);
-            const std::lock_guard lock(mutex);
-            merge(total, part);
-          });
-        }
-        return to_dict(total);
-      },
-      py::arg("x"), "Extremes of the finite values and counts of the others.");
-
-  py::class_<Handle>(m, "Collector", "Statistics of many tensors, filled by Observe operators and read from Python.")
-      .def(py::init<size_t>(), py::arg("slots"))
-      .def_property_readonly("id", &Handle::id)
-      .def_property_readonly("slots", &Handle::slots)
-      .def("observe", &Handle::observe, py::arg("slot"), py::arg("x"))
-      .def("range", &Handle::range, py::arg("slot"));
+  register_type<float>(m);
+  register_type<f16>(m);
+  register_type<bf16>(m);
 }
 
 }  // namespace quarkfast::python

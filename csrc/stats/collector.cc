@@ -2,13 +2,9 @@
 
 #include <unordered_map>
 
-#include "../dispatch.h"
-
 namespace quarkfast {
 
 namespace {
-
-constexpr size_t kGrain = 65536;  // values below which a second thread costs more than it saves
 
 struct Registry {
   std::mutex mutex;
@@ -23,31 +19,32 @@ Registry& registry() {
 
 }  // namespace
 
-Collector::Collector(size_t slots) {
+Collector::Collector(size_t slots, Gather gather) : gather_(gather) {
   slots_.reserve(slots);
   for (size_t i = 0; i < slots; ++i) slots_.push_back(std::make_unique<Slot>());
 }
 
-void Collector::observe(size_t slot, const float* x, size_t n, const Pool& pool) {
+void Collector::merge(size_t slot, const Statistics& from) {
   Slot& s = *slots_[slot];
-  const Kernels& kernels = active();
-  parallel_for(pool, n, kGrain, [&](size_t begin, size_t end) {
-    Range part;
-    kernels.reduce_range_f32(x + begin, end - begin, &part);
-    const std::lock_guard lock(s.mutex);
-    merge(s.range, part);
-  });
+  const std::lock_guard lock(s.mutex);
+  quarkfast::merge(s.statistics, from);
 }
 
 Range Collector::range(size_t slot) const {
   const Slot& s = *slots_[slot];
   const std::lock_guard lock(s.mutex);
-  return s.range;
+  return s.statistics.range;
 }
 
-int64_t open_collector(size_t slots) {
+Statistics Collector::statistics(size_t slot) const {
+  const Slot& s = *slots_[slot];
+  const std::lock_guard lock(s.mutex);
+  return s.statistics;
+}
+
+int64_t open_collector(size_t slots, Gather gather) {
   Registry& r = registry();
-  auto collector = std::make_shared<Collector>(slots);
+  auto collector = std::make_shared<Collector>(slots, gather);
   const std::lock_guard lock(r.mutex);
   const int64_t id = r.next++;
   r.collectors.emplace(id, std::move(collector));

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "../export.h"
-#include "../numerics/range.h"
 #include "../parallel.h"
+#include "statistics.h"
 
 namespace quarkfast {
 
@@ -17,27 +17,36 @@ namespace quarkfast {
 // seen, not on their order, on batches or on threads.
 class QUARKFAST_API Collector {
  public:
-  explicit Collector(size_t slots);
+  explicit Collector(size_t slots, Gather gather = {});
   Collector(const Collector&) = delete;
   Collector& operator=(const Collector&) = delete;
 
   size_t slots() const { return slots_.size(); }
+  Gather gather() const { return gather_; }
 
-  // Adds n values to a slot; slot < slots(). Safe from any thread.
-  void observe(size_t slot, const float* x, size_t n, const Pool& pool);
+  // Adds n values to a slot; slot < slots(). Safe from any thread. T is float, f16 or bf16.
+  template <class T>
+  void observe(size_t slot, const T* x, size_t n, const Pool& pool) {
+    quarkfast::observe(x, n, gather_, slots_[slot]->statistics, slots_[slot]->mutex, pool);
+  }
+
+  // Adds what was gathered elsewhere.
+  void merge(size_t slot, const Statistics& from);
 
   Range range(size_t slot) const;
+  Statistics statistics(size_t slot) const;
 
  private:
   struct Slot {
     mutable std::mutex mutex;
-    Range range;
+    Statistics statistics;
   };
+  Gather gather_;
   std::vector<std::unique_ptr<Slot>> slots_;
 };
 
 // The collectors of the process, by id: how an operator inside a session finds the collector that Python reads.
-QUARKFAST_API int64_t open_collector(size_t slots);
+QUARKFAST_API int64_t open_collector(size_t slots, Gather gather = {});
 QUARKFAST_API std::shared_ptr<Collector> find_collector(int64_t id);  // null when there is none
 QUARKFAST_API void close_collector(int64_t id);                       // sessions that hold the collector keep it alive
 

@@ -133,14 +133,34 @@ def packing_rows(name: str, bits: int) -> list[Row]:
     ]
 
 
-def reduce_range(x: Any, _out: Any, _begin: int) -> Any:
-    found = quarkfast.reduce_range(x)
-    return np.array([getattr(found, name) for name in found.__slots__])
+def reduced(name: str) -> Callable[[Any, Any, int], Any]:
+    """Return how to call a statistic and make one array of all that it tells."""
+
+    def run(x: Any, _out: Any, _begin: int) -> Any:
+        found = getattr(quarkfast, name)(x)
+        parts = [found.counts, found.exponent] if name == "histogram" else [found]
+        if name == "reduce_range":
+            parts = [getattr(found, field) for field in found.__slots__]
+        if name == "moments":
+            parts = [found.count, found.mean, found.variance]
+        return np.concatenate([np.ravel(part).astype(np.float64) for part in parts])
+
+    return run
+
+
+def statistics_rows(name: str) -> list[Row]:
+    def source(rng: np.random.Generator) -> Any:
+        return floats(rng) if name == "float32" else quarkfast.cast(floats(rng), name)
+
+    return [
+        Row(f"{kernel}_{qtype(name).code if name != 'float32' else 'f32'}", source, np.float64, reduced(kernel), cut=0)
+        for kernel in ("reduce_range", "histogram", "moments", "absmax")
+    ]
 
 
 ROWS = [
     *(row for name in INTEGERS for row in linear_rows(name)),
     *(row for name in SMALL_FLOATS for row in cast_rows(name)),
     *(row for name, bits in PACKED for row in packing_rows(name, bits)),
-    Row("reduce_range_f32", floats, np.float32, reduce_range, cut=0),
+    *(row for name in ("float32", *SMALL_FLOATS) for row in statistics_rows(name)),
 ]

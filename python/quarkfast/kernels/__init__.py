@@ -14,14 +14,19 @@ from quarkfast.kernels.packing import (
     unpack_codes,
     unpack_matmul_nbits,
 )
-from quarkfast.kernels.statistics import Range, reduce_range
+from quarkfast.kernels.statistics import Histogram, Moments, Range, absmax, histogram, moments, reduce_range
 
 __all__ = [
+    "Histogram",
     "MatMulNBits",
+    "Moments",
     "Range",
+    "absmax",
     "cast",
     "dequantize_linear",
     "fake_quantize_linear",
+    "histogram",
+    "moments",
     "pack_codes",
     "pack_matmul_nbits",
     "quantize_linear",

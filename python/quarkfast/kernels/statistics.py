@@ -1,15 +1,41 @@
-"""Statistics of arrays."""
+"""Statistics of arrays: exact, and the same whatever the order, the batches or the threads."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
 
-from numpy.typing import ArrayLike
+import ml_dtypes
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from quarkfast import _core
-from quarkfast.kernels.arguments import F32, contiguous
 
-__all__ = ["Range", "reduce_range"]
+__all__ = [
+    "HISTOGRAM_SIDE",
+    "Histogram",
+    "Moments",
+    "Range",
+    "absmax",
+    "histogram",
+    "moments",
+    "reduce_range",
+]
+
+#: Bins of a dyadic histogram on each side of zero.
+HISTOGRAM_SIDE = 2048
+
+_CODES = {np.dtype(np.float32): "f32", np.dtype(np.float16): "f16", np.dtype(ml_dtypes.bfloat16): "bf16"}
+
+
+def _floats(x: ArrayLike, where: str) -> tuple[NDArray[Any], str]:
+    """Return x as a C-contiguous array and the code of its dtype."""
+    array = np.asarray(x)
+    if array.dtype not in _CODES:
+        raise TypeError(f"{where}: x: expected dtype float32, float16 or bfloat16, got {array.dtype}")
+    return array if array.flags.c_contiguous else array.copy(order="C"), _CODES[array.dtype]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +49,8 @@ class Range:
         nan: Number of NaN.
         pos_inf: Number of +infinity.
         neg_inf: Number of -infinity.
+        zero: Number of zeros of either sign.
+        subnormal: Number of values, zero not counted, below the smallest normal number of the array's own type.
     """
 
     min: float
@@ -31,23 +59,149 @@ class Range:
     nan: int
     pos_inf: int
     neg_inf: int
+    zero: int = 0
+    subnormal: int = 0
+
+    @property
+    def finite(self) -> int:
+        """Number of finite values."""
+        return self.count - self.nan - self.pos_inf - self.neg_inf
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Counts of the finite values of an array in dyadic bins (``docs/numerics.md``, "Histograms").
+
+    Attributes:
+        counts: uint64 array of 4096 bins, from the most negative to the most positive. With ``w = 2.0**exponent``, bin
+            ``2048 + b`` holds the values in ``[b * w, (b + 1) * w)`` and bin ``2047 - b`` those in
+            ``(-(b + 1) * w, -b * w]``, but for zero, which is in bin 2048 whatever its sign.
+        exponent: Binary logarithm of the bin width, from -126 to 117: the least with which the largest magnitude fits.
+        range: Extremes and counts of the same values.
+    """
+
+    counts: NDArray[np.uint64]
+    exponent: int
+    range: Range
+
+    @cached_property
+    def edges(self) -> NDArray[np.float64]:
+        """The 4097 edges between bins, in order."""
+        return np.ldexp(np.arange(-HISTOGRAM_SIDE, HISTOGRAM_SIDE + 1, dtype=np.float64), self.exponent)
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Exact sums over the finite values of an array; ``mean`` and ``variance`` are rounded once.
+
+    Attributes:
+        count: Number of finite values.
+        sum: Their sum.
+        squares: The sum of their squares.
+    """
+
+    count: int
+    sum: Fraction
+    squares: Fraction
+
+    @property
+    def mean(self) -> float:
+        """The arithmetic mean, correctly rounded to float64; 0 for no values."""
+        return float(self.sum / self.count) if self.count else 0.0
+
+    @property
+    def variance(self) -> float:
+        """The mean squared distance from the mean, correctly rounded to float64; 0 for no values."""
+        return float(self.squares / self.count - (self.sum / self.count) ** 2) if self.count else 0.0
 
 
 def reduce_range(x: ArrayLike) -> Range:
-    """Find minimum and maximum of the finite values and count the others.
+    """Find minimum and maximum of the finite values and count the special ones.
 
     Args:
-        x: float32 array of any shape.
+        x: float32, float16 or bfloat16 array of any shape.
 
     Returns:
         The range; ``min`` and ``max`` are never ``-0.0``.
 
     Raises:
-        TypeError: ``x`` is not float32.
+        TypeError: ``x`` has another dtype.
 
     Example:
-        >>> import numpy as np
-        >>> reduce_range(np.float32([1.5, -2.0, np.nan, np.inf]))
-        Range(min=-2.0, max=1.5, count=4, nan=1, pos_inf=1, neg_inf=0)
+        >>> reduce_range(np.float32([1.5, -2.0, -0.0, np.nan, np.inf]))
+        Range(min=-2.0, max=1.5, count=5, nan=1, pos_inf=1, neg_inf=0, zero=1, subnormal=0)
     """
-    return Range(**_core.reduce_range_f32(contiguous(x, "reduce_range_f32", F32)))
+    array, code = _floats(x, "reduce_range")
+    return Range(**getattr(_core, f"reduce_range_{code}")(array))
+
+
+def histogram(x: ArrayLike) -> Histogram:
+    """Count the finite values of an array in bins whose width is a power of two.
+
+    The width is the least with which the largest magnitude fits into 2048 bins a side, so the result is a function of
+    the values alone: that of a whole is the merge of those of its parts.
+
+    Args:
+        x: float32, float16 or bfloat16 array of any shape.
+
+    Raises:
+        TypeError: ``x`` has another dtype.
+
+    Example:
+        >>> h = histogram(np.float32([0.0, 0.25, 1.5, -1.5]))
+        >>> h.exponent  # 1.5 < 2.0 = 2048 * 2.0**-10
+        -10
+        >>> np.flatnonzero(h.counts).tolist()
+        [511, 2048, 2304, 3584]
+    """
+    array, code = _floats(x, "histogram")
+    seen, (counts, exponent) = getattr(_core, f"count_histogram_{code}")(array)
+    return Histogram(counts, exponent, Range(**seen))
+
+
+def moments(x: ArrayLike) -> Moments:
+    """Sum the finite values of an array, and their squares, without any rounding.
+
+    Args:
+        x: float32, float16 or bfloat16 array of any shape.
+
+    Raises:
+        TypeError: ``x`` has another dtype.
+
+    Example:
+        >>> m = moments(np.float32([1e30, 1.0, -1e30, np.nan]))
+        >>> m.count, m.sum, m.mean
+        (3, Fraction(1, 1), 0.3333333333333333)
+    """
+    array, code = _floats(x, "moments")
+    seen, (total, squares) = getattr(_core, f"sum_moments_{code}")(array)
+    return Moments(Range(**seen).finite, Fraction(total, 1 << 149), Fraction(squares, 1 << 298))
+
+
+def absmax(x: ArrayLike, axis: int | None = None) -> NDArray[np.float32]:
+    """Find the largest magnitude of the finite values, of a whole array or of each index along an axis.
+
+    Args:
+        x: float32, float16 or bfloat16 array of any shape.
+        axis: The axis to keep, from ``-x.ndim`` to ``x.ndim - 1``, or ``None`` for one maximum.
+
+    Returns:
+        float32 array of shape ``(x.shape[axis],)``, or ``()`` without an axis; 0 where no value is finite.
+
+    Raises:
+        TypeError: ``x`` has another dtype.
+        ValueError: there is no such axis.
+
+    Example:
+        >>> absmax(np.float32([[1, -3], [2, np.inf]]), axis=1)
+        array([2., 3.], dtype=float32)
+    """
+    array, code = _floats(x, "absmax")
+    reduce = getattr(_core, f"reduce_absmax_{code}")
+    if axis is None:
+        return np.asarray(reduce(array, (1, 1, array.size))).reshape(())
+    if not -array.ndim <= axis < array.ndim:
+        raise ValueError(f"absmax: axis: expected an axis of a tensor of rank {array.ndim}, got {axis}")
+    axis %= array.ndim
+    outer, inner = (int(np.prod(part, dtype=np.int64)) for part in (array.shape[:axis], array.shape[axis + 1 :]))
+    return np.asarray(reduce(array, (outer, array.shape[axis], inner)))

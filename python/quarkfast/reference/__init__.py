@@ -14,20 +14,30 @@ from quarkfast.reference.casts import (
 )
 from quarkfast.reference.linear import dequantize_linear, fake_quantize_linear, per_element, quantize_linear
 from quarkfast.reference.packing import pack_codes, unpack_codes
-from quarkfast.reference.statistics import reduce_range_f32
+from quarkfast.reference.statistics import (
+    count_histogram,
+    merge_histograms,
+    reduce_absmax,
+    reduce_range,
+    sum_moments,
+)
 
 __all__ = [
     "cast_bf16_f32",
     "cast_f16_f32",
     "cast_f32_bf16",
     "cast_f32_f16",
+    "count_histogram",
     "dequantize_linear",
     "fake_quantize_linear",
+    "merge_histograms",
     "pack_codes",
     "per_element",
     "quantize_linear",
-    "reduce_range_f32",
+    "reduce_absmax",
+    "reduce_range",
     "round_f32_bf16",
     "round_f32_f16",
+    "sum_moments",
     "unpack_codes",
 ]

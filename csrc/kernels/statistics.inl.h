@@ -1,0 +1,25 @@
+// The table rows of all statistics kernels for one tensor type.
+#pragma once
+
+#include "histogram.inl.h"
+#include "kernels.h"
+#include "moments.inl.h"
+#include "reduce_absmax.inl.h"
+#include "reduce_range.inl.h"
+
+namespace quarkfast::QF_ISA {
+namespace {
+
+template <class T>
+constexpr StatisticsKernels<T> statistics_kernels() {
+  return {
+      .reduce_range = reduce_range<T>,
+      .count_histogram = count_histogram<T>,
+      .sum_moments = sum_moments<T>,
+      .reduce_absmax = reduce_absmax<T>,
+      .reduce_absmax_channels = reduce_absmax_channels<T>,
+  };
+}
+
+}  // namespace
+}  // namespace quarkfast::QF_ISA
