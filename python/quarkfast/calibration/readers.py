@@ -6,18 +6,27 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Protocol, runtime_checkable
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quarkfast.calibration.inputs import Feed, ModelInput, check_feed
+from quarkfast.calibration.batches import regroup
+from quarkfast.calibration.check import warn_of_raw_pixels
+from quarkfast.calibration.convert import as_array, as_feed
+from quarkfast.calibration.folders import open_folder
+from quarkfast.calibration.inputs import Feed, ModelInput, batch_of, may_rebatch, rows_of
+from quarkfast.calibration.random_data import RandomDataReader, random_feeds
+from quarkfast.calibration.samples import Samples
+from quarkfast.calibration.stored import StoredArray, open_arrays
 from quarkfast.errors import CalibrationError
 
-__all__ = ["CalibrationData", "DataReader", "count_samples", "open_file", "read_feeds"]
+__all__ = ["CalibrationData", "DataReader", "open_data", "read_feeds"]
 
 _WHERE = "calibration data"
+_BATCH = 32
+_RANDOM = "random"
 
 
 @runtime_checkable
@@ -28,73 +37,178 @@ class DataReader(Protocol):
         """Returns the next feed, or None at the end."""
 
 
-CalibrationData = str | os.PathLike[str] | NDArray[Any] | Mapping[str, ArrayLike] | DataReader | Iterable[Any]
-"""An .npz or .npy file; an array or a dict of arrays, whose first axis counts samples; a reader with ``get_next``; or
-an iterable of feeds (dicts by input name, arrays for a model of one input, tuples in the order of the inputs)."""
+CalibrationData = (
+    str | os.PathLike[str] | NDArray[Any] | Mapping[str, ArrayLike] | DataReader | RandomDataReader | Iterable[Any]
+)
+"""An .npz or .npy file, or a folder of such or of images; an array or a dict of arrays, whose first axis counts samples;
+a reader with ``get_next``; an iterable of feeds (dicts by input name, arrays for a model of one input, tuples in the
+order of the inputs, labels behind them left out); or ``"random"``."""
+
+_Table = NDArray[Any] | StoredArray
 
 
-def read_feeds(
-    data: CalibrationData | None, inputs: Sequence[ModelInput], samples: int | None = None, batch_size: int = 32
-) -> Iterator[Feed]:
-    """Yields checked feeds.
-
-    Files and arrays are cut into batches of `batch_size`, or of the model's own batch size where that is fixed. Readers
-    and iterables are fed as they come.
+def open_data(
+    data: CalibrationData | None,
+    inputs: Sequence[ModelInput],
+    samples: int | None = None,
+    batch_size: int | None = None,
+    preprocess: str | None = None,
+) -> Samples:
+    """Opens calibration data and checks its first sample.
 
     Args:
         data: The samples.
         inputs: What the model wants.
-        samples: How many to read: rows of arrays, items of readers and iterables. None means all.
-        batch_size: Rows a feed, for files and arrays.
+        samples: How many to read: rows of arrays, files of folders, items of readers and iterables. None means all.
+        batch_size: Rows of a feed; a batch size that the model fixes goes before it. None means 32 for files, arrays
+            and random data; readers and iterables are then fed as they come.
+        preprocess: How image files become arrays, a row of :data:`PREPROCESSES`.
 
     Raises:
-        CalibrationError: If there is no data, or a sample does not fit the model.
+        CalibrationError: If there is no data, its first sample does not fit the model, or `batch_size` is given for a
+            model whose inputs do not share their first dimension.
+        DependencyError: If the data is images and Pillow is not installed.
+
+    Warns:
+        UserWarning: If the first sample looks like pixels that were not preprocessed.
     """
     if data is None:
         raise CalibrationError(f"{_WHERE}: expected samples, got None; the preset needs them to find ranges")
-    count = 0
-    for count, feed in enumerate(_open(data, inputs, samples, batch_size), 1):
-        check_feed(feed, inputs, f"{_WHERE}: sample {count}")
-        yield feed
-    if not count:
-        raise CalibrationError(f"{_WHERE}: expected at least one sample, got none{_remedy(data)}")
+    if isinstance(data, str | os.PathLike) and data != _RANDOM:
+        opened = _open_path(Path(data), inputs, samples, batch_size, preprocess)
+    elif isinstance(data, str | RandomDataReader):
+        reader = data if isinstance(data, RandomDataReader) else RandomDataReader(samples or RandomDataReader.samples)
+        drawn = itertools.islice(random_feeds(reader, inputs), samples)
+        opened = Samples(_rebatched(drawn, inputs, batch_size, _BATCH), inputs, random=True)
+    elif isinstance(data, np.ndarray | Mapping):
+        opened = _open_table(data, inputs, samples, batch_size)
+    elif isinstance(data, DataReader | Iterable):
+        remedy = "; an iterator that has been read once is empty, pass a fresh one"
+        items = (
+            as_feed(item, inputs, f"{_WHERE}: sample {count}")
+            for count, item in enumerate(itertools.islice(_items(data), samples), 1)
+        )
+        used_up = isinstance(data, Iterator | DataReader)
+        opened = Samples(_rebatched(items, inputs, batch_size), inputs, remedy=remedy if used_up else "")
+    else:
+        got = type(data).__name__
+        raise CalibrationError(f"{_WHERE}: expected a path, arrays, a reader with get_next or an iterable, got {got}")
+    warn_of_raw_pixels(opened.first, _WHERE)
+    return opened
 
 
-def count_samples(data: CalibrationData | None, samples: int | None = None) -> int | None:
-    """Returns how many rows :func:`read_feeds` will yield, or None where only reading tells (readers, iterables)."""
-    arrays = [data] if isinstance(data, np.ndarray) else list(data.values()) if isinstance(data, Mapping) else []
-    if not arrays or not np.ndim(arrays[0]):
+def read_feeds(
+    data: CalibrationData | None,
+    inputs: Sequence[ModelInput],
+    samples: int | None = None,
+    batch_size: int | None = None,
+    preprocess: str | None = None,
+) -> Iterator[Feed]:
+    """Yields the feeds of :func:`open_data`."""
+    yield from open_data(data, inputs, samples, batch_size, preprocess)
+
+
+def _open_path(
+    path: Path, inputs: Sequence[ModelInput], samples: int | None, batch_size: int | None, preprocess: str | None
+) -> Samples:
+    if path.is_dir():
+        folder = open_folder(path, inputs, preprocess, samples)
+        total = len(folder) if folder.preprocess else None
+        return Samples(_rebatched(iter(folder), inputs, batch_size, _BATCH), inputs, total=total)
+    if not path.is_file():
+        raise CalibrationError(f"{_WHERE}: expected a file or a folder, got no such file at {str(path)!r}")
+    return _open_table(open_arrays(path), inputs, samples, batch_size)
+
+
+def _open_table(
+    data: _Table | Mapping[str, Any], inputs: Sequence[ModelInput], samples: int | None, batch_size: int | None
+) -> Samples:
+    """Opens arrays whose first axis counts samples."""
+    if not isinstance(data, Mapping):
+        data = {wanted.name: data for wanted in inputs} if len(inputs) == 1 else as_feed(data, inputs, _WHERE)
+    columns: dict[str, _Table] = {
+        str(name): column if isinstance(column, StoredArray) else as_array(column, f"{_WHERE}: input {str(name)!r}")
+        for name, column in data.items()
+    }
+    lengths = {name: len(column) if column.shape else 0 for name, column in columns.items()}
+    total = next(iter(lengths.values()), 0)
+    if any(length != total for length in lengths.values()):
+        listed = ", ".join(f"{name!r} {length}" for name, length in lengths.items())
+        raise CalibrationError(f"{_WHERE}: expected the same number of samples for every input, got {listed}")
+    total = total if samples is None else min(total, samples)
+    fixed = batch_of(inputs)
+    if fixed and total % fixed:
+        raise CalibrationError(f"{_WHERE}: expected a multiple of the model's batch size {fixed}, got {total} samples")
+    return Samples(_rows(columns, total, fixed or batch_size or _BATCH), inputs, total=total)
+
+
+def _rows(columns: Mapping[str, _Table], total: int, step: int) -> Iterator[Feed]:
+    for start in range(0, total, step):
+        # Contiguous, because a slice may not be so and ONNX Runtime wants it.
+        stop = min(start + step, total)
+        yield {name: np.ascontiguousarray(column[start:stop]) for name, column in columns.items()}
+
+
+def _rebatched(
+    feeds: Iterator[Feed], inputs: Sequence[ModelInput], batch_size: int | None, default: int | None = None
+) -> Iterator[Feed]:
+    """Joins and cuts feeds to `batch_size`, or to `default` where the model allows, or leaves them as they come."""
+    if batch_size is not None and not may_rebatch(inputs):
+        listed = ", ".join(f"{wanted.name!r} {wanted}" for wanted in inputs)
+        raise CalibrationError(
+            f"batch_size: expected a model whose inputs share their first dimension, got {listed}; leave it out"
+        )
+    size = batch_size or (default if may_rebatch(inputs) else None)
+    if size is None:
+        return feeds
+    fixed = batch_of(inputs)
+    return regroup(map(_same_length, feeds), fixed or size, exact=fixed is not None)
+
+
+def _same_length(feed: Feed) -> Feed:
+    rows = rows_of(feed)
+    for name, array in feed.items():
+        if not array.ndim or len(array) != rows:
+            raise CalibrationError(
+                f"{_WHERE}: expected {rows} rows for every input of a sample, got {list(array.shape)} for {name!r}; "
+                "leave batch_size out to feed samples as they come"
+            )
+    return feed
+
+
+class _Guard:
+    """Turns whatever a reader raises into a sentence that says where it stopped."""
+
+    def __init__(self) -> None:
+        self.count = 1
+
+    def __enter__(self) -> None:
         return None
-    rows = len(np.asarray(arrays[0]))
-    return rows if samples is None else min(rows, samples)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception) and not isinstance(error, CalibrationError):
+            raise CalibrationError(
+                f"{_WHERE}: sample {self.count}: expected the reader to give it, got {type(error).__name__}: {error}"
+            ) from error
+        self.count += 1
 
 
-def open_file(data: CalibrationData | None) -> CalibrationData | None:
-    """Returns the arrays of a file, and data of any other kind as it is.
-
-    Raises:
-        CalibrationError: If there is no such file, or it is neither an .npz nor an .npy file.
-    """
-    return _load(Path(data)) if isinstance(data, str | os.PathLike) else data
-
-
-def _remedy(data: CalibrationData) -> str:
-    used_up = isinstance(data, Iterator | DataReader)
-    return "; an iterator that has been read once is empty, pass a fresh one" if used_up else ""
-
-
-def _open(data: CalibrationData, inputs: Sequence[ModelInput], samples: int | None, batch_size: int) -> Iterator[Feed]:
-    if isinstance(data, str | os.PathLike):
-        return _batches(_load(Path(data)), inputs, samples, batch_size)
-    if isinstance(data, np.ndarray | Mapping):
-        return _batches(data, inputs, samples, batch_size)
+def _items(data: DataReader | Iterable[Any]) -> Iterator[Any]:
+    guard, end = _Guard(), object()
     if isinstance(data, DataReader):
-        return itertools.islice((_as_feed(item, inputs) for item in _drain(data)), samples)
-    if isinstance(data, Iterable):
-        return itertools.islice((_as_feed(item, inputs) for item in data), samples)
-    raise CalibrationError(
-        f"{_WHERE}: expected a path, arrays, a reader with get_next or an iterable, got {type(data).__name__}"
-    )
+        items: Iterator[Any] = _drain(data)
+    else:
+        with guard:
+            items = iter(data)
+        guard.count = 1
+    while True:
+        with guard:
+            item = next(items, end)
+        if item is end:
+            return
+        yield item
 
 
 def _drain(reader: DataReader) -> Iterator[Mapping[str, ArrayLike]]:
@@ -105,52 +219,3 @@ def _drain(reader: DataReader) -> Iterator[Mapping[str, ArrayLike]]:
     while first is not None:
         yield first
         first = reader.get_next()
-
-
-def _load(path: Path) -> NDArray[Any] | Mapping[str, NDArray[Any]]:
-    if not path.is_file():
-        got = "a directory" if path.is_dir() else "no such file"
-        raise CalibrationError(f"{_WHERE}: expected an .npz or .npy file, got {got} at {str(path)!r}")
-    try:
-        # Not pickled data: a calibration file must not be able to run code.
-        with path.open("rb") as stream:
-            if stream.read(6) == b"\x93NUMPY":
-                return np.lib.format.open_memmap(path, mode="r")
-            stream.seek(0)
-            with np.load(stream, allow_pickle=False) as loaded:
-                return {name: loaded[name] for name in loaded.files}
-    except (ValueError, OSError, EOFError, BadZipFile) as error:
-        raise CalibrationError(f"{_WHERE}: expected an .npz or .npy file, got another kind at {str(path)!r}") from error
-
-
-def _batches(
-    data: NDArray[Any] | Mapping[str, ArrayLike], inputs: Sequence[ModelInput], samples: int | None, batch_size: int
-) -> Iterator[Feed]:
-    arrays = _as_feed(data, inputs)
-    if not arrays:
-        return
-    lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
-    total = next(iter(lengths.values()))
-    if any(length != total for length in lengths.values()):
-        listed = ", ".join(f"{name!r} {length}" for name, length in lengths.items())
-        raise CalibrationError(f"{_WHERE}: expected the same number of samples for every input, got {listed}")
-    total = total if samples is None else min(total, samples)
-    fixed = next((wanted.batch for wanted in inputs if wanted.batch is not None), None)
-    step = fixed or batch_size
-    if fixed and total % fixed:
-        raise CalibrationError(f"{_WHERE}: expected a multiple of the model's batch size {fixed}, got {total} samples")
-    for start in range(0, total, step):
-        # A copy of each batch, because a slice of a large array may not be contiguous and ONNX Runtime wants it so.
-        yield {name: np.ascontiguousarray(array[start : min(start + step, total)]) for name, array in arrays.items()}
-
-
-def _as_feed(item: Any, inputs: Sequence[ModelInput]) -> Feed:
-    if isinstance(item, Mapping):
-        return {str(name): np.asarray(value) for name, value in item.items()}
-    values = list(item) if isinstance(item, tuple | list) else [item]
-    if len(values) != len(inputs):
-        names = ", ".join(repr(wanted.name) for wanted in inputs)
-        raise CalibrationError(
-            f"{_WHERE}: expected one array for each of the inputs {names}, got {len(values)}; pass dicts by input name"
-        )
-    return {wanted.name: np.asarray(value) for wanted, value in zip(inputs, values, strict=True)}

@@ -1,0 +1,68 @@
+"""Opened calibration data: a first look, then every feed once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from quarkfast.calibration.batches import regroup
+from quarkfast.calibration.check import check_feed
+from quarkfast.calibration.inputs import Feed, ModelInput, batch_of, may_rebatch
+from quarkfast.errors import CalibrationError
+
+__all__ = ["Samples"]
+
+
+class Samples:
+    """Feeds that can be read once, and what is known of them beforehand.
+
+    Attributes:
+        first: The first feed, which iteration yields again.
+        total: Number of samples (rows of the first input), or None where only reading tells.
+        random: Whether the data is random.
+        resizable: Whether :meth:`shrink` may cut feeds into smaller ones.
+    """
+
+    def __init__(
+        self,
+        feeds: Iterator[Feed],
+        inputs: Sequence[ModelInput],
+        *,
+        total: int | None = None,
+        random: bool = False,
+        remedy: str = "",
+    ) -> None:
+        """Reads the first feed and checks it.
+
+        Args:
+            feeds: The feeds.
+            inputs: What the model wants.
+            total: Number of samples, where it is known.
+            random: Whether the data is random.
+            remedy: What to do if there is none, for the message.
+
+        Raises:
+            CalibrationError: If there is none, or it does not fit the model.
+        """
+        found = next(feeds, None)
+        if found is None:
+            raise CalibrationError(f"calibration data: expected at least one sample, got none{remedy}")
+        check_feed(found, inputs, "calibration data: sample 1")
+        self.first, self.total, self.random = found, total, random
+        self.resizable = may_rebatch(inputs) and batch_of(inputs) is None
+        self._rest, self._inputs = feeds, inputs
+
+    def shrink(self, rows: int) -> None:
+        """Cuts feeds into batches of at most `rows` from now on."""
+        self._rest = regroup(itertools.chain([self.first], self._rest), rows)
+        self.first = next(self._rest)
+
+    def __iter__(self) -> Iterator[Feed]:
+        """Yields every feed.
+
+        Raises:
+            CalibrationError: If one does not fit the model, or reading it fails.
+        """
+        for count, feed in enumerate(itertools.chain([self.first], self._rest), 1):
+            check_feed(feed, self._inputs, f"calibration data: sample {count}")
+            yield feed

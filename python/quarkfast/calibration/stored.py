@@ -1,0 +1,167 @@
+"""Arrays in .npy and .npz files, read a few rows at a time."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.errors import CalibrationError
+
+__all__ = ["StoredArray", "open_arrays", "read_arrays"]
+
+_NPY_MAGIC = b"\x93NUMPY"
+_ZIP_MAGIC = b"PK"
+_SKIPPED_AT_ONCE = 1 << 20
+
+
+class StoredArray:
+    """An array in a file, whose first axis counts samples; rows are read when they are asked for.
+
+    A .npy file and a member that is stored as it is are mapped into memory. A compressed member is read as a stream,
+    forwards at the cost of what is read, backwards from the start.
+    """
+
+    def __init__(self, path: Path, member: str | None = None) -> None:
+        """Reads the header only.
+
+        Raises:
+            CalibrationError: If it is no array, or one of Python objects: those could run code.
+        """
+        self._path, self._member = path, member
+        self._stream: IO[bytes] | None = None
+        self._row = 0
+        with _reading(path), self._open() as stream:
+            self.shape, fortran, self.dtype = _header(stream)
+            start = stream.tell()
+            if fortran and len(self.shape) > 1:
+                # Its rows do not lie in one piece.
+                self._mapped: NDArray[Any] | None = _whole(stream, self.shape, fortran, self.dtype)
+            else:
+                self._mapped = self._map(start)
+
+    def __len__(self) -> int:
+        return self.shape[0] if self.shape else 0
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        """Returns the rows of a slice of step 1.
+
+        Raises:
+            CalibrationError: If the file is damaged or too short.
+        """
+        start, stop, _ = rows.indices(len(self))
+        with _reading(self._path):
+            return self._read(start, stop) if self._mapped is None else self._mapped[start:stop]
+
+    def _open(self) -> IO[bytes]:
+        if self._member is None:
+            return self._path.open("rb")
+        return zipfile.ZipFile(self._path).open(self._member)
+
+    def _map(self, header: int) -> NDArray[Any] | None:
+        if not math.prod(self.shape):
+            return np.zeros(self.shape, self.dtype)
+        start = 0
+        if self._member is not None:
+            with zipfile.ZipFile(self._path) as archive:
+                info = archive.getinfo(self._member)
+            if info.compress_type != zipfile.ZIP_STORED:
+                return None
+            with self._path.open("rb") as stream:
+                # A local header is 30 bytes, the last four of which are the lengths of the two fields behind it.
+                stream.seek(info.header_offset + 26)
+                lengths = np.frombuffer(stream.read(4), "<u2")
+                start = info.header_offset + 30 + int(lengths.sum())
+        return np.memmap(self._path, self.dtype, "r", start + header, self.shape)
+
+    def whole(self) -> NDArray[Any]:
+        """Returns all of it, in memory.
+
+        Raises:
+            CalibrationError: If the file is damaged or too short.
+        """
+        with _reading(self._path), self._open() as stream:
+            return _whole(stream, *_header(stream))
+
+    def _read(self, start: int, stop: int) -> NDArray[Any]:
+        if self._stream is None or start < self._row:
+            self._stream = self._open()
+            _header(self._stream)
+            self._row = 0
+        row = math.prod(self.shape[1:]) * self.dtype.itemsize
+        left = (start - self._row) * row
+        while left:
+            left -= len(_exactly(self._stream, min(left, _SKIPPED_AT_ONCE)))
+        data = _exactly(self._stream, (stop - start) * row)
+        self._row = stop
+        return np.frombuffer(data, self.dtype).reshape(stop - start, *self.shape[1:])
+
+
+def open_arrays(path: Path) -> StoredArray | Mapping[str, StoredArray]:
+    """Opens a .npy file as an array, or an .npz file as arrays by name; the content decides, not the name.
+
+    Raises:
+        CalibrationError: If the file is of another kind or damaged.
+    """
+    with _reading(path):
+        with path.open("rb") as stream:
+            magic = stream.read(len(_NPY_MAGIC))
+        if magic == _NPY_MAGIC:
+            return StoredArray(path)
+        if not magic.startswith(_ZIP_MAGIC):
+            raise ValueError("neither magic number")
+        with zipfile.ZipFile(path) as archive:
+            members = archive.namelist()
+        return {member.removesuffix(".npy"): StoredArray(path, member) for member in members}
+
+
+def read_arrays(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
+    """Reads all of a .npy file, or of an .npz file by name, into memory.
+
+    Raises:
+        CalibrationError: If the file is of another kind or damaged.
+    """
+    arrays = open_arrays(path)
+    if isinstance(arrays, StoredArray):
+        return arrays.whole()
+    return {name: array.whole() for name, array in arrays.items()}
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise CalibrationError(
+            f"calibration data: expected an .npz or .npy file, got another kind at {str(path)!r} ({error})"
+        ) from error
+
+
+def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(stream)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"version {version} of the format")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(stream)
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects")
+    return shape, fortran, dtype
+
+
+def _whole(stream: IO[bytes], shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]) -> NDArray[Any]:
+    flat = np.frombuffer(_exactly(stream, math.prod(shape) * dtype.itemsize), dtype)
+    return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
+
+
+def _exactly(stream: IO[bytes], size: int) -> bytes:
+    data = stream.read(size)
+    if len(data) != size:
+        raise EOFError(f"it ends {size - len(data)} bytes early")
+    return data
