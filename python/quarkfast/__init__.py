@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from quarkfast.quantize import QuantizedModel, quantize
 
 if TYPE_CHECKING:
+    from quarkfast.calibration import RandomDataReader
     from quarkfast.config import OPTIONS, PRESETS, Scheme, TensorSpec
     from quarkfast.config.quark import (
         Config,
@@ -192,6 +193,7 @@ __all__ = [
     "QuantizedModel",
     "QuarkfastError",
     "QuarotConfig",
+    "RandomDataReader",
     "Range",
     "ScaleType",
     "Scheme",
@@ -236,6 +238,7 @@ __all__ = [
 
 # Where each public name lives.
 _HOMES = {
+    "calibration": ["RandomDataReader"],
     "config.quark": ["Config", "QConfig", "QuantizationConfig", "get_default_config", "get_default_config_mapping"],
     "config.quark.algorithm": [
         "AdaQuantConfig",

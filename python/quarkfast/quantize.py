@@ -107,7 +107,8 @@ def quantize(
         output: Where to write the result. None writes nothing. May be the input's path.
         preset: Name of a row of :data:`quarkfast.PRESETS`, or a :class:`quarkfast.Scheme`.
         calibration_data: Samples, needed by presets whose activations have scales: an .npz or .npy file, an array or a
-            dict of arrays (first axis: samples), an iterable of feeds, or a reader with ``get_next``.
+            dict of arrays (first axis: samples), a folder of files or images, an iterable of feeds, a reader with
+            ``get_next``, or ``"random"``; see ``docs/calibration.md``.
         progress: Called as stages begin and samples are read: stage, samples done, samples in all or None.
         **options: Rows of :data:`quarkfast.OPTIONS` or Quark's keys for them, such as ``per_channel=True``.
 
@@ -174,15 +175,16 @@ def _write(
 def _calibrate(
     model: ir.Model, placement: Placement, scheme: Scheme, data: CalibrationData | None, clock: _Clock
 ) -> tuple[dict[str, Range], int]:
-    from quarkfast.calibration import count_samples, model_inputs, observe, open_file, read_feeds
+    from quarkfast.calibration import model_inputs, observe, open_data
     from quarkfast.qdq import needs_ranges
 
     if not needs_ranges(scheme) or not placement.observed:
         return {}, 0
-    # Opened here, so that progress knows how many samples a file has.
-    data = open_file(data)
-    with clock.stage("calibrate", count_samples(data, scheme.samples)) as report:
-        feeds = read_feeds(data, model_inputs(model), scheme.samples, scheme.batch_size)
+    # Opened before the stage begins: it says how many samples there are, and a sample that does not fit stops here.
+    feeds = open_data(data, model_inputs(model), scheme.samples, scheme.batch_size, scheme.preprocess)
+    if feeds.random:
+        model.metadata_props["quarkfast.calibration"] = "random data: the ranges of activations mean nothing"
+    with clock.stage("calibrate", feeds.total) as report:
         return observe(model, placement.observed, feeds, report)
 
 

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 
 from quarkfast.calibration import ModelInput, read_feeds
+from quarkfast.calibration.stored import StoredArray
 from quarkfast.errors import CalibrationError
 
-IMAGE = (ModelInput("image", np.dtype(np.float32), (None, 3, 4, 4)),)
-TWO = (ModelInput("a", np.dtype(np.float32), (None, 2)), ModelInput("b", np.dtype(np.int64), (None,)))
+IMAGE = (ModelInput("image", np.dtype(np.float32), ("N", 3, 4, 4)),)
+TWO = (ModelInput("a", np.dtype(np.float32), ("N", 2)), ModelInput("b", np.dtype(np.int64), ("N",)))
 
 
 def _images(count):
-    return np.arange(count * 48, dtype=np.float32).reshape(count, 3, 4, 4)
+    return np.arange(count * 48, dtype=np.float32).reshape(count, 3, 4, 4) / 1024
 
 
 class _Reader:
@@ -123,13 +124,13 @@ def test_a_wrong_dtype_is_one_sentence(dtype):
 
 
 def test_a_missing_batch_dimension_is_one_sentence_with_a_hint():
-    message = r"input 'image': expected shape \[any, 3, 4, 4\], got \[3, 4, 4\]; the batch dimension is missing"
+    message = r"input 'image': expected shape \[N, 3, 4, 4\], got \[3, 4, 4\]; the batch dimension is missing"
     with pytest.raises(CalibrationError, match=message):
         _all([_images(1)[0]])
 
 
 def test_channels_last_is_one_sentence_with_a_hint():
-    message = r"expected shape \[any, 3, 4, 4\], got \[2, 4, 4, 3\]; the channels come first \(NCHW\)"
+    message = r"expected shape \[N, 3, 4, 4\], got \[2, 4, 4, 3\]; the channels come first \(NCHW\)"
     with pytest.raises(CalibrationError, match=message):
         _all(_images(2).transpose(0, 2, 3, 1))
 
@@ -151,7 +152,7 @@ def test_too_few_arrays_are_one_sentence():
 
 
 def test_a_missing_file_is_one_sentence(tmp_path):
-    with pytest.raises(CalibrationError, match=r"expected an \.npz or \.npy file, got no such file at"):
+    with pytest.raises(CalibrationError, match=r"expected a file or a folder, got no such file at"):
         _all(tmp_path / "none.npz")
 
 
@@ -174,3 +175,129 @@ def test_another_type_is_one_sentence():
     message = "expected a path, arrays, a reader with get_next or an iterable, got int"
     with pytest.raises(CalibrationError, match=message):
         _all(3)
+
+
+class _Tensor:
+    """What a training framework's tensor looks like from outside."""
+
+    def __init__(self, array):
+        self._array = array
+        self.steps = []
+
+    def detach(self):
+        self.steps.append("detach")
+        return self
+
+    def cpu(self):
+        self.steps.append("cpu")
+        return self
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self._array, dtype)
+
+
+class _Loader:
+    def __iter__(self):
+        return iter(
+            [[_Tensor(_images(2)), _Tensor(np.int64([0, 1]))], [_Tensor(_images(3)), _Tensor(np.int64([0] * 3))]]
+        )
+
+
+def test_a_loader_of_tensors_and_labels_needs_no_framework():
+    feeds = _all(_Loader())
+    assert [len(feed["image"]) for feed in feeds] == [2, 3]
+    np.testing.assert_array_equal(feeds[1]["image"], _images(3))
+
+
+def test_a_tensor_on_a_device_is_fetched():
+    tensor = _Tensor(_images(1))
+    _all([tensor])
+    assert tensor.steps == ["detach", "cpu"]
+
+
+@pytest.mark.parametrize("item", ["dict and label", "tuple and label"])
+def test_inputs_in_front_of_a_label_are_taken(item):
+    a, b = np.ones((2, 2), np.float32), np.ones(2, np.int64)
+    data = {"dict and label": ({"a": a, "b": b}, 1), "tuple and label": ((a, b), 1)}[item]
+    assert list(_all([data], TWO)[0]) == ["a", "b"]
+
+
+def test_something_that_is_no_array_is_one_sentence():
+    with pytest.raises(CalibrationError, match="sample 1: input 'image': expected an array, got set"):
+        _all([{"image": {1}}])
+
+
+def test_iterables_are_joined_and_cut_where_a_batch_size_is_given():
+    data = [_images(1)] * 5 + [_images(4)]
+    assert [len(feed["image"]) for feed in _all(iter(data), batch_size=3)] == [3, 3, 3]
+
+
+def test_iterables_fill_the_batch_that_the_model_fixes():
+    fixed = (ModelInput("image", np.dtype(np.float32), (2, 3, 4, 4)),)
+    assert [len(feed["image"]) for feed in _all([_images(1)] * 4, fixed, batch_size=2)] == [2, 2]
+    message = (
+        r"expected shape \[2, 3, 4, 4\], got \[1, 3, 4, 4\]; batch_size=2 joins and cuts samples to the model's batch"
+    )
+    with pytest.raises(CalibrationError, match=message):
+        _all([_images(1)] * 4, fixed)
+
+
+def test_a_batch_size_for_inputs_of_different_first_dimensions_is_one_sentence():
+    inputs = (ModelInput("a", np.dtype(np.float32), ("N",)), ModelInput("b", np.dtype(np.float32), ("M",)))
+    message = r"batch_size: expected a model whose inputs share their first dimension, got 'a' \[N\], 'b' \[M\]; leave"
+    with pytest.raises(CalibrationError, match=message):
+        _all([{"a": np.ones(2, np.float32), "b": np.ones(3, np.float32)}], inputs, batch_size=2)
+
+
+def test_inputs_of_different_lengths_cannot_be_joined():
+    feed = {"a": np.ones((2, 2), np.float32), "b": np.ones(3, np.int64)}
+    with pytest.raises(CalibrationError, match=r"expected 2 rows for every input of a sample, got \[3\] for 'b'"):
+        _all([feed], TWO, batch_size=2)
+
+
+def test_sentences_of_varying_length_are_fed_one_shape_at_a_time():
+    words = (ModelInput("ids", np.dtype(np.int64), ("N", "S")),)
+    data = [np.ones((1, length), np.int64) for length in (3, 3, 5, 5, 5, 3)]
+    assert [feed["ids"].shape for feed in _all(data, words, batch_size=2)] == [(2, 3), (2, 5), (1, 5), (1, 3)]
+
+
+def test_whatever_a_reader_raises_becomes_a_sentence_with_its_cause():
+    def reader():
+        yield _images(1)
+        raise KeyError("lost.jpg")
+
+    feeds = read_feeds(reader(), IMAGE)
+    next(feeds)
+    message = "calibration data: sample 2: expected the reader to give it, got KeyError: 'lost.jpg'"
+    with pytest.raises(CalibrationError, match=message) as caught:
+        next(feeds)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_whole_pixels_are_warned_of():
+    pixels = np.full((1, 3, 4, 4), 200, np.float32)
+    with pytest.warns(
+        UserWarning, match="input 'image': all values are whole numbers from 200 to 200; if the model was"
+    ):
+        _all(pixels)
+
+
+@pytest.mark.parametrize("value", [1, 0.5, -200, 300], ids=str)
+def test_other_values_are_not_warned_of(value):
+    _all(np.full((1, 3, 4, 4), value, np.float32))
+
+
+def test_channels_first_for_a_model_of_channels_last_has_a_hint():
+    inputs = (ModelInput("image", np.dtype(np.float32), ("N", 4, 4, 3)),)
+    with pytest.raises(CalibrationError, match=r"got \[1, 3, 4, 4\]; the channels come last \(NHWC\)"):
+        _all(_images(1), inputs)
+
+
+def test_a_file_is_read_one_batch_at_a_time(tmp_path, monkeypatch):
+    path = _save(tmp_path, "npz", {"image": _images(10)})
+    read = []
+    original = StoredArray.__getitem__
+    monkeypatch.setattr(StoredArray, "__getitem__", lambda self, rows: read.append(rows) or original(self, rows))
+    feeds = read_feeds(path, IMAGE, batch_size=4)
+    next(feeds)
+    assert read == [slice(0, 4)]

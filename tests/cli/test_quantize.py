@@ -131,6 +131,7 @@ def test_every_option_of_the_configuration_is_an_option_here(
         (["--exclude", "conv1"], "exclude", ["conv1"]),
         (["--samples", "16"], "samples", 16),
         (["--batch-size", "8"], "batch_size", 8),
+        (["--preprocess", "yolo"], "preprocess", "yolo"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) and value[0][0] == "-" else "",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def regroup(feeds: Iterator[Feed], size: int, exact: bool = False) -> Iterator[F
         )
 
 
-def _flush(held: list[Feed], exact: bool) -> Iterator[Feed]:
+def _flush(held: list[Feed], exact: bool) -> Generator[Feed, None, int]:
     if held and not exact:
         yield _join(held)
     return sum(map(rows_of, held)) if exact else 0

@@ -95,7 +95,9 @@ def load_image(path: Path, wanted: ModelInput, preprocess: Preprocess) -> NDArra
         raise CalibrationError(f"calibration data: expected an image, got {str(path)!r} ({error})") from error
     pixels = np.asarray(image).reshape(image.height, image.width, channels)
     if preprocess.fit != "keep":
-        mean, std = (np.float32(values if channels == 3 else [np.mean(values)]) for values in (preprocess.mean, preprocess.std))
+        mean, std = (np.array(values, np.float32) for values in (preprocess.mean, preprocess.std))
+        if channels == 1:
+            mean, std = mean.mean(), std.mean()
         pixels = (pixels.astype(np.float32) / np.float32(preprocess.scale) - mean) / std
     return np.ascontiguousarray((pixels if last else pixels.transpose(2, 0, 1)).astype(wanted.dtype))
 

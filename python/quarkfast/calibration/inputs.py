@@ -30,7 +30,9 @@ class ModelInput:
 
     def __str__(self) -> str:
         """Returns the shape for a message, such as ``[N, 3, 32, any]``."""
-        return "any" if self.shape is None else "[" + ", ".join("any" if d is None else str(d) for d in self.shape) + "]"
+        return (
+            "any" if self.shape is None else "[" + ", ".join("any" if d is None else str(d) for d in self.shape) + "]"
+        )
 
 
 def model_inputs(model: ir.Model) -> tuple[ModelInput, ...]:

@@ -63,8 +63,9 @@ def random_feeds(reader: RandomDataReader, inputs: Sequence[ModelInput]) -> Iter
     known = [wanted.name for wanted in inputs]
     for name in (*reader.shapes, *reader.ranges):
         if name not in known:
+            listed = ", ".join(map(repr, known))
             raise CalibrationError(
-                f"RandomDataReader: expected inputs {', '.join(map(repr, known))}, got {name!r}{did_you_mean(name, known)}"
+                f"RandomDataReader: expected inputs {listed}, got {name!r}{did_you_mean(name, known)}"
             )
     for index in range(reader.samples):
         yield {wanted.name: _draw(reader, wanted, index) for wanted in inputs}

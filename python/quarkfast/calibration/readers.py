@@ -40,9 +40,9 @@ class DataReader(Protocol):
 CalibrationData = (
     str | os.PathLike[str] | NDArray[Any] | Mapping[str, ArrayLike] | DataReader | RandomDataReader | Iterable[Any]
 )
-"""An .npz or .npy file, or a folder of such or of images; an array or a dict of arrays, whose first axis counts samples;
-a reader with ``get_next``; an iterable of feeds (dicts by input name, arrays for a model of one input, tuples in the
-order of the inputs, labels behind them left out); or ``"random"``."""
+"""An .npz or .npy file, or a folder of such or of images; an array or a dict of arrays, whose first axis counts
+samples; a reader with ``get_next``; an iterable of feeds (dicts by input name, arrays for a model of one input, tuples
+in the order of the inputs, labels behind them left out); or ``"random"``."""
 
 _Table = NDArray[Any] | StoredArray
 

@@ -22,11 +22,18 @@ def quantize(
     ] = None,
     preset: Annotated[str, typer.Option("-p", "--preset", help="What to quantize to, e.g. A8W8, U8S8, BF16.")] = "A8W8",
     calibration_data: Annotated[
-        Path | None,
-        typer.Option("--calibration-data", metavar="FILE", help="Samples: .npz by input name, or .npy for one input."),
+        str | None,
+        typer.Option(
+            "--calibration-data",
+            metavar="PATH",
+            help="Samples: .npz by input name, .npy for one input, a folder of such or of images, or 'random'.",
+        ),
     ] = None,
     samples: Annotated[int | None, typer.Option(help="How many samples to read; all by default.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Samples in one calibration run.")] = None,
+    preprocess: Annotated[
+        str | None, typer.Option(help="How image files become inputs: imagenet, cifar, yolo or none.")
+    ] = None,
     per_channel: Annotated[
         bool | None, typer.Option("--per-channel/--per-tensor", help="One weight scale for each output channel.")
     ] = None,
@@ -61,6 +68,7 @@ def quantize(
     options = {
         "samples": samples,
         "batch_size": batch_size,
+        "preprocess": preprocess,
         "per_channel": per_channel,
         "activation_symmetric": activation_symmetric,
         "weight_symmetric": weight_symmetric,
@@ -82,7 +90,7 @@ def quantize(
 
 
 def _quantize(
-    model: Path, path: Path, preset: str, calibration_data: Path | None, options: dict[str, Any]
+    model: Path, path: Path, preset: str, calibration_data: str | None, options: dict[str, Any]
 ) -> quarkfast.QuantizedModel:
     with console.stages() as progress, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")

@@ -84,6 +84,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             Option("exclude", "NodesToExclude", _NAMES, _is_names, _set("exclude")),
             Option("samples", "CalibDataSize", _COUNT, _is_count, _set("samples")),
             Option("batch_size", None, _COUNT, _is_count, _set("batch_size")),
+            Option("preprocess", None, "a string", lambda value: isinstance(value, str), _set("preprocess")),
         )
     }
 )

@@ -31,7 +31,8 @@ class Scheme:
         op_types: Operator types to quantize; empty means all that the target has a rule for.
         exclude: Names of nodes that stay float.
         samples: Number of calibration samples to read, or None for all of them.
-        batch_size: Rows a run for calibration data given as arrays.
+        batch_size: Rows a run, or None for 32 from files and arrays, and readers and iterables as they come.
+        preprocess: How image files become arrays: ``"imagenet"``, ``"cifar"``, ``"yolo"`` or ``"none"``.
 
     Example:
         >>> from quarkfast.config import PRESETS
@@ -50,7 +51,8 @@ class Scheme:
     op_types: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     samples: int | None = None
-    batch_size: int = 32
+    batch_size: int | None = None
+    preprocess: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the scheme as plain data, for JSON."""

@@ -1,0 +1,110 @@
+"""Arrays in files: any rows, at any time, without reading the rest."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+
+from quarkfast.calibration.stored import StoredArray, open_arrays, read_arrays
+from quarkfast.errors import CalibrationError
+
+DATA = np.arange(7 * 3 * 5, dtype=np.float32).reshape(7, 3, 5)
+
+
+def _write(folder, kind, array=DATA):
+    path = folder / "data"
+    with path.open("wb") as stream:
+        {"npy": np.save, "stored npz": np.savez, "compressed npz": np.savez_compressed}[kind](
+            stream, **({"arr": array} if kind == "npy" else {"x": array, "y": array + 1})
+        )
+    return path
+
+
+def _open(path):
+    arrays = open_arrays(path)
+    return arrays if isinstance(arrays, StoredArray) else arrays["x"]
+
+
+@pytest.mark.parametrize("kind", ["npy", "stored npz", "compressed npz"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_rows_are_those_of_the_array(tmp_path, kind, order):
+    array = _open(_write(tmp_path, kind, np.asarray(DATA, order=order)))
+    assert (array.shape, array.dtype, len(array)) == (DATA.shape, DATA.dtype, 7)
+    for start, stop in [(0, 2), (2, 5), (6, 9), (1, 3), (4, 4), (0, 7)]:
+        np.testing.assert_array_equal(array[start:stop], DATA[start:stop])
+    np.testing.assert_array_equal(array.whole(), DATA)
+
+
+@pytest.mark.parametrize("kind", ["npy", "stored npz", "compressed npz"])
+@pytest.mark.parametrize("shape", [(), (0, 4), (3,)], ids=str)
+def test_scalars_and_empty_arrays_are_read_too(tmp_path, kind, shape):
+    array = _open(_write(tmp_path, kind, np.ones(shape, np.int64)))
+    np.testing.assert_array_equal(array.whole(), np.ones(shape, np.int64))
+    assert len(array) == (shape[0] if shape else 0)
+
+
+def test_a_stored_member_is_mapped_and_not_read(tmp_path):
+    path = _write(tmp_path, "stored npz")
+    assert isinstance(_open(path)[0:2], np.memmap)
+
+
+def test_a_compressed_member_is_read_only_as_far_as_asked(tmp_path, monkeypatch):
+    path = _write(tmp_path, "compressed npz", np.zeros((1000, 1000), np.float32))
+    array, read = _open(path), []
+    original = zipfile.ZipExtFile.read
+    monkeypatch.setattr(zipfile.ZipExtFile, "read", lambda self, n=-1: read.append(n) or original(self, n))
+    for start in (0, 8, 16):
+        array[start : start + 8]
+    assert sum(read) <= 24 * 4000 + 1024, "expected 24 rows and the header"
+
+
+def test_every_member_is_found_by_its_name(tmp_path):
+    arrays = read_arrays(_write(tmp_path, "compressed npz"))
+    assert list(arrays) == ["x", "y"]
+    np.testing.assert_array_equal(arrays["y"], DATA + 1)
+
+
+@pytest.mark.parametrize("kind", ["npy", "stored npz"])
+def test_objects_are_refused_because_they_could_run_code(tmp_path, kind):
+    path = tmp_path / "data"
+    with path.open("wb") as stream:
+        data = np.array([{"a": 1}], object)
+        np.save(stream, data) if kind == "npy" else np.savez(stream, x=data)
+    with pytest.raises(CalibrationError, match=r"got another kind at .* \(it holds Python objects\)"):
+        open_arrays(path)
+
+
+def test_a_pickle_is_no_array(tmp_path):
+    path = tmp_path / "data.npy"
+    path.write_bytes(pickle.dumps([1]))
+    with pytest.raises(CalibrationError, match=r"got another kind at .* \(neither magic number\)"):
+        open_arrays(path)
+
+
+def test_an_unknown_version_of_the_format_is_refused(tmp_path):
+    path = tmp_path / "data.npy"
+    path.write_bytes(b"\x93NUMPY\x09\x00")
+    with pytest.raises(CalibrationError, match=r"version \(9, 0\) of the format"):
+        open_arrays(path)
+
+
+def test_a_file_cut_short_is_told_when_its_end_is_read(tmp_path):
+    stream = io.BytesIO()
+    np.save(stream, DATA)
+    path = tmp_path / "data.npy"
+    path.write_bytes(stream.getvalue()[:-8])
+    with pytest.raises(CalibrationError, match=r"expected an \.npz or \.npy file, got another kind at"):
+        open_arrays(path)[0:7]
+
+
+def test_a_damaged_member_is_told(tmp_path):
+    path = _write(tmp_path, "compressed npz", np.random.default_rng(0).normal(size=(64, 64)))
+    data = bytearray(path.read_bytes())
+    data[2000:3000] = bytes(1000)
+    path.write_bytes(data)
+    with pytest.raises(CalibrationError, match="got another kind at"):
+        _open(path)[0:64]
