@@ -39,7 +39,8 @@ struct LongInteger {
   }
 };
 
-// A sum of float32 in units of 2^-149, the smallest subnormal: 277 bits and sign for one value, the rest for 2^106 of them.
+// A sum of float32 in units of 2^-149, the smallest subnormal: 277 bits and sign for one value, the rest for 2^106 of
+// them.
 using FloatSum = LongInteger<6>;
 // A sum of squares of float32 in units of 2^-298.
 using SquareSum = LongInteger<10>;
