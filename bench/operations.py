@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+import quarkfast
 from bench.workload import Array, Workload
 from quarkfast import reference
 
@@ -18,26 +19,41 @@ class Operation:
 
     Attributes:
         expected: The reference's answer for a stretch of the flattened input.
-        codes_in: Whether the input is the quantized type instead of float32.
-        codes_out: Whether the output is the quantized type instead of float32; None when there is no array to write.
+        input: Makes the array that the contestants read.
+        output: Makes an array for a contestant to write to; None where the result is no array of the input's length.
+        whole: Whether the result is compared as a whole, not in stretches.
+        conventions: Whether rivals may count a value on the edge of a bin on its other side, or sum in another order.
     """
 
     expected: Callable[[Workload, slice], Any]
-    codes_in: bool = False
-    codes_out: bool | None = False
-
-    def input(self, work: Workload) -> Array:
-        """The array that the contestants read."""
-        return codes(work) if self.codes_in else work.x
-
-    def output(self, work: Workload) -> Array:
-        """A new array for the contestant to write to."""
-        return np.empty(work.shape, work.row.dtype if self.codes_out else np.float32)
+    input: Callable[[Workload], Array]
+    output: Callable[[Workload], Array] | None
+    whole: bool = False
+    conventions: bool = False
 
     def bytes_moved(self, work: Workload) -> int:
         """Bytes read and written once, without what a cache line drags along."""
-        sides = (self.codes_in, self.codes_out)
-        return work.x.size * sum(0 if codes is None else work.row.dtype.itemsize if codes else 4 for codes in sides)
+        return self.input(work).nbytes + (self.output(work).nbytes if self.output else 0)
+
+
+def floats(work: Workload) -> Array:
+    """The float32 values."""
+    return work.x
+
+
+def new_floats(work: Workload) -> Array:
+    """A float32 output."""
+    return np.empty(work.shape, np.float32)
+
+
+def new_codes(work: Workload) -> Array:
+    """An output of the quantized type."""
+    return np.empty(work.shape, work.row.dtype)
+
+
+def new_bytes(work: Workload) -> Array:
+    """A packed output."""
+    return np.empty(work.x.size * work.row.bits // 8, np.uint8)
 
 
 def flat(work: Workload, part: slice) -> tuple[Array, Array, Array]:
@@ -52,8 +68,6 @@ def flat(work: Workload, part: slice) -> tuple[Array, Array, Array]:
 def codes(work: Workload) -> Array:
     """Input of the operations that read codes: what quarkfast makes of x, itself checked by its own task."""
     if work.row.is_integer:
-        import quarkfast
-
         return quarkfast.quantize_linear(
             work.x, work.scale, work.zero_point, dtype=work.row.dtype, axis=work.axis, block_size=work.block_size
         )
@@ -85,17 +99,48 @@ def _rounded(work: Workload, part: slice) -> Array:
     return getattr(reference, f"round_f32_{work.row.code}")(work.x.reshape(-1)[part])
 
 
+def _packed(work: Workload, _: slice) -> Array:
+    return reference.pack_codes(codes(work), work.row.bits)
+
+
+def packed(work: Workload) -> Array:
+    """Packed codes."""
+    return quarkfast.pack_codes(codes(work))
+
+
+def _unpacked(work: Workload, part: slice) -> Array:
+    return codes(work).reshape(-1)[part]
+
+
 def _range(work: Workload, _: slice) -> Array:
     found = reference.reduce_range(work.x)
     return np.float32([found["min"], found["max"]])
 
 
+def _histogram(work: Workload, _: slice) -> Array:
+    return reference.count_histogram(work.x)[0]
+
+
+def _moments(work: Workload, _: slice) -> Array:
+    return np.float32([work.x.mean(dtype=np.float64), work.x.var(dtype=np.float64)])
+
+
+def _absmax(work: Workload, _: slice) -> Array:
+    other = {"first axis": 1, "last axis": 0}.get(work.task.layout)
+    return np.abs(work.x).max(axis=other)
+
+
 OPERATIONS = {
-    "quantize_linear": Operation(_quantized, codes_out=True),
-    "dequantize_linear": Operation(_dequantized, codes_in=True),
-    "fake_quantize_linear": Operation(_fake_quantized),
-    "cast": Operation(_cast, codes_out=True),
-    "widen": Operation(_widened, codes_in=True),
-    "round_trip": Operation(_rounded),
-    "reduce_range": Operation(_range, codes_out=None),
+    "quantize_linear": Operation(_quantized, floats, new_codes),
+    "dequantize_linear": Operation(_dequantized, codes, new_floats),
+    "fake_quantize_linear": Operation(_fake_quantized, floats, new_floats),
+    "pack_codes": Operation(_packed, codes, new_bytes, whole=True),
+    "unpack_codes": Operation(_unpacked, packed, new_codes),
+    "cast": Operation(_cast, floats, new_codes),
+    "widen": Operation(_widened, codes, new_floats),
+    "round_trip": Operation(_rounded, floats, new_floats),
+    "reduce_range": Operation(_range, floats, None, whole=True),
+    "histogram": Operation(_histogram, floats, None, whole=True, conventions=True),
+    "moments": Operation(_moments, floats, None, whole=True, conventions=True),
+    "absmax": Operation(_absmax, floats, None, whole=True),
 }

@@ -87,12 +87,40 @@ def two_threads(run: Record) -> str:
     return table(["task", "size", "GB/s", "of one thread", "onnxruntime", "torch"], lines)
 
 
+def cycles(run: Record) -> str:
+    """Elements a cycle of each task on each rung, and of the limits."""
+    found = {row["task"]: row["per_cycle"] for row in rows(run, "cycles")}
+    limits = found.pop("limits", {})
+    rungs = list(next(iter(found.values())))
+    lines = [[label, f"{value:.2f}", *("" for _ in rungs[1:])] for label, value in limits.items()]
+    lines += [[task, *(f"{value:.2f}" for value in values.values())] for task, values in found.items()]
+    clock = max(row["clock"] for row in rows(run, "cycles")) / 1e9
+    return f"Clock while running: {clock:.2f} GHz.\n\n" + table(["task", *rungs], lines)
+
+
+def imports(run: Record) -> str:
+    """Milliseconds of fresh interpreters, and how much of them the import takes."""
+    row = rows(run, "import")[0]
+    bare = times(row, "nothing")
+    lines = []
+    for name in row["seconds"]:
+        low, middle = times(row, name)
+        over = ((low - bare[0]) * 1e3, (middle - bare[1]) * 1e3)
+        lines.append([name, pair((low * 1e3, middle * 1e3), 0), pair(over, 0)])
+    return table(["import", "ms", "ms over a bare interpreter"], lines)
+
+
 def sections(run: Record) -> dict[str, str]:
     """The tables that this run can fill, by the name of their place on the page."""
     found = {}
     if rows(run, "kernel"):
         found = {size.replace(" ", ""): one_thread(run, size) for size in SIZES}
         found["threads"] = two_threads(run)
+    if rows(run, "cycles"):
+        found["cycles"] = cycles(run)
+    if rows(run, "import"):
+        found["import"] = imports(run)
+    if found:
         found["machine"] = machine(run)
     return found
 

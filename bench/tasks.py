@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from bench.workload import Task
 
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int4")
+LAYOUTS = ("first axis", "last axis", "blocks of 32")
+
+
+def linear(operation: str, bar: float) -> tuple[Task, ...]:
+    """A linear operation for each type per tensor, and for int8 with every layout of scales."""
+    types = [Task(operation, name, bar=bar if name == "int8" else 0) for name in INTEGERS]
+    return (*types, *(Task(operation, "int8", layout) for layout in LAYOUTS))
+
+
 TASKS = (
-    *(
-        Task("quantize_linear", name, bar=0.75 if name == "int8" else 0)
-        for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32")
-    ),
-    *(Task("quantize_linear", "int8", layout) for layout in ("first axis", "last axis", "blocks of 32")),
-    *(
-        Task("dequantize_linear", name, bar=0.8 if name == "int8" else 0)
-        for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32")
-    ),
-    *(Task("dequantize_linear", "int8", layout) for layout in ("first axis", "last axis", "blocks of 32")),
-    *(
-        Task("fake_quantize_linear", name, bar=1.2 if name == "int8" else 0)
-        for name in ("int8", "uint8", "int16", "uint16", "int32")
-    ),
-    *(Task("fake_quantize_linear", "int8", layout) for layout in ("first axis", "last axis", "blocks of 32")),
+    *linear("quantize_linear", bar=0.75),
+    *linear("dequantize_linear", bar=0.8),
+    *linear("fake_quantize_linear", bar=1.2),
+    Task("pack_codes", "int4", bar=0.8),
+    Task("unpack_codes", "int4"),
     Task("cast", "bfloat16", bar=0.9),
     Task("cast", "float16"),
     Task("widen", "bfloat16"),
@@ -27,4 +27,9 @@ TASKS = (
     Task("round_trip", "bfloat16", bar=1.2),
     Task("round_trip", "float16"),
     Task("reduce_range", bar=0.55),
+    Task("absmax"),
+    Task("absmax", layout="first axis"),
+    Task("absmax", layout="last axis"),
+    Task("moments"),
+    Task("histogram", bar=2.0),
 )

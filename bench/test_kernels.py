@@ -27,7 +27,7 @@ def test_kernel(
 ) -> None:
     if threads > (os.cpu_count() or 1):
         pytest.skip(f"needs {threads} processors")
-    work = Workload(task, SIZES[size] // 4)
+    work = Workload(task, SIZES[size] // 4, OPERATIONS[task.operation].expected)
     race = Race(work, rivals, threads)
     benchmark.group = f"{task}/{size}/{threads}"
     rounds = min(60, max(5, round(case_seconds / race.round_seconds())))

@@ -72,13 +72,60 @@ def fake_quantize_linear(work: Workload, threads: int) -> Entry | None:
     return Entry(run, lambda: y)
 
 
-def reduce_range(work: Workload, threads: int) -> Entry:
-    found: list[Any] = []
+def pack_codes(work: Workload, threads: int) -> Entry:
+    q, out = OPERATIONS["pack_codes"].input(work).reshape(-1).view(np.uint8), np.empty(work.x.size // 2, np.uint8)
+    low = np.empty_like(out)
 
     def run() -> None:
-        found[:] = work.x.min(), work.x.max()
+        np.left_shift(q[1::2], 4, out=out)
+        np.bitwise_and(q[::2], 15, out=low)
+        np.bitwise_or(out, low, out=out)
 
-    return Entry(run, lambda: np.float32(found))
+    return Entry(run, lambda: out)
+
+
+def unpack_codes(work: Workload, threads: int) -> Entry:
+    packed = OPERATIONS["unpack_codes"].input(work)
+    out = np.empty(work.x.size, np.uint8)
+
+    def run() -> None:
+        np.bitwise_and(packed, 15, out=out[::2])
+        np.right_shift(packed, 4, out=out[1::2])
+
+    return Entry(run, lambda: out.view(work.row.dtype))
+
+
+def _told(call: Any) -> Any:
+    """Set up a statistic that ``call(x, task)`` makes."""
+
+    def setup(work: Workload, threads: int) -> Entry:
+        found: list[Any] = []
+
+        def run() -> None:
+            found[:] = [call(work)]
+
+        return Entry(run, lambda: np.asarray(found[0]))
+
+    return setup
+
+
+def _histogram(work: Workload) -> Any:
+    edge = histogram_edge(work)
+    return np.histogram(work.x, bins=BINS, range=(-edge, edge))[0].astype(np.uint64)
+
+
+def _absmax(work: Workload) -> Any:
+    other = {"first axis": 1, "last axis": 0}.get(work.task.layout)
+    return np.maximum(work.x.max(axis=other), -work.x.min(axis=other))
+
+
+# quarkfast's histogram has this many bins; rivals count into as many of the same width.
+BINS = 4096
+
+
+def histogram_edge(work: Workload) -> float:
+    """Where the outermost of quarkfast's bins ends: rivals must be told, which costs them nothing here."""
+    return float(np.exp2(np.ceil(np.log2(np.abs(work.x).max()))))
 
 
 def _copied(*dtypes: str) -> Any:
@@ -111,5 +158,10 @@ SETUPS = {
     "cast": _copied("type"),
     "widen": _copied("float32"),
     "round_trip": _copied("type", "float32"),
-    "reduce_range": reduce_range,
+    "pack_codes": pack_codes,
+    "unpack_codes": unpack_codes,
+    "reduce_range": _told(lambda work: np.float32([work.x.min(), work.x.max()])),
+    "histogram": _told(_histogram),
+    "moments": _told(lambda work: np.float32([work.x.mean(), work.x.var()])),
+    "absmax": _told(_absmax),
 }

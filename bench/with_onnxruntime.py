@@ -19,6 +19,8 @@ HAS_THREADS = True
 
 OPSET = 21
 _QUANTIZED = ("int8", "uint8", "int16", "uint16")
+_READS_CODES = ("dequantize_linear", "widen")
+_WRITES_CODES = ("quantize_linear", "cast")
 
 
 def _session(nodes: list[Any], work: Workload, types: tuple[int, int], threads: int) -> onnxruntime.InferenceSession:
@@ -42,10 +44,10 @@ def _session(nodes: list[Any], work: Workload, types: tuple[int, int], threads: 
 
 
 def _entry(nodes: list[Any], work: Workload, threads: int) -> Entry:
-    operation = OPERATIONS[work.task.operation]
-    types = tuple(work.row.onnx if codes else TensorProto.FLOAT for codes in (operation.codes_in, operation.codes_out))
+    operation = work.task.operation
+    types = tuple(work.row.onnx if operation in group else TensorProto.FLOAT for group in (_READS_CODES, _WRITES_CODES))
     session = _session(nodes, work, types, threads)
-    x = operation.input(work)
+    x = OPERATIONS[operation].input(work)
     given = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
         x.view(np.uint16) if x.dtype.kind == "V" else x, types[0]
     )
@@ -53,7 +55,7 @@ def _entry(nodes: list[Any], work: Workload, threads: int) -> Entry:
     binding = session.io_binding()
     binding.bind_ortvalue_input("x", given)
     binding.bind_ortvalue_output("y", made)
-    dtype = work.row.dtype if operation.codes_out else np.dtype(np.float32)
+    dtype = work.row.dtype if operation in _WRITES_CODES else np.dtype(np.float32)
 
     def result() -> Any:
         memory = (ctypes.c_uint8 * (work.x.size * dtype.itemsize)).from_address(made.data_ptr())

@@ -25,7 +25,8 @@ def _into(call: Callable[..., Any]) -> Callable[[Workload, int], Entry]:
 
     def setup(work: Workload, threads: int) -> Entry:
         operation = OPERATIONS[work.task.operation]
-        x, out = operation.input(work), operation.output(work)
+        x = operation.input(work)
+        out = operation.output(work) if operation.output else None
         return Entry(lambda: call(work, x, out), lambda: out)
 
     return setup
@@ -35,12 +36,13 @@ def _parameters(work: Workload) -> dict[str, Any]:
     return {"axis": work.axis, "block_size": work.block_size}
 
 
-def _range(work: Workload, threads: int) -> Entry:
-    def result() -> Any:
-        found = quarkfast.reduce_range(work.x)
-        return np.float32([found.min, found.max])
+def _told(call: Callable[[Workload], Any], values: Callable[[Any], Any]) -> Callable[[Workload, int], Entry]:
+    """Set up a statistic; ``values`` makes an array of what it tells."""
+    return lambda work, threads: Entry(lambda: call(work), lambda: values(call(work)))
 
-    return Entry(lambda: quarkfast.reduce_range(work.x), result)
+
+def _absmax(work: Workload) -> Any:
+    return quarkfast.absmax(work.x, {"first axis": 0, "last axis": 1}.get(work.task.layout))
 
 
 def _quantize(work: Workload, x: Any, out: Any) -> None:
@@ -62,5 +64,14 @@ SETUPS = {
     "cast": _into(lambda work, x, out: quarkfast.cast(x, work.row.dtype, out=out)),
     "widen": _into(lambda work, x, out: quarkfast.cast(x, np.float32, out=out)),
     "round_trip": _into(lambda work, x, out: quarkfast.round_trip(x, work.row.dtype, out=out)),
-    "reduce_range": _range,
+    "pack_codes": _into(lambda work, x, out: quarkfast.pack_codes(x, out=out)),
+    "unpack_codes": _into(
+        lambda work, x, out: quarkfast.unpack_codes(x, work.row.dtype, work.shape, out=out),
+    ),
+    "reduce_range": _told(
+        lambda work: quarkfast.reduce_range(work.x), lambda found: np.float32([found.min, found.max])
+    ),
+    "histogram": _told(lambda work: quarkfast.histogram(work.x), lambda found: found.counts),
+    "moments": _told(lambda work: quarkfast.moments(work.x), lambda found: np.float32([found.mean, found.variance])),
+    "absmax": _told(_absmax, lambda found: found),
 }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench.operations import OPERATIONS
+from bench.with_numpy import BINS, histogram_edge
 from bench.workload import Entry, Workload
 
 NAME = "torch"
@@ -90,7 +90,7 @@ def _copied(*names: str) -> Any:
         if dtype is None:
             return None
         first = torch.from_numpy(work.x)
-        arrays = [first.to(dtype) if OPERATIONS[work.task.operation].codes_in else first]
+        arrays = [first.to(dtype) if work.task.operation == "widen" else first]
         arrays += [torch.empty(work.shape, dtype=dtype if name == "type" else torch.float32) for name in names]
 
         def run() -> None:
@@ -102,9 +102,25 @@ def _copied(*names: str) -> Any:
     return setup
 
 
-def reduce_range(work: Workload, threads: int) -> Entry:
-    x = torch.from_numpy(work.x)
-    return _remembered(lambda: torch.aminmax(x), lambda made: np.float32([made.min.item(), made.max.item()]))
+def _told(call: Any) -> Any:
+    """Set up a statistic; ``call(x, work)`` returns a tuple of tensors."""
+
+    def setup(work: Workload, threads: int) -> Entry:
+        x = torch.from_numpy(work.x)
+        return _remembered(lambda: call(x, work), lambda made: torch.stack(tuple(made)).reshape(-1).numpy())
+
+    return setup
+
+
+def _histogram(x: Any, work: Workload) -> Any:
+    edge = histogram_edge(work)
+    return (torch.histc(x, BINS, -edge, edge),)
+
+
+def _absmax(x: Any, work: Workload) -> Any:
+    dim = {"first axis": 1, "last axis": 0}.get(work.task.layout)
+    low, high = torch.aminmax(x, dim=dim) if dim is not None else torch.aminmax(x)
+    return (torch.maximum(-low, high),)
 
 
 SETUPS = {
@@ -114,5 +130,8 @@ SETUPS = {
     "cast": _copied("type"),
     "widen": _copied("float32"),
     "round_trip": _copied("type", "float32"),
-    "reduce_range": reduce_range,
+    "reduce_range": _told(lambda x, work: torch.aminmax(x)),
+    "histogram": _told(_histogram),
+    "moments": _told(lambda x, work: torch.var_mean(x, correction=0)[::-1]),
+    "absmax": _told(_absmax),
 }

@@ -48,8 +48,10 @@ class Task:
 class Workload:
     """A task at one size: arrays made once, the same for all contestants."""
 
-    def __init__(self, task: Task, n: int) -> None:
+    def __init__(self, task: Task, n: int, reference: Callable[[Workload, slice], Any]) -> None:
         self.task = task
+        self._reference = reference
+        self._expected: dict[tuple[int, int], Any] = {}
         self.shape = {"first axis": (CHANNELS_FIRST, n // CHANNELS_FIRST)}.get(
             task.layout, (n // CHANNELS_LAST, CHANNELS_LAST)
         )
@@ -80,6 +82,12 @@ class Workload:
         if self.block_size:
             return np.repeat(values, self.block_size, axis=1)[:, : self.shape[1]]
         return np.broadcast_to(values if self.axis else np.reshape(values, (-1, 1)), self.shape)
+
+    def expected(self, part: slice) -> Array:
+        """The reference's answer, made once for all contestants."""
+        if (part.start, part.stop) not in self._expected:
+            self._expected[part.start, part.stop] = self._reference(self, part)
+        return self._expected[part.start, part.stop]
 
     def stretches(self) -> list[slice]:
         """Parts of the flattened arrays to compare: all of a small one, begin, middle and end of a large one."""
