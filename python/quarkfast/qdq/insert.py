@@ -59,15 +59,13 @@ class _Inserter:
     def insert_constant(
         self, tensor: str, stem: str, quantizer: Quantizer, edges: tuple[Edge, ...], keep_float: bool
     ) -> None:
-        value = self._graph.initializers[tensor]
-        floats = array_of(value)
-        parameters = self._initialize(stem, quantizer)
+        floats = array_of(self._graph.initializers[tensor])
         if keep_float:
             source = self._add(f"{tensor}_quantized", limited(floats, quantizer.dtype))
-            added: tuple[ir.Node, ...] = self._pair(source, tensor, quantizer, parameters)
+            added: tuple[ir.Node, ...] = self._pair(source, tensor, quantizer, self._initialize(stem, quantizer))
         else:
             source = self._add(f"{tensor}_quantized", codes_of(floats, quantizer))
-            added = (self._dequantize(source, tensor, quantizer, parameters),)
+            added = (self._decode(source, tensor, stem, quantizer),)
         nodes = [self._nodes[edge.node] for edge in edges]
         self._graph.insert_before(nodes[0], added)
         for node, edge in zip(nodes, edges, strict=True):
@@ -81,6 +79,15 @@ class _Inserter:
         for node in self._graph:
             if not is_standard(node):
                 self._model.opset_imports.setdefault(node.domain, 1)
+
+    def _decode(self, codes: ir.Value, name: str, stem: str, quantizer: Quantizer) -> ir.Node:
+        if quantizer.is_plain_cast:
+            # onnxruntime computes a Cast of a constant once, but never a custom operator: with that in front of its
+            # weights a convolution is neither prepacked nor laid out in blocks.
+            node = dequantize_node(codes, (), quantizer, "cast")
+            self._call(node, f"{name}_DequantizeLinear")
+            return node
+        return self._dequantize(codes, name, quantizer, self._initialize(stem, quantizer))
 
     def _pair(
         self, value: ir.Value, name: str, quantizer: Quantizer, parameters: tuple[ir.Value, ...]

@@ -38,7 +38,8 @@ class Form:
 
 _STANDARD = Form("", "QuantizeLinear", "DequantizeLinear", 10)
 _STANDARD_21 = Form("", "QuantizeLinear", "DequantizeLinear", 21)
-_CUSTOM = Form(_QUARK, "ExtendedQuantizeLinear", "ExtendedDequantizeLinear", 10)
+# 13 because stored constants are turned back by a Cast, which knows bfloat16 from there on.
+_CUSTOM = Form(_QUARK, "ExtendedQuantizeLinear", "ExtendedDequantizeLinear", 13)
 _CAST = Form("", "Cast", "Cast", 13, parameters=False)
 
 _FORMS: Mapping[tuple[str, Encoding], Form] = MappingProxyType(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quarkfast.dtypes import qtype
 from quarkfast.qdq.placement import BiasSlot, ConstantSlot
 
 __all__ = ["Plan", "Quantizer"]
@@ -33,6 +34,11 @@ class Quantizer:
     axis: int | None = None
     qmin: int | None = None
     qmax: int | None = None
+
+    @property
+    def is_plain_cast(self) -> bool:
+        """Whether codes are turned back into floats by nothing but a change of type."""
+        return not qtype(self.dtype).is_integer and bool(np.all(self.scale == 1))
 
 
 @dataclass(frozen=True, slots=True)

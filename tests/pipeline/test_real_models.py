@@ -1,0 +1,108 @@
+"""The issue's bars on trained networks; skipped where the folder of real models is absent."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import pytest
+
+import quarkfast
+from quarkfast import ort
+from quarkfast.evaluate import top1
+
+MEAN = np.float32([0.485, 0.456, 0.406])[:, None, None]
+STD = np.float32([0.229, 0.224, 0.225])[:, None, None]
+
+# Percentage points of top-1 that a preset may lose on 2,000 images.
+BARS = [
+    pytest.param("A8W8", {}, 0.5, id="A8W8"),
+    pytest.param("A8W8", {"per_channel": True}, 0.5, id="A8W8 per channel"),
+    pytest.param("A16W8", {}, 0.2, id="A16W8"),
+    pytest.param("U8S8", {}, 0.5, id="U8S8"),
+    pytest.param("BF16", {"bf16_qdq_to_cast": True}, 0.2, id="BF16"),
+]
+
+
+def _images(path, count=None):
+    with np.load(path) as data:
+        x, y = data["x"][:count], data["y"][:count]
+    return ((x.astype(np.float32) / 255 - MEAN) / STD).astype(np.float32), y
+
+
+def _logits(model, x):
+    session = ort.inference_session(model)
+    return np.concatenate([ort.run(session, {"input": x[i : i + 100]})[0] for i in range(0, len(x), 100)])
+
+
+@pytest.fixture(scope="module")
+def resnet20(shared):
+    return shared / "models" / "resnet20_cifar10.onnx"
+
+
+@pytest.fixture(scope="module")
+def calibration(shared):
+    return _images(shared / "data" / "cifar10_calib.npz", 256)[0]
+
+
+@pytest.fixture(scope="module")
+def evaluation(shared):
+    return _images(shared / "data" / "cifar10_eval.npz")
+
+
+@pytest.fixture(scope="module")
+def float_top1(resnet20, evaluation):
+    x, y = evaluation
+    return top1(_logits(resnet20, x), y)
+
+
+@pytest.mark.parametrize(("preset", "options", "bar"), BARS)
+def test_resnet20_keeps_its_accuracy(resnet20, calibration, evaluation, float_top1, preset, options, bar):
+    result = quarkfast.quantize(resnet20, preset=preset, calibration_data=calibration, **options)
+    onnx.checker.check_model(result.proto, full_check=True)
+    x, y = evaluation
+    assert top1(_logits(result.model_bytes, x), y) >= float_top1 - bar
+
+
+@pytest.mark.parametrize("name", ["resnet20_cifar10", "resnet56_cifar10"])
+def test_bfloat16_operators_and_casts_give_the_same_bytes_on_256_images(shared, evaluation, name):
+    model, x = shared / "models" / f"{name}.onnx", evaluation[0][:256]
+    results = [quarkfast.quantize(model, preset="BF16", bf16_qdq_to_cast=cast) for cast in (False, True)]
+    operators, casts = (_logits(result.model_bytes, x) for result in results)
+    assert operators.tobytes() == casts.tobytes()
+
+
+def test_onnxruntime_fuses_every_convolution_of_u8s8(resnet20, calibration, tmp_path):
+    result = quarkfast.quantize(resnet20, preset="U8S8", calibration_data=calibration[:32])
+    options = ort.session_options()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    ort.inference_session(result.model_bytes, options)
+    counts = Counter(node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node)
+    assert counts["QLinearConv"] == 19
+    assert counts["QLinearAdd"] == 9
+    assert counts["QGemm"] == 1
+    assert counts["QLinearGlobalAveragePool"] == 1
+    assert counts["Conv"] == counts["FusedConv"] == counts["Add"] == counts["Gemm"] == counts["Relu"] == 0
+
+
+@pytest.mark.parametrize("name", ["superres", "magika", "mnist", "mobilenetv2_cifar10"])
+@pytest.mark.parametrize("preset", ["A8W8", "A16W8", "U8S8", "BF16"])
+def test_other_real_models_pass_the_checker_and_run(shared, name, preset):
+    model = shared / "models" / f"{name}.onnx"
+    session = ort.inference_session(model)
+    (wanted,) = [each for each in session.get_inputs() if each.name not in _initializers(model)]
+    shape = [size if isinstance(size, int) else 1 for size in wanted.shape]
+    rng = np.random.default_rng(5)
+    x = rng.integers(0, 256, shape).astype(np.int32 if "int32" in wanted.type else np.float32)
+    result = quarkfast.quantize(model, preset=preset, calibration_data=[{wanted.name: x}])
+    if preset != "BF16":
+        onnx.checker.check_model(result.proto, full_check=True)
+    outputs = ort.run(ort.inference_session(result.model_bytes), {wanted.name: x})
+    expected = ort.run(session, {wanted.name: x})
+    assert [each.shape for each in outputs] == [each.shape for each in expected]
+    assert all(np.isfinite(each).all() for each in outputs)
+
+
+def _initializers(path):
+    return {tensor.name for tensor in onnx.load(path).graph.initializer}
