@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.accuracy import images
 from quarkfast import ort
-from quarkfast.calibrate import observe
+from quarkfast.calibration import observe
 from quarkfast.config import find_preset
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize

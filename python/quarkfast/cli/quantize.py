@@ -56,7 +56,11 @@ def quantize(
         list[str] | None, typer.Option(metavar="TYPE", help="Quantize only operators of this type; repeatable.")
     ] = None,
     exclude: Annotated[
-        list[str] | None, typer.Option(metavar="NODE", help="Leave the node of this name in float; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="NODE", help="Leave nodes of this name, glob or ^regular expression in float; repeatable."),
+    ] = None,
+    exclude_op_types: Annotated[
+        list[str] | None, typer.Option(metavar="TYPE", help="Leave operators of this type in float; repeatable.")
     ] = None,
     force: Annotated[bool, typer.Option("-f", "--force", help="Replace an existing output.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
@@ -77,6 +81,7 @@ def quantize(
         "force_pass_through": force_pass_through,
         "op_types": op_types,
         "exclude": exclude,
+        "exclude_op_types": exclude_op_types,
     }
     check_environment()
     given = {name: value for name, value in options.items() if value not in (None, [])}

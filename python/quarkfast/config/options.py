@@ -82,6 +82,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             Option("force_pass_through", "ForceQuantizeNoInputCheck", _BOOL, _is_bool, _set("force_pass_through")),
             Option("op_types", "OpTypesToQuantize", _NAMES, _is_names, _set("op_types")),
             Option("exclude", "NodesToExclude", _NAMES, _is_names, _set("exclude")),
+            Option("exclude_op_types", "OpTypesToExclude", _NAMES, _is_names, _set("exclude_op_types")),
             Option("samples", "CalibDataSize", _COUNT, _is_count, _set("samples")),
             Option("batch_size", None, _COUNT, _is_count, _set("batch_size")),
             Option("preprocess", None, "a string", lambda value: isinstance(value, str), _set("preprocess")),

@@ -29,7 +29,8 @@ class Scheme:
         keep_float_weights: Keep weights in float32 with a pair of nodes behind them instead of storing codes.
         force_pass_through: Quantize data movement (Reshape, MaxPool, ...) also where its input is float.
         op_types: Operator types to quantize; empty means all that the target has a rule for.
-        exclude: Names of nodes that stay float.
+        exclude: Names, globs or regular expressions (``^...``) of nodes that stay float.
+        exclude_op_types: Operator types that stay float.
         samples: Number of calibration samples to read, or None for all of them.
         batch_size: Rows a run, or None for 32 from files and arrays, and readers and iterables as they come.
         preprocess: How image files become arrays: ``"imagenet"``, ``"cifar"``, ``"yolo"`` or ``"none"``.
@@ -50,6 +51,7 @@ class Scheme:
     force_pass_through: bool = False
     op_types: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    exclude_op_types: tuple[str, ...] = ()
     samples: int | None = None
     batch_size: int | None = None
     preprocess: str | None = None

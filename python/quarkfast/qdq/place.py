@@ -5,8 +5,8 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from quarkfast import kernels
-from quarkfast.config import Scheme
-from quarkfast.errors import ConfigError, ModelError, did_you_mean
+from quarkfast.config import Scheme, match_names
+from quarkfast.errors import ConfigError, ModelError
 from quarkfast.graph.access import array_of, is_constant, is_float, is_standard, name_of, rank_of
 from quarkfast.graph.operators import find_operator
 from quarkfast.qdq.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement, Role
@@ -27,32 +27,27 @@ def place(model: ir.Model, scheme: Scheme) -> Placement:
     5. A constant bias of a quantized layer gets the scale ``s_x * s_w``, or is treated as a weight.
 
     Raises:
-        ConfigError: If `scheme.exclude` or `scheme.op_types` names something that the model does not have.
+        ConfigError: If the scheme names a node or an operator type that the model does not have.
         ModelError: If the weight of a layer holds an infinity.
     """
-    _check_names(model, scheme)
-    placer = _Placer(scheme, TARGETS[scheme.target])
+    types = sorted({node.op_type for node in model.graph.all_nodes()})
+    for option in ("op_types", "exclude_op_types"):
+        for name in getattr(scheme, option):
+            if name not in types:
+                raise ConfigError(f"{option}: expected operator types of the model ({', '.join(types)}), got {name!r}")
+    excluded = match_names(scheme.exclude, [name_of(node) for node in model.graph], "exclude")
+    placer = _Placer(scheme, TARGETS[scheme.target], excluded)
     for node in model.graph:
         placer.visit(node)
     return placer.placement()
 
 
-def _check_names(model: ir.Model, scheme: Scheme) -> None:
-    nodes = [name_of(node) for node in model.graph]
-    for name in scheme.exclude:
-        if name not in nodes:
-            raise ConfigError(f"exclude: expected the name of a node, got {name!r}{did_you_mean(name, nodes)}")
-    types = sorted({node.op_type for node in model.graph.all_nodes()})
-    for name in scheme.op_types:
-        if name not in types:
-            raise ConfigError(f"op_types: expected operator types of the model ({', '.join(types)}), got {name!r}")
-
-
 class _Placer:
     """Walks over the nodes once, in topological order, and gathers what a `Placement` holds."""
 
-    def __init__(self, scheme: Scheme, target: Target) -> None:
+    def __init__(self, scheme: Scheme, target: Target, excluded: frozenset[str]) -> None:
         self._scheme = scheme
+        self._excluded = excluded
         self._target = target
         self._activations: dict[str, str] = {}
         self._absorbed: set[str] = set()
@@ -89,7 +84,7 @@ class _Placer:
         """Says why the node would stay float wherever it stood; empty if it would not."""
         if rule is _NO_RULE:
             return f"{self._target.name} has no rule for {node.op_type}"
-        if node.name in self._scheme.exclude:
+        if node.name in self._excluded or node.op_type in self._scheme.exclude_op_types:
             return "excluded"
         if self._scheme.op_types and node.op_type not in self._scheme.op_types:
             return "not among op_types"
