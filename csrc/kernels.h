@@ -35,6 +35,24 @@ struct LinearKernels {
                                         int64_t qmin, int64_t qmax);
 };
 
+// Requantization of 32-bit sums by a float scale (Factor = float) or by a shift (Factor = int32_t, 0 to 31). `runs` and
+// `channels` stand to each other as quantize_linear and quantize_linear_channels; zero points and code range as there.
+template <class Factor, class Q>
+struct RequantizeBy {
+  void (*runs)(const int32_t* x, Q* y, size_t runs, size_t n, const Factor* factor, const Q* zero_point, int64_t qmin,
+               int64_t qmax);
+  void (*channels)(const int32_t* x, Q* y, size_t n, const Factor* factor, const Q* zero_point, int64_t qmin,
+                   int64_t qmax);
+};
+template <class Q>
+struct RequantizeKernels {
+  // y = saturate(round_half_to_even(float32(x) * scale) + zero_point, qmin, qmax).
+  RequantizeBy<float, Q> requantize_linear;
+  // y = saturate(round(x / 2^shift) + zero_point, qmin, qmax), exact; halves go up, or to even.
+  RequantizeBy<int32_t, Q> requantize_shift_half_up;
+  RequantizeBy<int32_t, Q> requantize_shift_half_even;
+};
+
 // Packing of 2-, 3- or 4-bit codes (named p2, p3, p4 in Kernels): code i takes bits [i * b, (i + 1) * b) of a
 // little-endian stream of bits, so the first code of a byte sits in its low bits. n counts codes; the last byte is
 // filled with zero bits. Of 4 and 2 bits this is ONNX's order.
@@ -84,6 +102,9 @@ struct Kernels {
   LinearKernels<uint16_t> u16;
   LinearKernels<int32_t> i32;
   LinearKernels<uint32_t> u32;
+
+  RequantizeKernels<int8_t> requantize_i8;
+  RequantizeKernels<uint8_t> requantize_u8;
 
   PackKernels p2, p3, p4;
 

@@ -8,6 +8,7 @@
 #include "linear.inl.h"
 #include "linear_float.inl.h"
 #include "pack_codes.inl.h"
+#include "requantize.inl.h"
 #include "statistics.inl.h"
 
 namespace quarkfast::QF_ISA {
@@ -25,6 +26,8 @@ const Kernels kernels = {
     .u16 = linear_kernels<uint16_t>(),
     .i32 = linear_kernels<int32_t>(),
     .u32 = linear_kernels<uint32_t>(),
+    .requantize_i8 = requantize_kernels<int8_t>(),
+    .requantize_u8 = requantize_kernels<uint8_t>(),
     .p2 = pack_kernels<2>(),
     .p3 = pack_kernels<3>(),
     .p4 = pack_kernels<4>(),

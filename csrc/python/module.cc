@@ -10,6 +10,7 @@ void register_collector(py::module_& m);
 void register_isa(py::module_& m);
 void register_linear(py::module_& m);
 void register_packing(py::module_& m);
+void register_requantize(py::module_& m);
 void register_stats(py::module_& m);
 
 }  // namespace quarkfast::python
@@ -21,5 +22,6 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
   quarkfast::python::register_isa(m);
   quarkfast::python::register_linear(m);
   quarkfast::python::register_packing(m);
+  quarkfast::python::register_requantize(m);
   quarkfast::python::register_stats(m);
 }

@@ -2,84 +2,13 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <array>
-#include <cmath>
-#include <limits>
-#include <optional>
-
 #include "../linear.h"
-#include "../numerics/types.h"
 #include "array.h"
+#include "linear_arguments.h"
 
 namespace quarkfast::python {
 
 namespace {
-
-using Optional = std::optional<py::array>;
-using Dims = std::array<size_t, 3>;  // outer, axis, inner
-
-// block == 0 stands for one scale per index along the axis; a single scale for one per tensor.
-ScaleLayout layout_of(const Dims& dims, size_t block, bool per_tensor) {
-  if (per_tensor) return ScaleLayout::per_tensor(dims[0] * dims[1] * dims[2]);
-  return block ? ScaleLayout::per_block(dims[0], dims[1], dims[2], block)
-               : ScaleLayout::per_channel(dims[0], dims[1], dims[2]);
-}
-
-void require_scale(const py::array& scale, const std::string& where) {
-  require(scale, where.c_str(), "scale", "float32");
-  const auto* values = static_cast<const float*>(scale.data());
-  for (py::ssize_t i = 0; i < scale.size(); ++i) {
-    if (!(values[i] > 0) || values[i] > std::numeric_limits<float>::max()) {
-      throw py::value_error(where + ": scale: expected finite values > 0, got " + text(py::float_(values[i])) +
-                            " at index " + std::to_string(i));
-    }
-  }
-}
-
-// One call's checked arguments.
-template <class Q>
-struct Call {
-  ScaleLayout layout;
-  const float* scale;
-  const Q* zero_point;
-};
-
-template <class Q>
-Call<Q> checked(const std::string& where, const char* dtype, const py::array& x, const py::array& y, const Dims& dims,
-                size_t block, const py::array& scale, const Optional& zero_point) {
-  require_writeable(y, where.c_str(), "out");
-  require_size(x, where.c_str(), "x", static_cast<py::ssize_t>(dims[0] * dims[1] * dims[2]));
-  require_size(y, where.c_str(), "out", x.size());
-  require_no_overlap(x, y, where.c_str());
-  require_scale(scale, where);
-  const ScaleLayout layout = layout_of(dims, block, scale.size() == 1 && scale.ndim() == 0);
-  require_size(scale, where.c_str(), "scale", static_cast<py::ssize_t>(layout.scales()));
-  const Q* zeros = nullptr;
-  if (zero_point) {
-    require(*zero_point, where.c_str(), "zero_point", dtype);
-    require_size(*zero_point, where.c_str(), "zero_point", scale.size());
-    zeros = static_cast<const Q*>(zero_point->data());
-  }
-  return {layout, static_cast<const float*>(scale.data()), zeros};
-}
-
-template <class Q>
-CodeRange checked_range(const std::string& where, int64_t qmin, int64_t qmax, const Call<Q>& call) {
-  using Limits = CodeLimits<Q>;
-  if (qmin > qmax || qmin < Limits::kMin || qmax > Limits::kMax) {
-    throw py::value_error(where + ": range: expected " + std::to_string(Limits::kMin) +
-                          " <= qmin <= qmax <= " + std::to_string(Limits::kMax) + ", got [" + std::to_string(qmin) +
-                          ", " + std::to_string(qmax) + "]");
-  }
-  for (size_t i = 0; call.zero_point && i < call.layout.scales(); ++i) {
-    const auto z = static_cast<int64_t>(code_of(call.zero_point[i]));
-    if (z < qmin || z > qmax) {
-      throw py::value_error(where + ": zero_point: expected values in [" + std::to_string(qmin) + ", " +
-                            std::to_string(qmax) + "], got " + std::to_string(z) + " at index " + std::to_string(i));
-    }
-  }
-  return {qmin, qmax};
-}
 
 template <class Q>
 void def_linear(py::module_& m, const std::string& code, const char* dtype) {

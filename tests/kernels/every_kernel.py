@@ -158,9 +158,40 @@ def statistics_rows(name: str) -> list[Row]:
     ]
 
 
+def requantize_rows(name: str) -> list[Row]:
+    """Six kernels of one 8-bit type: a scale or a shift of either rounding, one for all elements or one for each."""
+    row = qtype(name)
+    rng = np.random.default_rng(7)
+    factors = {
+        "linear": np.exp2(rng.uniform(-25, 0, COUNT)).astype(np.float32),
+        "shift_half_up": rng.integers(0, 32, COUNT),
+        "shift_half_even": rng.integers(0, 32, COUNT),
+    }
+    zeros = rng.integers(row.qmin, row.qmax, COUNT, endpoint=True).astype(row.dtype)
+
+    def run(way: str, each: bool) -> Callable[[Any, Any, int], Any]:
+        def call(x: Any, out: Any, begin: int) -> Any:
+            part = slice(begin, begin + x.size)
+            factor, zero = (factors[way][part], zeros[part]) if each else (factors[way][0], zeros[0])
+            if way == "linear":
+                return quarkfast.requantize_linear(x, factor, zero, dtype=name, axis=0, out=out)
+            rounding: Any = way.removeprefix("shift_")
+            return quarkfast.requantize_shift(x, factor, zero, dtype=name, axis=0, rounding=rounding, out=out)
+
+        return call
+
+    given = codes(np.int32, -(1 << 31), (1 << 31) - 1)
+    return [
+        Row(f"requantize_{way}{'_channels' * each}_i32_{row.code}", given, row.dtype, run(way, each))
+        for way in factors
+        for each in (False, True)
+    ]
+
+
 ROWS = [
     *(row for name in INTEGERS for row in linear_rows(name)),
     *(row for name in SMALL_FLOATS for row in cast_rows(name)),
+    *(row for name in ("int8", "uint8") for row in requantize_rows(name)),
     *(row for name, bits in PACKED for row in packing_rows(name, bits)),
     *(row for name in ("float32", *SMALL_FLOATS) for row in statistics_rows(name)),
 ]

@@ -14,6 +14,7 @@ from quarkfast.kernels.packing import (
     unpack_codes,
     unpack_matmul_nbits,
 )
+from quarkfast.kernels.requantize import requantize_linear, requantize_shift
 from quarkfast.kernels.statistics import Histogram, Moments, Range, absmax, histogram, moments, reduce_range
 
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
     "pack_matmul_nbits",
     "quantize_linear",
     "reduce_range",
+    "requantize_linear",
+    "requantize_shift",
     "round_trip",
     "unpack_codes",
     "unpack_matmul_nbits",

@@ -81,15 +81,19 @@ def layout(
     dtype: np.dtype[Any],
     axis: int,
     block_size: int,
+    argument: str = "scale",
 ) -> Layout:
-    """Check scale, zero point and axis against the shape and reduce it to (outer, axis, inner)."""
+    """Check scale, zero point and axis against the shape and reduce it to (outer, axis, inner).
+
+    ``argument`` is the scale's name where it is called otherwise.
+    """
     if type(axis) is int and type(block_size) is int and not block_size:
         plain = _plain(scale, zero_point, dtype)
         if plain is not None:
             return (1, math.prod(shape), 1), 0, *plain
     scales = _scales(where, scale)
     axis, block_size = as_integer(axis, where, "axis"), as_integer(block_size, where, "block_size")
-    zeros = _zero_points(where, zero_point, dtype, scales.shape)
+    zeros = _zero_points(where, zero_point, dtype, scales.shape, argument)
     if block_size < 0:
         raise ValueError(f"{where}: block_size: expected 0 or a positive integer, got {block_size}")
     if not block_size and scales.shape in ((), (1,)):
@@ -100,7 +104,7 @@ def layout(
     axis %= len(shape)
     blocks = (*shape[:axis], -(-shape[axis] // block_size), *shape[axis + 1 :]) if block_size else (shape[axis],)
     if scales.shape != blocks:
-        raise ValueError(f"{where}: scale: expected shape {blocks}, got {scales.shape}")
+        raise ValueError(f"{where}: {argument}: expected shape {blocks}, got {scales.shape}")
     return (math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])), block_size, scales, zeros
 
 
@@ -132,7 +136,7 @@ def _scales(where: str, scale: ArrayLike) -> NDArray[np.float32]:
 
 
 def _zero_points(
-    where: str, zero_point: ArrayLike | None, dtype: np.dtype[Any], shape: tuple[int, ...]
+    where: str, zero_point: ArrayLike | None, dtype: np.dtype[Any], shape: tuple[int, ...], argument: str
 ) -> NDArray[Any] | None:
     if zero_point is None:
         return None
@@ -140,7 +144,7 @@ def _zero_points(
     if given.dtype != dtype:
         _check_zero_points(where, given, dtype)
     if given.shape != shape and not (given.size == 1 and shape in ((), (1,))):
-        raise ValueError(f"{where}: zero_point: expected shape {shape} as of scale, got {given.shape}")
+        raise ValueError(f"{where}: zero_point: expected shape {shape} as of {argument}, got {given.shape}")
     if given.dtype != dtype or not (given.flags.c_contiguous and given.flags.aligned):
         given = given.astype(dtype, order="C")
     return given.reshape(shape)

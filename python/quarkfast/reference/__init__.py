@@ -14,6 +14,7 @@ from quarkfast.reference.casts import (
 )
 from quarkfast.reference.linear import dequantize_linear, fake_quantize_linear, per_element, quantize_linear
 from quarkfast.reference.packing import pack_codes, unpack_codes
+from quarkfast.reference.requantize import requantize_linear, requantize_shift
 from quarkfast.reference.statistics import (
     count_histogram,
     merge_histograms,
@@ -36,6 +37,8 @@ __all__ = [
     "quantize_linear",
     "reduce_absmax",
     "reduce_range",
+    "requantize_linear",
+    "requantize_shift",
     "round_f32_bf16",
     "round_f32_f16",
     "sum_moments",

@@ -1,0 +1,62 @@
+#include "requantize.h"
+
+#include <vector>
+
+#include "dispatch.h"
+#include "scale_tiles.h"
+
+namespace quarkfast {
+
+namespace {
+
+template <class Q>
+const RequantizeKernels<Q>& kernels_of(const Kernels& k);
+template <>
+const RequantizeKernels<int8_t>& kernels_of(const Kernels& k) {
+  return k.requantize_i8;
+}
+template <>
+const RequantizeKernels<uint8_t>& kernels_of(const Kernels& k) {
+  return k.requantize_u8;
+}
+
+template <class Factor, class Q>
+void requantize(const RequantizeBy<Factor, Q>& kernels, const int32_t* x, Q* y, const ScaleLayout& layout,
+                const Factor* factor, const Q* zero_point, CodeRange range, const Pool& pool) {
+  std::vector<Q> zeros;
+  drive(
+      layout, factor, zero_points(zero_point, layout.scales(), zeros), pool,
+      [&](size_t at, size_t runs, size_t n, const Factor* f, const Q* z) {
+        kernels.runs(x + at, y + at, runs, n, f, z, range.qmin, range.qmax);
+      },
+      [&](size_t at, size_t n, const Factor* f, const Q* z) {
+        kernels.channels(x + at, y + at, n, f, z, range.qmin, range.qmax);
+      });
+}
+
+}  // namespace
+
+template <class Q>
+void requantize_linear(const int32_t* x, Q* y, const ScaleLayout& layout, const float* scale, const Q* zero_point,
+                       CodeRange range, const Pool& pool) {
+  requantize(kernels_of<Q>(active()).requantize_linear, x, y, layout, scale, zero_point, range, pool);
+}
+
+template <class Q>
+void requantize_shift(const int32_t* x, Q* y, const ScaleLayout& layout, const int32_t* shift, const Q* zero_point,
+                      CodeRange range, HalfRounding rounding, const Pool& pool) {
+  const RequantizeKernels<Q>& k = kernels_of<Q>(active());
+  requantize(rounding == HalfRounding::kUp ? k.requantize_shift_half_up : k.requantize_shift_half_even, x, y, layout,
+             shift, zero_point, range, pool);
+}
+
+template QUARKFAST_API void requantize_linear<int8_t>(const int32_t*, int8_t*, const ScaleLayout&, const float*,
+                                                      const int8_t*, CodeRange, const Pool&);
+template QUARKFAST_API void requantize_linear<uint8_t>(const int32_t*, uint8_t*, const ScaleLayout&, const float*,
+                                                       const uint8_t*, CodeRange, const Pool&);
+template QUARKFAST_API void requantize_shift<int8_t>(const int32_t*, int8_t*, const ScaleLayout&, const int32_t*,
+                                                     const int8_t*, CodeRange, HalfRounding, const Pool&);
+template QUARKFAST_API void requantize_shift<uint8_t>(const int32_t*, uint8_t*, const ScaleLayout&, const int32_t*,
+                                                      const uint8_t*, CodeRange, HalfRounding, const Pool&);
+
+}  // namespace quarkfast
