@@ -69,32 +69,47 @@ def ort_refused(session: nox.Session) -> None:
 @nox.session
 def sanitize(session: nox.Session) -> None:
     """The tests of the native code under AddressSanitizer and UndefinedBehaviorSanitizer (Linux, GCC or Clang)."""
+    environment = instrumented(session, "address,undefined", ["libasan.so", "libstdc++.so"])
+    # Python and onnxruntime leave memory to the end of the process. PYTHONMALLOC: every array a block of its own.
+    environment |= {"ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"}
+    environment |= {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
+    session.run("pytest", "tests/kernels", "tests/fuzz", "tests/ort", "tests/demo", *session.posargs, env=environment)
+
+
+@nox.session
+def race(session: nox.Session) -> None:
+    """Concurrent calls under ThreadSanitizer (Linux, GCC or Clang).
+
+    Without OpenMP and without onnxruntime's thread pool: the sanitizer does not see how they synchronize, and would
+    report every join. Python's own threads call the kernels and collectors instead.
+    """
+    environment = instrumented(session, "thread", ["libtsan.so"], "-DCMAKE_DISABLE_FIND_PACKAGE_OpenMP=ON")
+    environment |= {"TSAN_OPTIONS": "halt_on_error=1:exitcode=66"}
+    session.run("pytest", "tests/kernels/test_threads.py", *session.posargs, env=environment)
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Ten minutes of random calls; `nox -s fuzz -- --seconds 60 --seed 7` for others."""
+    session.install(".[test]")
+    session.run("python", "-m", "tests.fuzz", *session.posargs)
+
+
+def instrumented(session: nox.Session, sanitizer: str, libraries: list[str], *options: str) -> dict[str, str]:
+    """Build the package with a sanitizer beside the installed one; return the environment in which it is found."""
     session.install(".[test]", *BUILD_TOOLS)
     build, prefix = Path(session.create_tmp(), "build"), Path(session.create_tmp(), "prefix")
     shutil.copytree(ROOT / "python", prefix, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.so"))
-    session.run("cmake", "-S", str(ROOT), "-B", str(build), "-G", "Ninja", *sanitizer_flags(session))
+    arguments = [
+        "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+        f"-DQUARKFAST_SANITIZE={sanitizer}",
+        f"-DPython_EXECUTABLE={Path(session.bin, 'python')}",
+    ]
+    session.run("cmake", "-S", str(ROOT), "-B", str(build), "-G", "Ninja", *arguments, *options)
     session.run("cmake", "--build", str(build))
     session.run("cmake", "--install", str(build), "--prefix", str(prefix))
-    # libstdc++ too: the sanitizer looks for its exceptions before Python has loaded it.
-    runtime = " ".join(compiler_file(name) for name in ("libasan.so", "libstdc++.so"))
-    environment = {
-        "PYTHONPATH": str(prefix),
-        "LD_PRELOAD": runtime,
-        # Python and onnxruntime leave memory to the end of the process.
-        "ASAN_OPTIONS": "detect_leaks=0",
-        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
-    }
-    session.run("pytest", "tests/kernels", "tests/ort", "tests/demo", *session.posargs, env=environment)
-
-
-def sanitizer_flags(session: nox.Session) -> list[str]:
-    """CMake's arguments for an instrumented build against the session's Python."""
-    python = Path(session.bin, "python")
-    return [
-        "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
-        "-DQUARKFAST_SANITIZE=address,undefined",
-        f"-DPython_EXECUTABLE={python}",
-    ]
+    # libstdc++ too: AddressSanitizer looks for its exceptions before Python has loaded it.
+    return {"PYTHONPATH": str(prefix), "LD_PRELOAD": " ".join(compiler_file(name) for name in libraries)}
 
 
 def compiler_file(name: str) -> str:
@@ -107,9 +122,11 @@ def compiler_file(name: str) -> str:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """The benchmark tables: quarkfast beside numpy, ml_dtypes and onnxruntime."""
+    """The tables of docs/benchmarks.md: quarkfast beside numpy, ml_dtypes, onnxruntime, and torch where installed."""
     session.install(".[test]")
-    session.run("pytest", "bench", "--benchmark-enable", *session.posargs)
+    run = Path(session.create_tmp(), "run.json")
+    session.run("pytest", "bench", "--benchmark-enable", f"--benchmark-json={run}", *session.posargs)
+    session.run("python", "-m", "bench.report", str(run))
 
 
 @nox.session

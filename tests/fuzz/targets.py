@@ -133,12 +133,38 @@ def _rounded(x: Any, dtype: Any, out: Any = None) -> Any:
     return getattr(reference, f"round_f32_{qtype(dtype).code}")(x)
 
 
-def _draw_range(d: Draw) -> dict[str, Any]:
-    return {"x": d.laid_out(d.floats(d.shape()))}
+def _draw_floats(d: Draw) -> dict[str, Any]:
+    x = d.floats(d.shape())
+    return {"x": d.laid_out(x if d.chance(0.6) else quarkfast.cast(x, d.pick(SMALL_FLOATS)))}
+
+
+def _draw_absmax(d: Draw) -> dict[str, Any]:
+    arguments = _draw_floats(d)
+    rank = arguments["x"].ndim
+    return arguments | ({"axis": d.integer(-rank, rank - 1)} if rank and d.chance(0.7) else {})
+
+
+def _absmax(x: Any, axis: Any = None) -> Any:
+    return reference.reduce_absmax(x, axis) if axis is not None else reference.reduce_absmax(np.ravel(x)[None], 0)[0]
 
 
 def _range(x: Any) -> Any:
-    return quarkfast.Range(**reference.reduce_range_f32(x))
+    return quarkfast.Range(**reference.reduce_range(x))
+
+
+def _told_histogram(x: Any) -> Any:
+    found = quarkfast.histogram(x)
+    return found.counts.tolist(), found.exponent, found.range
+
+
+def _histogram(x: Any) -> Any:
+    counts, exponent = reference.count_histogram(x)
+    return counts.tolist(), exponent, _range(x)
+
+
+def _told_moments(x: Any) -> Any:
+    found = quarkfast.moments(x)
+    return found.count, found.sum, found.squares
 
 
 def _draw_width(d: Draw) -> tuple[Any, int, dict[str, int]]:
@@ -184,7 +210,10 @@ TARGETS = {
     ),
     "cast": Target(quarkfast.cast, _draw_cast, _cast),
     "round_trip": Target(quarkfast.round_trip, _draw_round, _rounded),
-    "reduce_range": Target(quarkfast.reduce_range, _draw_range, _range),
+    "reduce_range": Target(quarkfast.reduce_range, _draw_floats, _range),
+    "histogram": Target(_told_histogram, _draw_floats, _histogram),
+    "moments": Target(_told_moments, _draw_floats, reference.sum_moments),
+    "absmax": Target(quarkfast.absmax, _draw_absmax, _absmax),
     "pack_codes": Target(quarkfast.pack_codes, _draw_pack, _packed),
     "unpack_codes": Target(quarkfast.unpack_codes, _draw_unpack, _unpacked),
 }

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quarkfast import _core
+from quarkfast.kernels.arguments import as_array, as_integer, contiguous
 
 __all__ = [
     "HISTOGRAM_SIDE",
@@ -31,11 +32,11 @@ _CODES = {np.dtype(np.float32): "f32", np.dtype(np.float16): "f16", np.dtype(ml_
 
 
 def _floats(x: ArrayLike, where: str) -> tuple[NDArray[Any], str]:
-    """Return x as a C-contiguous array and the code of its dtype."""
-    array = np.asarray(x)
+    """Return x as a C-contiguous, aligned array and the code of its dtype."""
+    array = as_array(x, where)
     if array.dtype not in _CODES:
         raise TypeError(f"{where}: x: expected dtype float32, float16 or bfloat16, got {array.dtype}")
-    return array if array.flags.c_contiguous else array.copy(order="C"), _CODES[array.dtype]
+    return contiguous(array, where, array.dtype), _CODES[array.dtype]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +201,7 @@ def absmax(x: ArrayLike, axis: int | None = None) -> NDArray[np.float32]:
     reduce = getattr(_core, f"reduce_absmax_{code}")
     if axis is None:
         return np.asarray(reduce(array, (1, 1, array.size))).reshape(())
+    axis = as_integer(axis, "absmax", "axis")
     if not -array.ndim <= axis < array.ndim:
         raise ValueError(f"absmax: axis: expected an axis of a tensor of rank {array.ndim}, got {axis}")
     axis %= array.ndim

@@ -1,0 +1,91 @@
+"""Kernels and collectors may be called from many threads at once; run under ThreadSanitizer by `nox -s race`."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import quarkfast
+from quarkfast import _core
+
+CALLERS = 4
+CALLS = 24
+
+
+def every_kind(x: np.ndarray) -> list[Any]:
+    """One call of each family."""
+    scale = np.full(x.shape[1], 0.02, np.float32)
+    q = quarkfast.quantize_linear(x, scale, axis=1)
+    moments = quarkfast.moments(x)
+    return [
+        q.tobytes(),
+        quarkfast.dequantize_linear(q, 0.02).tobytes(),
+        quarkfast.fake_quantize_linear(x, 0.02, dtype="uint4", zero_point=8).tobytes(),
+        quarkfast.cast(x, "float16").tobytes(),
+        quarkfast.round_trip(x, "bfloat16").tobytes(),
+        quarkfast.histogram(x).counts.tobytes(),
+        (moments.count, moments.sum, moments.squares),
+        quarkfast.absmax(x, axis=1).tobytes(),
+        quarkfast.reduce_range(x),
+    ]
+
+
+@pytest.fixture
+def two_threads() -> Any:
+    before = quarkfast.num_threads()
+    quarkfast.set_num_threads(2)
+    yield
+    quarkfast.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_calls_from_many_threads_at_once_do_not_disturb_each_other(rng: np.random.Generator) -> None:
+    arrays = [rng.standard_normal((256, 300)).astype(np.float32) for _ in range(CALLS)]
+    expected = [every_kind(x) for x in arrays]
+    with ThreadPoolExecutor(CALLERS) as pool:
+        assert list(pool.map(every_kind, arrays)) == expected
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_the_rung_may_change_while_others_compute(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((256, 300)).astype(np.float32)
+    expected = every_kind(x)
+    before = quarkfast.active_isa()
+    with ThreadPoolExecutor(CALLERS) as pool:
+        results = [pool.submit(every_kind, x) for _ in range(CALLS)]
+        for _ in range(CALLS):
+            for isa in quarkfast.available_isas():
+                quarkfast.use_isa(isa)
+        assert all(result.result() == expected for result in results)
+    quarkfast.use_isa(before)
+
+
+def test_threads_that_observe_the_same_slot_add_up(rng: np.random.Generator) -> None:
+    arrays = [rng.standard_normal(5000).astype(np.float32) for _ in range(CALLS)]
+    together, alone = (_core.Collector(2, histogram=True, moments=True) for _ in range(2))
+    for x in arrays:
+        alone.observe(1, x)
+    with ThreadPoolExecutor(CALLERS) as pool:
+        list(pool.map(lambda x: together.observe(1, x), arrays))
+        # Readers see a whole number of observations, whenever they look.
+        assert all(pool.submit(together.range, 1).result()["count"] == CALLS * 5000 for _ in range(CALLERS))
+    assert together.range(1) == alone.range(1)
+    assert together.moments(1) == alone.moments(1)
+    assert [np.array_equal(a, b) for a, b in zip(together.histogram(1), alone.histogram(1), strict=True)] == [True] * 2
+
+
+def test_collectors_open_and_close_from_many_threads(rng: np.random.Generator) -> None:
+    x = rng.standard_normal(100).astype(np.float32)
+
+    def live(_: int) -> tuple[int, int]:
+        collector = _core.Collector(1)
+        collector.observe(0, x)
+        return collector.id, collector.range(0)["count"]
+
+    with ThreadPoolExecutor(CALLERS) as pool:
+        ids, counts = zip(*pool.map(live, range(CALLS)), strict=True)
+    assert len(set(ids)) == CALLS
+    assert set(counts) == {100}
