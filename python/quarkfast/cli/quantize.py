@@ -57,7 +57,9 @@ def quantize(
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        typer.Option(metavar="NODE", help="Leave nodes of this name, glob or ^regular expression in float; repeatable."),
+        typer.Option(
+            metavar="NODE", help="Leave nodes of this name, glob or ^regular expression in float; repeatable."
+        ),
     ] = None,
     exclude_op_types: Annotated[
         list[str] | None, typer.Option(metavar="TYPE", help="Leave operators of this type in float; repeatable.")

@@ -1,0 +1,77 @@
+"""``quantize_static`` takes onnxruntime's arguments, and refuses what it cannot honour before any work."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import quarkfast
+from quarkfast.compat import onnxruntime as compat
+
+SAMPLES = [{"x": np.linspace(-1, 3, 24, dtype=np.float32).reshape(1, 2, 3, 4)}]
+
+
+@pytest.fixture
+def model() -> onnx.ModelProto:
+    weight = onnx.numpy_helper.from_array(np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 2, 1, 2), "w")
+    node = onnx.helper.make_node("Conv", ["x", "w"], ["y"], name="conv")
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph([node], "g", [value("x", 1, [1, 2, 3, 4])], [value("y", 1, None)], [weight])
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+class Reader:
+    def __init__(self) -> None:
+        self.samples = iter(SAMPLES)
+
+    def get_next(self):
+        return next(self.samples, None)
+
+
+def test_a_script_for_onnxruntime_runs_with_its_own_enumerations_and_reader(model, tmp_path):
+    from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType
+
+    out = tmp_path / "out.onnx"
+    compat.quantize_static(
+        model,
+        out,
+        Reader(),
+        quant_format=QuantFormat.QDQ,
+        per_channel=True,
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+        calibrate_method=CalibrationMethod.MinMax,
+        extra_options={"ActivationSymmetric": False},
+    )
+    written = onnx.load(out)
+    onnx.checker.check_model(written, full_check=True)
+    scale = next(t for t in written.graph.initializer if t.name == "w_scale")
+    assert list(scale.dims) == [4]
+    got = onnxruntime.InferenceSession(out).run(None, SAMPLES[0])[0]
+    want = onnxruntime.InferenceSession(model.SerializeToString()).run(None, SAMPLES[0])[0]
+    # Two weights and two values a sum: each product is off by at most half a step of either factor.
+    assert np.abs(got - want).max() < 4 * (4 / 255 + 3 / 127)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"quant_format": compat.QuantFormat.QOperator}, quarkfast.UnsupportedError, "expected QuantFormat.QDQ"),
+        ({"reduce_range": True}, quarkfast.UnsupportedError, "reduce_range: expected its default"),
+        ({"nodes_to_quantize": ["conv"]}, quarkfast.UnsupportedError, "nodes_to_quantize: expected its default"),
+        ({"activation_type": "int8"}, quarkfast.ConfigError, "expected a member of QuantType"),
+        ({"calibrate_method": "minmax"}, quarkfast.ConfigError, "expected a calibration method, got 'minmax'"),
+        ({"extra_options": {"ActivationSymetric": True}}, quarkfast.ConfigError, "did you mean 'ActivationSymmetric'"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_before_any_work(model, tmp_path, options, error, message):
+    with pytest.raises(error, match=message):
+        compat.quantize_static(model, tmp_path / "out.onnx", Reader(), **options)
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_dynamic_quantization_is_refused():
+    with pytest.raises(quarkfast.UnsupportedError, match="use quantize_static"):
+        compat.quantize_dynamic("in.onnx", "out.onnx")
