@@ -136,8 +136,8 @@ struct Kernels {
   // y = bf16(gamma * bf16(bf16(x * inverse_deviation) - bf16(mean * inverse_deviation)) + beta); y may be x.
   void (*normalize_instance_f32)(const float* x, float* y, size_t n, const InstanceNormalization& p);
 
-  // y[row] = sum of x[i] * rows[row * n + i], exact, for `count` rows of n < 2^33 values.
-  void (*dot_i16_i64)(const int16_t* x, const int16_t* rows, size_t count, size_t n, int64_t* y);
+  // y[j] = sum of x[i] * columns[i * count + j], exact, for j < count and i < n < 2^33.
+  void (*dot_i16_i64)(const int16_t* x, const int16_t* columns, size_t count, size_t n, int64_t* y);
 
   StatisticsKernels<float> stats_f32;
   StatisticsKernels<f16> stats_f16;

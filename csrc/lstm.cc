@@ -61,9 +61,19 @@ std::vector<int16_t> quantized(const float* x, size_t n, const LstmScale& scale,
   return codes;
 }
 
-double row_sum(const std::vector<int16_t>& codes, size_t row, size_t n) {
+// Quantizes a matrix of `rows` rows of n values and turns it, as dot_i16_i64 reads it.
+std::vector<int16_t> quantized_columns(const float* x, size_t rows, size_t n, const LstmScale& scale) {
+  const std::vector<int16_t> codes = quantized(x, rows * n, scale, serial_pool());
+  std::vector<int16_t> columns(rows * n);
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t i = 0; i < n; ++i) columns[i * rows + row] = codes[row * n + i];
+  }
+  return columns;
+}
+
+double column_sum(const std::vector<int16_t>& codes, size_t column, size_t columns) {
   double sum = 0;
-  for (size_t i = 0; i < n; ++i) sum += codes[row * n + i];
+  for (size_t at = column; at < codes.size(); at += columns) sum += codes[at];
   return sum;
 }
 
@@ -74,11 +84,11 @@ struct Gates {
   explicit Gates(size_t hidden) : sums(4 * hidden), from_x(4 * hidden), from_h(4 * hidden) {}
 };
 
-// Codes of one vector times the rows of a matrix, scaled to 24 fractional bits.
-void project(const int16_t* codes, const std::vector<int16_t>& rows, size_t n, FixedPoint factor, Gates& gates,
+// Codes of one vector times a matrix, scaled to 24 fractional bits.
+void project(const int16_t* codes, const std::vector<int16_t>& columns, size_t n, FixedPoint factor, Gates& gates,
              std::vector<int32_t>& out) {
   const int first = ceil_log2(n);
-  active().dot_i16_i64(codes, rows.data(), out.size(), n, gates.sums.data());
+  active().dot_i16_i64(codes, columns.data(), out.size(), n, gates.sums.data());
   for (size_t i = 0; i < out.size(); ++i) {
     const int64_t sum = saturated<int32_t>(shifted(gates.sums[i], first));
     out[i] = saturated<int32_t>(shifted(sum * factor.value, factor.shift - first));
@@ -173,8 +183,8 @@ bool fits(const LstmFactors& f, size_t inputs, size_t hidden) {
 
 LstmWeights::LstmWeights(const float* w_values, const float* r_values, const float* b_values, size_t inputs,
                          size_t hidden, const LstmScales& s)
-    : w(quantized(w_values, 4 * hidden * inputs, s.w, serial_pool())),
-      r(quantized(r_values, 4 * hidden * hidden, s.r, serial_pool())),
+    : w(quantized_columns(w_values, 4 * hidden, inputs, s.w)),
+      r(quantized_columns(r_values, 4 * hidden, hidden, s.r)),
       bias(4 * hidden) {
   const std::vector<int16_t> b = quantized(b_values, 8 * hidden, s.b, serial_pool());
   const double x = static_cast<double>(s.x.scale * s.w.scale) * kOne;
@@ -183,8 +193,8 @@ LstmWeights::LstmWeights(const float* w_values, const float* r_values, const flo
   constant += static_cast<double>(hidden) * (h * s.r.zero_point) * s.y.zero_point;
   for (size_t row = 0; row < 4 * hidden; ++row) {
     double value = constant;
-    value -= x * s.x.zero_point * row_sum(w, row, inputs);
-    value -= h * s.y.zero_point * row_sum(r, row, hidden);
+    value -= x * s.x.zero_point * column_sum(w, row, 4 * hidden);
+    value -= h * s.y.zero_point * column_sum(r, row, 4 * hidden);
     value += static_cast<double>(s.b.scale) * kOne *
              (static_cast<double>(b[row]) + b[row + 4 * hidden] - 2.0 * s.b.zero_point);
     bias[row] = rounded_i32(value);

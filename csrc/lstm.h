@@ -44,8 +44,10 @@ LstmFactors lstm_factors(const LstmScales& scales);
 // Whether the factors' shifts stay within the accumulators; scales of trained networks are far from these limits.
 bool fits(const LstmFactors& factors, size_t inputs, size_t hidden);
 
-// One direction's weights, quantized: w is (4 * hidden, inputs), r is (4 * hidden, hidden), bias is (4 * hidden) and
-// holds everything of a gate that does not depend on the data. Gates are in ONNX's order: input, output, forget, cell.
+// One direction's weights, quantized and turned: w is (inputs, 4 * hidden), r is (hidden, 4 * hidden), bias is
+// (4 * hidden) and holds everything of a gate that does not depend on the data. Gates are in ONNX's order: input,
+// output, forget, cell. The constructor takes ONNX's layout: w (4 * hidden, inputs), r (4 * hidden, hidden), b (8 *
+// hidden).
 class LstmWeights {
  public:
   LstmWeights(const float* w, const float* r, const float* b, size_t inputs, size_t hidden, const LstmScales& scales);
