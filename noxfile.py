@@ -19,6 +19,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 # The oldest that pyproject.toml promises, as "1.20.*", and one that lacks what the operators need.
 OLDEST_ORT = PROJECT["optional-dependencies"]["ort"][0].partition(">=")[2] + ".*"
 REFUSED_ORT = "1.17.*"
+BETWEEN_ORT = ["1.22.*", "1.25.*"]
 BUILD_TOOLS = ["cmake>=3.26,<5", "ninja>=1.11,<2", "pybind11>=2.13,<4"]
 
 
@@ -47,9 +48,9 @@ def types(session: nox.Session) -> None:
 
 
 @nox.session
-@nox.parametrize("onnxruntime", [OLDEST_ORT, "newest"], ids=["oldest", "newest"])
+@nox.parametrize("onnxruntime", [OLDEST_ORT, *BETWEEN_ORT, "newest"], ids=["oldest", *BETWEEN_ORT, "newest"])
 def ort(session: nox.Session, onnxruntime: str) -> None:
-    """Operators, calibration and the demo on the oldest and the newest onnxruntime."""
+    """Operators, calibration and the demo on the oldest and the newest onnxruntime, and on two between."""
     wanted = "onnxruntime" if onnxruntime == "newest" else f"onnxruntime=={onnxruntime}"
     session.install(".[test]")
     session.install("--upgrade", wanted)
@@ -84,8 +85,9 @@ def race(session: nox.Session) -> None:
     report every join. Python's own threads call the kernels and collectors instead.
     """
     environment = instrumented(session, "thread", ["libtsan.so"], "-DCMAKE_DISABLE_FIND_PACKAGE_OpenMP=ON")
-    environment |= {"TSAN_OPTIONS": "halt_on_error=1:exitcode=66"}
-    session.run("pytest", "tests/kernels/test_threads.py", *session.posargs, env=environment)
+    environment |= {"TSAN_OPTIONS": "halt_on_error=1:exitcode=66", "QUARKFAST_TEST_INTRA_OP_THREADS": "1"}
+    tests = ["tests/kernels/test_threads.py", "tests/ort/test_concurrency.py"]
+    session.run("pytest", *tests, *session.posargs, env=environment)
 
 
 @nox.session
@@ -93,6 +95,13 @@ def fuzz(session: nox.Session) -> None:
     """Ten minutes of random calls; `nox -s fuzz -- --seconds 60 --seed 7` for others."""
     session.install(".[test]")
     session.run("python", "-m", "tests.fuzz", *session.posargs)
+
+
+@nox.session
+def fuzz_operators(session: nox.Session) -> None:
+    """Ten minutes of random models of one operator; `nox -s fuzz_operators -- 1 7` for one minute from case 7."""
+    session.install(".[test]")
+    session.run("python", "-m", "tests.ort.fuzz", *(session.posargs or ["10"]))
 
 
 def instrumented(session: nox.Session, sanitizer: str, libraries: list[str], *options: str) -> dict[str, str]:

@@ -93,8 +93,8 @@ def session_options(*, threads: int | None = None, optimize: bool = True) -> Any
     if threads is not None and threads < 1:
         raise ValueError(f"session_options: threads: expected 1 or more, got {threads}")
     options = onnxruntime.SessionOptions()
-    # Warnings (3 hides them) speak to the author of a model about its graph; errors arrive as exceptions.
-    options.log_severity_level = 3
+    # Warnings speak to the author of a model about its graph, errors arrive as exceptions; 4 leaves the fatal ones.
+    options.log_severity_level = 4
     if threads is not None:
         options.intra_op_num_threads = threads
     level = onnxruntime.GraphOptimizationLevel
