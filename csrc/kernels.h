@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "numerics/block_formats.h"
 #include "numerics/histogram.h"
 #include "numerics/moments.h"
 #include "numerics/range.h"
@@ -89,6 +90,20 @@ struct StatisticsKernels {
   void (*reduce_absmax_channels)(const T* x, size_t n, float* top);
 };
 
+// The kernels of one family of block formats, P being BfpParams, BfpPrimeParams or MxParams (named bfp, bfp_prime, mx
+// in Kernels). Records are p's packed storage, record_bytes(p) each.
+template <class P>
+struct BlockKernels {
+  // n elements in consecutive blocks of p.block, the last of which may be short; y may be x.
+  void (*fake_quantize)(const float* x, float* y, size_t n, const P& p);
+  // `columns` blocks side by side, each `rows` <= p.block long: element j of block i is x[j * stride + i], the same in
+  // y.
+  void (*fake_quantize_columns)(const float* x, float* y, size_t rows, size_t columns, size_t stride, const P& p);
+  // Whole blocks into records and back. Of MxParams only the rule kOcp can be stored and is used whatever p says.
+  void (*quantize)(const float* x, uint8_t* records, size_t blocks, const P& p);
+  void (*dequantize)(const uint8_t* records, float* y, size_t blocks, const P& p);
+};
+
 struct Kernels {
   const char* isa;  // the rung's public name
 
@@ -107,6 +122,9 @@ struct Kernels {
   RequantizeKernels<uint8_t> requantize_u8;
 
   PackKernels p2, p3, p4;
+  BlockKernels<BfpParams> bfp;
+  BlockKernels<BfpPrimeParams> bfp_prime;
+  BlockKernels<MxParams> mx;
 
   // float32 -> bfloat16, round half to even; finite overflow gives infinity; NaN gives the quiet NaN of the same sign.
   void (*cast_f32_bf16)(const float* x, bf16* y, size_t n);

@@ -15,5 +15,9 @@ inline To bit_copy(From from) {
   return to;
 }
 
+inline uint32_t larger(uint32_t a, uint32_t b) {
+  return a > b ? a : b;
+}
+
 }  // namespace
 }  // namespace quarkfast::QF_ISA

@@ -1,12 +1,15 @@
 // Compiled once per rung of the ISA ladder (cmake/isa.cmake); exports one symbol, the rung's table.
 #include "kernels.h"
 
+#include "bfp.inl.h"
+#include "bfp_prime.inl.h"
 #include "cast_bf16.inl.h"
 #include "cast_f16.inl.h"
 #include "dot_i16.inl.h"
 #include "instance_normalization.inl.h"
 #include "linear.inl.h"
 #include "linear_float.inl.h"
+#include "mx.inl.h"
 #include "pack_codes.inl.h"
 #include "requantize.inl.h"
 #include "statistics.inl.h"
@@ -31,6 +34,10 @@ const Kernels kernels = {
     .p2 = pack_kernels<2>(),
     .p3 = pack_kernels<3>(),
     .p4 = pack_kernels<4>(),
+    .bfp = {fake_quantize_bfp_f32, fake_quantize_columns_bfp_f32, quantize_bfp_f32, dequantize_bfp_f32},
+    .bfp_prime = {fake_quantize_bfp_prime_f32, fake_quantize_columns_bfp_prime_f32, quantize_bfp_prime_f32,
+                  dequantize_bfp_prime_f32},
+    .mx = {fake_quantize_mx_f32, fake_quantize_columns_mx_f32, quantize_mx_f32, dequantize_mx_f32},
     .cast_f32_bf16 = cast_f32_bf16,
     .cast_bf16_f32 = cast_bf16_f32,
     .round_f32_bf16 = round_f32_bf16,

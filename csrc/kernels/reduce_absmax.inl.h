@@ -20,10 +20,6 @@ inline uint32_t finite_magnitude(float x) {
   return magnitude & -static_cast<uint32_t>(magnitude < kInfinityBits);  // a select would become a branch
 }
 
-inline uint32_t larger(uint32_t a, uint32_t b) {
-  return a > b ? a : b;
-}
-
 inline uint32_t chunk_absmax(const float* __restrict x, size_t n) {
   uint32_t top[kAbsmaxLanes] = {};
   size_t i = 0;

@@ -5,6 +5,7 @@ namespace py = pybind11;
 
 namespace quarkfast::python {
 
+void register_block(py::module_& m);
 void register_cast(py::module_& m);
 void register_collector(py::module_& m);
 void register_isa(py::module_& m);
@@ -17,6 +18,7 @@ void register_stats(py::module_& m);
 
 PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
   m.doc() = "Bindings to libquarkfast: they check arguments and call, and never compute.";
+  quarkfast::python::register_block(m);
   quarkfast::python::register_cast(m);
   quarkfast::python::register_collector(m);
   quarkfast::python::register_isa(m);

@@ -186,6 +186,34 @@ def requantize_rows(name: str) -> list[Row]:
         for way in factors
         for each in (False, True)
     ]
+def block_rows(family: str, block: int, record: int, *element: str) -> list[Row]:
+    """Rounding of three types of input, storing in records of so many bytes, and reading, of one block format."""
+    fake, pack, unpack = (
+        getattr(quarkfast, f"{verb}_{family}") for verb in ("fake_quantize", "quantize", "dequantize")
+    )
+
+    def size(n: int) -> int:
+        return -(-n // block) * record
+
+    def records(rng: np.random.Generator) -> Any:
+        return pack(floats(rng), *element).reshape(-1)
+
+    def quantize(x: Any, out: Any, _: int) -> Any:
+        return pack(x, *element, out=out.reshape(-1, record))
+
+    def dequantize(x: Any, out: Any, _: int) -> Any:
+        return unpack(x.reshape(-1, record), x.size // record * block, *element, out=out)
+
+    def rounding(x: Any, out: Any, _: int) -> Any:
+        return fake(x, *element, out=out)
+
+    return [
+        Row(f"fake_quantize_{family}_f32", floats, np.float32, rounding, block),
+        *(Row(f"fake_quantize_{family}_{qtype(t).code}", any_bits(qtype(t).dtype), qtype(t).dtype, rounding, block)
+          for t in SMALL_FLOATS),
+        Row(f"quantize_{family}_f32", floats, np.uint8, quantize, block, size),
+        Row(f"dequantize_{family}_f32", records, np.float32, dequantize, record, lambda n: n // record * block),
+    ]  # fmt: skip
 
 
 ROWS = [
@@ -194,4 +222,7 @@ ROWS = [
     *(row for name in ("int8", "uint8") for row in requantize_rows(name)),
     *(row for name, bits in PACKED for row in packing_rows(name, bits)),
     *(row for name in ("float32", *SMALL_FLOATS) for row in statistics_rows(name)),
+    *block_rows("bfp", 8, 9),
+    *block_rows("bfp_prime", 16, 18),
+    *block_rows("mx", 32, 25, "fp6_e3m2"),
 ]

@@ -5,8 +5,17 @@ must be C-contiguous, of the right dtype and shape, and may be ``x`` itself wher
 The arithmetic is stated in ``docs/numerics.md`` and told again, slowly, in :mod:`quarkfast.reference`.
 """
 
+from quarkfast.kernels.bfp import (
+    dequantize_bfp,
+    dequantize_bfp_prime,
+    fake_quantize_bfp,
+    fake_quantize_bfp_prime,
+    quantize_bfp,
+    quantize_bfp_prime,
+)
 from quarkfast.kernels.casts import cast, round_trip
 from quarkfast.kernels.linear import dequantize_linear, fake_quantize_linear, quantize_linear
+from quarkfast.kernels.mx import dequantize_mx, fake_quantize_mx, quantize_mx
 from quarkfast.kernels.packing import (
     MatMulNBits,
     pack_codes,
@@ -24,13 +33,22 @@ __all__ = [
     "Range",
     "absmax",
     "cast",
+    "dequantize_bfp",
+    "dequantize_bfp_prime",
     "dequantize_linear",
+    "dequantize_mx",
+    "fake_quantize_bfp",
+    "fake_quantize_bfp_prime",
     "fake_quantize_linear",
+    "fake_quantize_mx",
     "histogram",
     "moments",
     "pack_codes",
     "pack_matmul_nbits",
+    "quantize_bfp",
+    "quantize_bfp_prime",
     "quantize_linear",
+    "quantize_mx",
     "reduce_range",
     "requantize_linear",
     "requantize_shift",
