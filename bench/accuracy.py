@@ -31,6 +31,8 @@ CASES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("A16W8", {}),
     ("U8S8", {}),
     ("U8S8", {"per_channel": True}),
+    ("XINT8", {}),
+    ("FP16", {}),
     ("BF16", {}),
     ("BF16", {"bf16_qdq_to_cast": True}),
 )

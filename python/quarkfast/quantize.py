@@ -1,4 +1,4 @@
-"""The pipeline in reading order: load, prepare, place, calibrate, freeze, insert, save."""
+"""The pipeline in reading order: load, prepare, place, calibrate, freeze, refine, insert, save."""
 
 from __future__ import annotations
 
@@ -163,10 +163,11 @@ def _write(
     """Decides every number and writes it into the model; returns its bytes, the plan and the number of samples."""
     from quarkfast.graph.save import serialize
     from quarkfast.qdq import freeze, insert
+    from quarkfast.refine import refine
 
     ranges, samples = _calibrate(model, placement, scheme, data, clock)
     with clock.stage("insert"):
-        plan = freeze(model, placement, scheme, ranges)
+        plan = refine(model, freeze(model, placement, scheme, ranges), scheme.target)
         insert(model, plan, scheme)
         _sign(model, scheme)
         return serialize(model), plan, samples

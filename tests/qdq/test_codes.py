@@ -3,8 +3,8 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
+from quarkfast.graph.plan import Quantizer
 from quarkfast.qdq.codes import codes_of, limited
-from quarkfast.qdq.plan import Quantizer
 
 
 def test_symmetric_weights_do_not_use_the_lowest_code():

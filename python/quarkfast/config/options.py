@@ -9,7 +9,7 @@ from typing import Any
 
 from quarkfast.config.presets import find_preset
 from quarkfast.config.scheme import Scheme
-from quarkfast.errors import ConfigError, did_you_mean
+from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 
 __all__ = ["OPTIONS", "Option", "apply_options", "resolve"]
 
@@ -132,9 +132,13 @@ def resolve(preset: str | Scheme, options: Mapping[str, Any]) -> Scheme:
 
     Raises:
         ConfigError: If the preset or an option is unknown or does not fit.
+        UnsupportedError: If the scheme asks for something that this version lacks.
     """
-    if isinstance(preset, Scheme):
-        return apply_options(preset, options)
-    if not isinstance(preset, str):
+    if not isinstance(preset, str | Scheme):
         raise ConfigError(f"preset: expected a name or a Scheme, got {type(preset).__name__}")
-    return apply_options(find_preset(preset), options)
+    scheme = apply_options(find_preset(preset) if isinstance(preset, str) else preset, options)
+    if scheme.activation.method == "minmse":
+        raise UnsupportedError("activation: expected the method minmax or nonoverflow in this version, got minmse")
+    if "power_of_two" in (scheme.activation.scale, scheme.weight.scale) and scheme.weight.granularity == "channel":
+        raise ConfigError(f"per_channel: expected False for {scheme.name}, got True; its target has one shift a tensor")
+    return scheme

@@ -8,8 +8,8 @@ from typing import Literal
 __all__ = ["Granularity", "Method", "ScaleKind", "TensorSpec"]
 
 Granularity = Literal["tensor", "channel"]
-ScaleKind = Literal["float32"]
-Method = Literal["minmax"]
+ScaleKind = Literal["float32", "power_of_two"]
+Method = Literal["minmax", "nonoverflow", "minmse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,9 @@ class TensorSpec:
         symmetric: Whether zero maps to the middle of the type, so that the range is ``[-absmax, absmax]``.
         granularity: One scale for the whole tensor, or one for each output channel.
         scale: The set that scales are taken from.
-        method: How a range is derived from what calibration saw.
+        method: How a range is derived from what is known of the values: ``"minmax"`` and ``"nonoverflow"`` take the
+            extremes (as power-of-two scales the nearest one, and the next larger one); ``"minmse"`` takes the
+            power of two with the least squared error, for weights only.
 
     Example:
         >>> TensorSpec("uint8", symmetric=False).granularity

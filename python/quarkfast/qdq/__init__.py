@@ -1,11 +1,11 @@
 """Where Q/DQ pairs go (rules as data), with which numbers (a frozen plan), and their insertion."""
 
+from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement
+from quarkfast.graph.plan import Plan, Quantizer
 from quarkfast.qdq.freeze import freeze, needs_ranges
 from quarkfast.qdq.insert import insert
 from quarkfast.qdq.nodes import lowest_opset
 from quarkfast.qdq.place import place
-from quarkfast.qdq.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement
-from quarkfast.qdq.plan import Plan, Quantizer
 from quarkfast.qdq.targets import TARGETS, Target
 
 __all__ = [

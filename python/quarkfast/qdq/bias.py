@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.qdq.placement import BiasSlot
-from quarkfast.qdq.plan import Quantizer
+from quarkfast.graph.placement import BiasSlot
+from quarkfast.graph.plan import Quantizer
 
 __all__ = ["bias_quantizer", "raise_for_headroom"]
 

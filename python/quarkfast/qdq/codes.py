@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from quarkfast import kernels
 from quarkfast.dtypes import qtype
-from quarkfast.qdq.plan import Quantizer
+from quarkfast.graph.plan import Quantizer
 
 __all__ = ["codes_of", "limited"]
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from quarkfast.config import Scheme, TensorSpec
 from quarkfast.dtypes import qtype
 from quarkfast.graph.access import array_of
+from quarkfast.graph.placement import ConstantSlot, Placement
+from quarkfast.graph.plan import Plan, Quantizer
 from quarkfast.kernels import Range
 from quarkfast.qdq.bias import bias_quantizer, raise_for_headroom
-from quarkfast.qdq.placement import ConstantSlot, Placement
-from quarkfast.qdq.plan import Plan, Quantizer
-from quarkfast.qdq.scales import quantizer_for_range, unit_quantizer
+from quarkfast.qdq.scales import quantizer_for_range, quantizer_for_values, unit_quantizer
 
 __all__ = ["freeze", "needs_ranges"]
 
@@ -85,14 +85,10 @@ def _constant_quantizer(slot: ConstantSlot, values: NDArray[np.float32], scheme:
     spec = scheme.weight if slot.role == "weight" else scheme.activation
     if not qtype(spec.dtype).is_integer:
         return unit_quantizer(spec)
-    if not values.size:
-        return quantizer_for_range(0.0, 0.0, spec)
+    quantizer = quantizer_for_values(values, spec, slot.axis)
     if slot.axis is None:
-        return quantizer_for_range(values.min(), values.max(), spec)
-    others = tuple(axis for axis in range(values.ndim) if axis != slot.axis)
-    low, high = values.min(axis=others), values.max(axis=others)
-    quantizer = quantizer_for_range(low, high, spec, slot.axis)
-    dead = (low == 0) & (high == 0)
+        return quantizer
+    dead = ~values.any(axis=tuple(axis for axis in range(values.ndim) if axis != slot.axis))
     if dead.any() and not dead.all():
         scale = np.where(dead, quantizer.scale[~dead].max(), quantizer.scale)
         quantizer = replace(quantizer, scale=scale.astype(np.float32))

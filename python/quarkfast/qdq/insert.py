@@ -11,10 +11,10 @@ from quarkfast.dtypes import qtype
 from quarkfast.graph.access import array_of, is_standard, name_of
 from quarkfast.graph.edit import splice
 from quarkfast.graph.names import Names
+from quarkfast.graph.placement import Edge
+from quarkfast.graph.plan import Plan, Quantizer
 from quarkfast.qdq.codes import codes_of, limited
 from quarkfast.qdq.nodes import dequantize_node, find_form, quantize_node
-from quarkfast.qdq.placement import Edge
-from quarkfast.qdq.plan import Plan, Quantizer
 
 __all__ = ["insert"]
 

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from quarkfast.config import Encoding, Scheme
 from quarkfast.dtypes import qtype
-from quarkfast.qdq.plan import Quantizer
+from quarkfast.graph.plan import Quantizer
 
 __all__ = ["Form", "dequantize_node", "find_form", "lowest_opset", "quantize_node"]
 

@@ -9,7 +9,7 @@ from quarkfast.config import Scheme, match_names
 from quarkfast.errors import ConfigError, ModelError
 from quarkfast.graph.access import array_of, is_constant, is_float, is_standard, name_of, rank_of
 from quarkfast.graph.operators import find_operator
-from quarkfast.qdq.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement, Role
+from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement, Role
 from quarkfast.qdq.rules import Flow, Rule
 from quarkfast.qdq.targets import TARGETS, Target
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from quarkfast import qparams
 from quarkfast.config import TensorSpec
-from quarkfast.qdq.plan import Quantizer
+from quarkfast.graph.plan import Quantizer
+from quarkfast.qparams import PowerOfTwoRule, QParams
 
-__all__ = ["quantizer_for_range", "unit_quantizer"]
+__all__ = ["quantizer_for_range", "quantizer_for_values", "unit_quantizer"]
+
+# Quark's NonOverflow rounds the exponent to nearest and saturates up to 29 % of the range; the next larger power of two
+# keeps what the name says.
+_RULES: Mapping[str, PowerOfTwoRule] = MappingProxyType(
+    {"minmax": "nearest", "nonoverflow": "ceil", "minmse": "nearest"}
+)
 
 
 def unit_quantizer(spec: TensorSpec) -> Quantizer:
@@ -34,9 +44,40 @@ def quantizer_for_range(minimum: ArrayLike, maximum: ArrayLike, spec: TensorSpec
         >>> float(q.scale), int(q.zero_point)
         (0.01568627543747425, 64)
     """
+    params = _params(minimum, maximum, spec)
+    if spec.scale == "power_of_two":
+        params = qparams.power_of_two(params, _RULES[spec.method])
+    return _quantizer(params, spec, axis)
+
+
+def quantizer_for_values(values: NDArray[np.float32], spec: TensorSpec, axis: int | None = None) -> Quantizer:
+    """Returns the quantizer for values that are all at hand: a weight.
+
+    Args:
+        values: Finite, any shape.
+        spec: An integer type.
+        axis: Axis of the channels, or None for one scale.
+
+    Source:
+        As :func:`quantizer_for_range` over the extremes; ``"minmse"`` is :func:`quarkfast.qparams.search_power_of_two`.
+    """
+    if not values.size:
+        return quantizer_for_range(0.0, 0.0, spec)
+    others = None if axis is None else tuple(each for each in range(values.ndim) if each != axis)
+    low, high = values.min(axis=others), values.max(axis=others)
+    if spec.method != "minmse":
+        return quantizer_for_range(low, high, spec, axis)
+    params = qparams.search_power_of_two(values, _params(low, high, spec), axis=axis or 0)
+    return _quantizer(params, spec, axis)
+
+
+def _params(minimum: ArrayLike, maximum: ArrayLike, spec: TensorSpec) -> QParams:
     low, high = np.asarray(minimum, np.float64), np.asarray(maximum, np.float64)
     empty = low > high
-    params = qparams.from_range(
+    return qparams.from_range(
         np.where(empty, 0.0, low), np.where(empty, 0.0, high), spec.dtype, symmetric=spec.symmetric
     )
+
+
+def _quantizer(params: QParams, spec: TensorSpec, axis: int | None) -> Quantizer:
     return Quantizer(spec.dtype, params.scale, params.zero_point.astype(np.int64), axis, params.qmin, params.qmax)

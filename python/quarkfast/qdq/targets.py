@@ -114,6 +114,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         target.name: target
         for target in (
             Target("ryzenai-a8w8", _RYZENAI, _RYZENAI_ABSORBED, "weight"),
+            Target("ryzenai-xint8", _RYZENAI, _RYZENAI_ABSORBED, "weight"),
             Target("ryzenai-bf16", _RYZENAI, _RYZENAI_ABSORBED, "weight"),
             Target("ort-cpu", _ORT_CPU, _ORT_CPU_ABSORBED, "activation"),
         )

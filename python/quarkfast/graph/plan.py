@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.dtypes import qtype
-from quarkfast.qdq.placement import BiasSlot, ConstantSlot
+from quarkfast.graph.placement import BiasSlot, ConstantSlot
 
 __all__ = ["Plan", "Quantizer"]
 

@@ -1,0 +1,87 @@
+"""A plan with power-of-two scales as positions: ``position = -log2(scale)``, the number of bits behind the point."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import onnx_ir as ir
+
+from quarkfast.graph.access import name_of
+from quarkfast.graph.placement import ConstantSlot, Edge
+from quarkfast.graph.plan import Plan, Quantizer
+
+__all__ = ["Positions"]
+
+
+class Positions:
+    """Positions of the tensors of a plan, readable and writable; :meth:`plan` gives the plan with the new scales.
+
+    Weights are stored as codes only when the plan is inserted, so that a weight whose position moved is quantized with
+    its new scale. (Quark's refinement changes the scale of codes that are there already.)
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._quantizers = dict(plan.quantizers)
+        self._constants = dict(plan.constants)
+        self._slots = {edge: slot for slot, _ in plan.constants for edge in slot.edges}
+        self.moved = 0
+
+    def plan(self) -> Plan:
+        """Returns the plan with the positions as they are now."""
+        return replace(self._plan, quantizers=self._quantizers, constants=tuple(self._constants.items()))
+
+    def of_input(self, node: ir.Node, index: int) -> int | None:
+        """Returns the position of an input of `node`; None if it is left out or float."""
+        found = self._at_input(node, index)
+        return None if found is None else _position(self._quantizer(found))
+
+    def of_output(self, node: ir.Node) -> int | None:
+        """Returns the position of the first output of `node`, or of the activation that absorbs it."""
+        root = self._root_of_output(node)
+        return None if root is None else _position(self._quantizers[root])
+
+    def move_input(self, node: ir.Node, index: int, position: int) -> None:
+        """Gives an input of `node` another position."""
+        found = self._at_input(node, index)
+        if found is not None:
+            self._move(found, position)
+
+    def move_output(self, node: ir.Node, position: int) -> None:
+        """Gives the first output of `node` another position."""
+        root = self._root_of_output(node)
+        if root is not None:
+            self._move(root, position)
+
+    def _at_input(self, node: ir.Node, index: int) -> ConstantSlot | str | None:
+        if index >= len(node.inputs) or node.inputs[index] is None:
+            return None
+        slot = self._slots.get(Edge(name_of(node), index))
+        return slot if slot is not None else self._plan.activations.get(name_of(node.inputs[index]))
+
+    def _root_of_output(self, node: ir.Node) -> str | None:
+        output = node.outputs[0]
+        root = self._plan.activations.get(name_of(output))
+        if root is not None:
+            return root
+        readers = [reader for reader, _ in output.uses()]
+        return self._plan.activations.get(name_of(readers[0].outputs[0])) if len(readers) == 1 else None
+
+    def _quantizer(self, item: ConstantSlot | str) -> Quantizer:
+        return self._quantizers[item] if isinstance(item, str) else self._constants[item]
+
+    def _move(self, item: ConstantSlot | str, position: int) -> None:
+        quantizer = self._quantizer(item)
+        if _position(quantizer) == position:
+            return
+        moved = replace(quantizer, scale=np.ldexp(np.float32(1), -position).astype(np.float32))
+        if isinstance(item, str):
+            self._quantizers[item] = moved
+        else:
+            self._constants[item] = moved
+        self.moved += 1
+
+
+def _position(quantizer: Quantizer) -> int:
+    return 1 - int(np.frexp(np.float64(quantizer.scale))[1])
