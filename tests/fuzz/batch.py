@@ -7,6 +7,7 @@ the public function, straight into the native binding with a wrong argument, whi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -41,7 +42,8 @@ def run(name: str, seed: int, index: int) -> str | None:
     with quarkfast.use_isa(d.pick(quarkfast.available_isas())):
         quarkfast.set_num_threads(d.pick((1, 1, 2, 3)))
         if kind == "binding":
-            problem = _call_binding(TARGETS[name], d, arguments)
+            problem = None
+            _call_binding(TARGETS[name], d, arguments)
         elif kind == "wrong":
             problem = _call_wrong(TARGETS[name], d, arguments)
         else:
@@ -71,40 +73,36 @@ def _call_wrong(target: Target, d: Draw, arguments: dict[str, Any]) -> str | Non
     return problem and f"{wrong}: accepted {before[wrong]!r:.80}: {problem}"
 
 
-def _call_binding(target: Target, d: Draw, arguments: dict[str, Any]) -> str | None:
-    calls: list[tuple[Callable[..., Any], list[Any]]] = []
-    _recording(calls, lambda: target.call(**arguments))
-    for kernel, given in calls:
-        at = d.integer(0, len(given) - 1)
-        given[at] = d.hostile(given[at])
-        try:
-            kernel(*given)
-        except (TypeError, ValueError):
-            pass
-        except Exception as error:
-            return f"binding: argument {at}: {type(error).__name__}: {error}"
-    return None
+def _call_binding(target: Target, d: Draw, arguments: dict[str, Any]) -> None:
+    for name, given in recorded(lambda: target.call(**arguments)):
+        if given:
+            at = d.integer(0, len(given) - 1)
+            given[at] = d.hostile(given[at])
+        with contextlib.suppress(TypeError, ValueError):
+            getattr(_core, name)(*given)
 
 
-def _recording(calls: list[Any], action: Callable[[], Any]) -> None:
-    """Run the action and note its calls of native functions."""
+def recorded(action: Callable[[], Any]) -> list[tuple[str, list[Any]]]:
+    """Run the action and return its calls of native functions: name and arguments."""
+    calls: list[tuple[str, list[Any]]] = []
     kernels = {name: getattr(_core, name) for name in dir(_core) if not name.startswith("_")}
 
-    def recorder(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    def recorder(name: str) -> Callable[..., Any]:
         def call(*given: Any) -> Any:
-            calls.append((kernel, list(given)))
-            return kernel(*given)
+            calls.append((name, list(given)))
+            return kernels[name](*given)
 
         return call
 
     try:
         for name, kernel in kernels.items():
             if not isinstance(kernel, type):
-                setattr(_core, name, recorder(kernel))
+                setattr(_core, name, recorder(name))
         action()
     finally:
         for name, kernel in kernels.items():
             setattr(_core, name, kernel)
+    return calls
 
 
 def _copied(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -106,6 +106,34 @@ def _fake_quantized(
     return reference.fake_quantize_linear(x, *each, dtype, rest.get("qmin"), rest.get("qmax"))
 
 
+def _draw_requantize(d: Draw, by_shift: bool = False) -> dict[str, Any]:
+    row, shape = qtype(d.pick(("int8", "uint8"))), d.shape()
+    arguments, factors = _scales(d, shape)
+    while "block_size" in arguments:
+        arguments, factors = _scales(d, shape)
+    info = np.iinfo(np.int32)
+    arguments |= {"x": d.laid_out(d.codes(np.int32, info.min, info.max, shape)), "dtype": d.pick((row.name, row.dtype))}
+    if d.chance(0.7):
+        arguments["zero_point"] = d.codes(row.dtype, int(row.qmin), int(row.qmax), factors)
+    if d.chance(0.4):
+        arguments["out"] = d.output(shape, row.dtype)
+    if by_shift:
+        return arguments | {"shift": d.codes(np.int64, 0, 31, factors), "rounding": d.pick(("half_up", "half_even"))}
+    return arguments | {"scale": d.scales(factors)}
+
+
+def _requantized(
+    x: Any, scale: Any, zero_point: Any = None, dtype: Any = np.int8, axis: int = 1, out: Any = None
+) -> Any:
+    return reference.requantize_linear(x, *_each(x, scale, zero_point, axis, 0), dtype)
+
+
+def _shifted(
+    x: Any, shift: Any, zero_point: Any = None, dtype: Any = np.int8, axis: int = 1, rounding: str = "half_up", **_: Any
+) -> Any:
+    return reference.requantize_shift(x, *_each(x, shift, zero_point, axis, 0), dtype, rounding)
+
+
 def _draw_cast(d: Draw) -> dict[str, Any]:
     row, shape, down = qtype(d.pick(SMALL_FLOATS)), d.shape(), d.chance(0.5)
     bits = d.rng.integers(0, 1 << 16, shape, dtype=np.uint16)
@@ -208,6 +236,8 @@ TARGETS = {
     "fake_quantize_linear": Target(
         quarkfast.fake_quantize_linear, lambda d: _draw_quantize(d, in_place=True), _fake_quantized
     ),
+    "requantize_linear": Target(quarkfast.requantize_linear, _draw_requantize, _requantized),
+    "requantize_shift": Target(quarkfast.requantize_shift, lambda d: _draw_requantize(d, by_shift=True), _shifted),
     "cast": Target(quarkfast.cast, _draw_cast, _cast),
     "round_trip": Target(quarkfast.round_trip, _draw_round, _rounded),
     "reduce_range": Target(quarkfast.reduce_range, _draw_floats, _range),

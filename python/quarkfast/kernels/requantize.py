@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
 from quarkfast.dtypes import QType, integer_type
+from quarkfast.errors import shown
 from quarkfast.kernels.arguments import as_array, as_integer, contiguous, output
 from quarkfast.kernels.arguments import layout as scale_layout
 
@@ -108,8 +109,8 @@ def requantize_shift(
         (array([  2,   3,  -1, 127], dtype=int8), array([  2,   2,  -2, 127], dtype=int8))
     """
     row = _byte_type(dtype, "requantize_shift")
-    if rounding not in ("half_up", "half_even"):
-        raise ValueError(f"requantize_shift: rounding: expected 'half_up' or 'half_even', got {rounding!r}")
+    if not isinstance(rounding, str) or rounding not in ("half_up", "half_even"):
+        raise ValueError(f"requantize_shift: rounding: expected 'half_up' or 'half_even', got {shown(rounding)}")
     where = f"requantize_shift_{rounding}_i32_{row.code}"
     array = contiguous(x, where, _I32)
     shifts = as_array(shift, where, "shift")
