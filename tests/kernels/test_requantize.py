@@ -146,6 +146,7 @@ X = np.zeros((2, 3), np.int32)
         (lambda: quarkfast.requantize_linear(X, 1.0, qmax=300), ValueError, "range: expected -128 <= qmin <= qmax"),
         (lambda: quarkfast.requantize_shift(X, 32), ValueError, r"shift: expected values in \[0, 31\], got \[32, 32\]"),
         (lambda: quarkfast.requantize_shift(X, -1), ValueError, r"got \[-1, -1\]"),
+        (lambda: quarkfast.requantize_shift(X, 1, rounding=np.ones(2)), ValueError, "or 'half_even', got array"),
         (lambda: quarkfast.requantize_shift(X, 1.5), TypeError, "shift: expected integers, got dtype float64"),
         (lambda: quarkfast.requantize_shift(X, [1, 2]), ValueError, r"shift: expected shape \(3,\), got \(2,\)"),
         (
