@@ -35,16 +35,16 @@ def as_dtype(value: DTypeLike, where: str) -> np.dtype[Any]:
         raise TypeError(f"{where}: dtype: expected a dtype, got {shown(value)}") from error
 
 
-def as_integer(value: Any, where: str, argument: str) -> int:
-    """Return value as an int that fits 64 bits; a bool is no integer here."""
+def as_integer(value: Any, where: str, argument: str, bits: int = 64) -> int:
+    """Return value as an int that fits so many bits; a bool is no integer here."""
     try:
         integer = operator.index(value)
     except TypeError:
         integer = None
     if integer is None or isinstance(value, bool):
         raise TypeError(f"{where}: {argument}: expected an integer, got {shown(value)}")
-    if not -(1 << 63) <= integer < 1 << 63:
-        raise ValueError(f"{where}: {argument}: expected an integer of 64 bits, got {integer}")
+    if not -(1 << (bits - 1)) <= integer < 1 << (bits - 1):
+        raise ValueError(f"{where}: {argument}: expected an integer of {bits} bits, got {integer}")
     return integer
 
 

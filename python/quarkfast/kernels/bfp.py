@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quarkfast import _core
+from quarkfast.errors import shown
 from quarkfast.kernels import block_arguments as blocks
+from quarkfast.kernels.arguments import as_integer
 
 __all__ = [
     "dequantize_bfp",
@@ -21,14 +23,21 @@ __all__ = [
 
 
 def _bfp(where: str, block_size: int, bit_width: int, rounding: str, raise_exponent: bool = False) -> _core.Bfp:
-    return _core.Bfp(block_size, bit_width, blocks.rounding_mode(where, rounding), raise_exponent)
+    size, width = as_integer(block_size, where, "block_size"), as_integer(bit_width, where, "bit_width", 32)
+    if not isinstance(raise_exponent, bool | np.bool):
+        raise TypeError(f"{where}: raise_exponent: expected a bool, got {shown(raise_exponent)}")
+    return _core.Bfp(size, width, blocks.rounding_mode(where, rounding), bool(raise_exponent))
 
 
 def _prime(
     where: str, block_size: int, sub_block_size: int, shift_bits: int, bit_width: int, rounding: str
 ) -> _core.BfpPrime:
     mode = blocks.rounding_mode(where, rounding)
-    return _core.BfpPrime(block_size, sub_block_size, shift_bits, bit_width, mode)
+    block, sub_block = (
+        as_integer(size, where, name) for name, size in (("block_size", block_size), ("sub_block_size", sub_block_size))
+    )
+    shift = as_integer(shift_bits, where, "shift_bits", 32)
+    return _core.BfpPrime(block, sub_block, shift, as_integer(bit_width, where, "bit_width", 32), mode)
 
 
 def fake_quantize_bfp(

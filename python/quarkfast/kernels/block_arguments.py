@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import ml_dtypes
@@ -9,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quarkfast import _core
-from quarkfast.errors import did_you_mean
-from quarkfast.kernels.arguments import F32, contiguous, output
+from quarkfast.errors import did_you_mean, shown
+from quarkfast.kernels.arguments import F32, as_array, as_integer, contiguous, output
 from quarkfast.kernels.casts import cast
 
-__all__ = ["ROUNDINGS", "Format", "dequantize", "fake_quantize", "quantize", "rounding_mode"]
+__all__ = ["ROUNDINGS", "Format", "choice", "dequantize", "fake_quantize", "quantize", "rounding_mode"]
 
 Format = _core.Bfp | _core.BfpPrime | _core.Mx
 
@@ -25,15 +26,21 @@ _SUFFIXES = {F32: "f32", np.dtype(np.float16): "f16", np.dtype(ml_dtypes.bfloat1
 
 def rounding_mode(where: str, rounding: str) -> int:
     """Return the number of a rounding."""
-    if rounding not in ROUNDINGS:
+    return ROUNDINGS[choice(where, "rounding", rounding, ROUNDINGS)]
+
+
+def choice(where: str, argument: str, given: str, known: Iterable[str]) -> str:
+    """Return what was given after checking that it is known."""
+    if not isinstance(given, str) or given not in known:
         raise ValueError(
-            f"{where}: rounding: expected one of {', '.join(ROUNDINGS)}, "
-            f"got {rounding!r}{did_you_mean(str(rounding), ROUNDINGS)}"
+            f"{where}: {argument}: expected one of {', '.join(known)}, "
+            f"got {shown(given)}{did_you_mean(str(given), known)}"
         )
-    return ROUNDINGS[rounding]
+    return given
 
 
 def _axis(where: str, axis: int, rank: int) -> int:
+    axis = as_integer(axis, where, "axis")
     if not -rank <= axis < rank:
         raise ValueError(f"{where}: axis: expected an axis of a tensor of rank {rank}, got {axis}")
     return axis % rank
@@ -46,7 +53,7 @@ def _dims(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
 
 def fake_quantize(family: str, x: ArrayLike, axis: int, form: Format, out: NDArray[Any] | None) -> NDArray[Any]:
     """Run ``fake_quantize_<family>_<type of x>``."""
-    array = np.asarray(x)
+    array = as_array(x, f"fake_quantize_{family}")
     suffix = _SUFFIXES.get(array.dtype)
     if suffix is None:
         names = ", ".join(str(dtype) for dtype in _SUFFIXES)
@@ -64,7 +71,7 @@ def quantize(
 ) -> NDArray[np.uint8]:
     """Run ``quantize_<family>_f32``; 16-bit floats are widened first, exactly."""
     where = f"quantize_{family}_f32"
-    array = np.asarray(x)
+    array = as_array(x, where)
     if array.dtype != F32 and array.dtype in _SUFFIXES:
         array = cast(array, F32)
     array = contiguous(array, where, F32)
@@ -81,6 +88,7 @@ def dequantize(
     """Run ``dequantize_<family>_f32``."""
     where = f"dequantize_{family}_f32"
     array = contiguous(records, where, np.dtype(np.uint8))
+    length = as_integer(length, where, "length")
     if length < 0:
         raise ValueError(f"{where}: length: expected 0 or a positive integer, got {length}")
     expected = (-(-length // block_size), form.record_bytes)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quarkfast import _core
-from quarkfast.errors import did_you_mean
 from quarkfast.kernels import block_arguments as blocks
+from quarkfast.kernels.arguments import as_integer
 
 __all__ = ["dequantize_mx", "fake_quantize_mx", "quantize_mx"]
 
@@ -18,12 +18,11 @@ _RULES = ("quark", "ocp")
 
 
 def _mx(where: str, element: str, block_size: int, rounding: str, rule: str) -> _core.Mx:
-    for argument, given, known in (("element", element, _ELEMENTS), ("rule", rule, _RULES)):
-        if given not in known:
-            raise ValueError(
-                f"{where}: {argument}: expected one of {', '.join(known)}, got {given!r}{did_you_mean(given, known)}"
-            )
-    return _core.Mx(block_size, element, blocks.rounding_mode(where, rounding), rule == "ocp")
+    blocks.choice(where, "element", element, _ELEMENTS)
+    blocks.choice(where, "rule", rule, _RULES)
+    return _core.Mx(
+        as_integer(block_size, where, "block_size"), element, blocks.rounding_mode(where, rounding), rule == "ocp"
+    )
 
 
 def fake_quantize_mx(
