@@ -18,6 +18,8 @@ class Host {
   explicit Host(const OrtApi* api) : api_(api) {
     add_quantize_linear(definitions_, api);
     add_dequantize_linear(definitions_, api);
+    add_quantize_dequantize_block(definitions_, api);
+    add_dequantize_block(definitions_, api);
     add_instance_normalization(definitions_, api);
     add_lstm(definitions_, api);
     add_observe(definitions_, api);

@@ -28,8 +28,10 @@ void for_each_type(Visit&& visit) {
   (visit.template operator()<E>(), ...);
 }
 
+void add_quantize_dequantize_block(Definitions& definitions, const OrtApi* api);
 void add_quantize_linear(Definitions& definitions, const OrtApi* api);
 void add_dequantize_linear(Definitions& definitions, const OrtApi* api);
+void add_dequantize_block(Definitions& definitions, const OrtApi* api);
 void add_instance_normalization(Definitions& definitions, const OrtApi* api);
 void add_lstm(Definitions& definitions, const OrtApi* api);
 void add_observe(Definitions& definitions, const OrtApi* api);

@@ -1,0 +1,89 @@
+// quarkfast::DequantizeBlock: reads packed block formats, so that a file is as small as its format says.
+// docs/operators.md has the details.
+#include <algorithm>
+#include <vector>
+
+#include "dispatch.h"
+#include "elementwise.h"
+#include "ort/ops/axis.h"
+#include "ort/ops/block_attributes.h"
+#include "ort/ops/ops.h"
+
+namespace quarkfast::ort {
+
+namespace {
+
+void narrow(const Kernels& k, const std::vector<float>& x, f16* y, const Pool& pool) {
+  elementwise(k.cast_f32_f16, x.data(), y, x.size(), pool);
+}
+
+void narrow(const Kernels& k, const std::vector<float>& x, bf16* y, const Pool& pool) {
+  elementwise(k.cast_f32_bf16, x.data(), y, x.size(), pool);
+}
+
+template <class E>
+class DequantizeBlock {
+ public:
+  explicit DequantizeBlock(const Node& node)
+      : params_(read_packed(node)), axis_(node.integer("axis", -1)), length_(node.integer("length")) {
+    if (length_ < 0) throw Error{"attribute 'length': expected 0 or more, got " + std::to_string(length_)};
+    if (const auto rank = node.rank(0)) checked_rank(*rank);
+    if (const In<U8> records = node.constant<U8>(0); records.data != nullptr) result_shape(records.shape);
+  }
+
+  // `like` only lends its element type to the result.
+  void operator()(const Run& run, In<U8> records, In<E> /*like*/, Out<E> y) const {
+    const Shape shape = result_shape(records.shape);
+    const BlockLayout layout = block_layout(shape, axis_);
+    auto* out = y.allocate(shape);
+    if constexpr (std::is_same_v<typename E::storage, float>) {
+      dequantize(records.data, out, layout, run.pool());
+    } else {
+      std::vector<float> wide(layout.size());
+      dequantize(records.data, wide.data(), layout, run.pool());
+      narrow(active(), wide, out, run.pool());
+    }
+  }
+
+ private:
+  void dequantize(const uint8_t* records, float* y, const BlockLayout& layout, const Pool& pool) const {
+    std::visit([&](const auto& params) { dequantize_blocks(records, y, layout, params, pool); }, params_);
+  }
+
+  // Records have one dimension more than the result: blocks and bytes stand for the axis, at the end.
+  size_t checked_rank(size_t rank) const {
+    if (rank < 2) {
+      throw Error{"records: expected 2 or more dimensions, the last two being blocks and bytes, got " +
+                  std::to_string(rank)};
+    }
+    return normalized_axis(axis_, rank - 1);
+  }
+
+  Shape result_shape(const Shape& records) const {
+    const size_t axis = checked_rank(records.rank()), rank = records.rank() - 1;
+    const size_t block = std::visit([](const auto& params) { return params.block; }, params_);
+    const auto bytes =
+        static_cast<int64_t>(std::visit([](const auto& params) { return record_bytes(params); }, params_));
+    const int64_t blocks = (length_ + static_cast<int64_t>(block) - 1) / static_cast<int64_t>(block);
+    if (records[rank - 1] != blocks || records[rank] != bytes) {
+      throw Error{"records: expected shape (..., " + std::to_string(blocks) + ", " + std::to_string(bytes) + ") for " +
+                  std::to_string(length_) + " elements along the axis, got " + records.text()};
+    }
+    std::vector<int64_t> dims(records.dims().begin(), records.dims().end() - 2);
+    dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(axis), length_);
+    return Shape(dims);
+  }
+
+  BlockParams params_;
+  int64_t axis_;
+  int64_t length_;
+};
+
+}  // namespace
+
+void add_dequantize_block(Definitions& definitions, const OrtApi* api) {
+  for_each_type<F32, F16, BF16>(
+      [&]<class E>() { definitions.push_back(define<DequantizeBlock<E>>(api, kDomain, "DequantizeBlock")); });
+}
+
+}  // namespace quarkfast::ort

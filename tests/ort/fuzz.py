@@ -1,0 +1,154 @@
+"""Random models of one operator: errors are allowed, crashes, hangs and wrong shapes are not.
+
+`python -m ort.fuzz MINUTES [SEED]` with PYTHONPATH=python:tests, or `nox -s fuzz`. A crash ends the process; the line
+that names its case is the last one written, and `run_case(seed)` repeats it.
+"""
+
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from quarkfast import _core
+from quarkfast.errors import ModelError
+
+from .models import Array, one_node, session
+
+TYPES = ["float32", "float16", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "uint32"]
+NUMBERS = [0, 1, 2, -1, -2, 3, 7, 8, 9, 11, 13, 16, 17, 31, 32, 33, 40, 65535, 65536, 1 << 31, -(1 << 40), 1 << 62]
+OPERATORS = {
+    "ExtendedQuantizeLinear": ["axis"],
+    "ExtendedDequantizeLinear": ["axis"],
+    "BFPQuantizeDequantize": [
+        "axis", "bit_width", "block_size", "rounding_mode", "sub_block_size", "sub_block_shift_bits",
+        "convert_to_bfloat_before_bfp", "use_compiler_version_cpu_kernel", "bfp_method",
+    ],
+    "MXQuantizeDequantize": ["axis", "block_size", "rounding_mode", "element_dtype"],
+    "ExtendedInstanceNormalization": ["epsilon"],
+    "ExtendedLSTM": ["hidden_size", "layout", "input_forget", "direction"],
+    "Observe": ["collector", "slot"],
+}  # fmt: skip
+COLLECTOR = _core.Collector(1)
+TEXTS = ["to_bfp", "to_bfp_prime", "fp8_e4m3", "fp8_e5m2", "fp6_e3m2", "fp4_e2m1", "int8", "bidirectional", "", "?"]
+
+
+class Dice:
+    """Random choices of one case."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def chance(self, probability: float) -> bool:
+        return bool(self.rng.random() < probability)
+
+    def pick(self, options: list[Any]) -> Any:
+        return options[int(self.rng.integers(len(options)))]
+
+    def shape(self) -> tuple[int, ...]:
+        return tuple(
+            self.pick([0, 1, 1, 2, 3, 5, 8, 17, 32, 33]) for _ in range(self.pick([0, 1, 2, 2, 3, 4, 4, 5, 8]))
+        )
+
+    def array(self, dtype: str, shape: tuple[int, ...]) -> Array:
+        shape = shape if np.prod(shape, dtype=float) < 1e6 else shape[-2:]
+        size = int(np.prod(shape))
+        if dtype in ("float32", "float16", "bfloat16"):
+            kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+            if self.chance(0.5):
+                return self.rng.standard_normal(size).astype(kind).reshape(shape)
+            bits = self.rng.integers(0, 256, size * kind.itemsize, dtype=np.uint8)
+            return bits.view(kind).reshape(shape)
+        info = np.iinfo(dtype)
+        return self.rng.integers(info.min, info.max, size, dtype=dtype, endpoint=True).reshape(shape)
+
+    def attribute(self, name: str) -> Any:
+        if self.chance(0.05):
+            return self.pick([0.5, "x", [1, 2], [0.5]])
+        if name in ("bfp_method", "element_dtype", "direction"):
+            return self.pick(TEXTS)
+        if name == "epsilon":
+            return self.pick([1e-5, 0.0, -1.0, float("nan"), float("inf")])
+        return self.pick(NUMBERS)
+
+
+def inputs_of(op: str, dice: Dice) -> list[Array]:
+    """Inputs that fit each other most of the time."""
+    x = dice.array("float32", dice.shape())
+    if dice.chance(0.1):
+        return [dice.array(dice.pick(TYPES), dice.shape()) for _ in range(dice.pick([1, 2, 3, 4]))]
+    if op.startswith("Extended") and "Linear" in op:
+        dtype = dice.pick(TYPES[1:])
+        size = (dice.pick([*x.shape, 1]),) if dice.chance(0.5) else ()
+        scale = np.abs(dice.rng.standard_normal(size)).astype(np.float32) + np.float32(dice.pick([0, 1e-3, 1e-40]))
+        first = x if "Extended" + "Quant" in op else dice.array(dtype, x.shape)
+        return [first, np.asarray(scale), dice.array(dtype, size)]
+    if op == "ExtendedInstanceNormalization":
+        channels = (x.shape[1],) if x.ndim > 1 else (3,)
+        return [x, dice.array("float32", channels), dice.array("float32", channels)]
+    if op == "ExtendedLSTM":
+        inputs, hidden = dice.pick([1, 2, 7]), dice.pick([1, 3])
+        shapes = [(dice.pick([0, 1, 4]), dice.pick([0, 1, 2]), inputs), (2, 4 * hidden, inputs)]
+        return [dice.array("float32", s) for s in [*shapes, (2, 4 * hidden, hidden), (2, 8 * hidden)]]
+    return [dice.array(dice.pick(["float32", "float16", "bfloat16"]), x.shape)]
+
+
+def attributes_of(op: str, inputs: list[Array], dice: Dice) -> dict[str, Any]:
+    attributes = {name: dice.attribute(name) for name in OPERATORS[op] if dice.chance(0.4)}
+    if op == "ExtendedLSTM" and dice.chance(0.9):
+        hidden = inputs[2].shape[-1] if len(inputs) > 2 and inputs[2].ndim else 1
+        attributes |= {"hidden_size": hidden}
+        attributes |= {f"{name}_scale": float(dice.pick([1 / 32767, 2.0**-15, 0.1, 1e-9, 1e9])) for name in "xwrby"}
+        attributes |= {f"{name}_zero_point": dice.pick([32768, 0, 65535, 128]) for name in "xwrby"}
+    if op == "Observe" and dice.chance(0.7):
+        attributes = {"collector": COLLECTOR.id, "slot": dice.pick([0, 1])}
+    return attributes
+
+
+def run_case(seed: int) -> str:
+    """Build and run the case of a seed; return what happened to it."""
+    from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, InvalidGraph, NotImplemented
+
+    dice = Dice(seed)
+    op = dice.pick(list(OPERATORS))
+    inputs = inputs_of(op, dice)
+    attributes = attributes_of(op, inputs, dice)
+    output = inputs[2].dtype if op == "ExtendedQuantizeLinear" and len(inputs) > 2 else "float32"
+    if "QuantizeDequantize" in op:
+        output = inputs[0].dtype
+    constants = tuple(i for i in range(len(inputs)) if dice.chance(0.3))
+    shape = dice.pick(["static", "static", None])
+    domain = "quarkfast" if op == "Observe" else "com.amd.quark"
+    model = one_node(op, inputs, output=output, domain=domain, shape=shape, constants=constants, **attributes)
+    try:
+        runner = session(model)
+    except ModelError:
+        return f"{op}: refused"
+    held = {i.name for i in model.graph.initializer}
+    feeds = {f"x{i}": x for i, x in enumerate(inputs) if f"x{i}" not in held}
+    try:
+        (y,) = runner.run(None, feeds)
+    except (Fail, InvalidArgument, InvalidGraph, NotImplemented):
+        return f"{op}: failed"
+    if op != "ExtendedLSTM" and y.shape != inputs[0].shape:
+        raise AssertionError(f"case {seed}: {op}: expected shape {inputs[0].shape}, got {y.shape}")
+    return f"{op}: ran"
+
+
+def main(minutes: float, first: int) -> None:
+    end = time.monotonic() + 60 * minutes
+    outcomes: Counter[str] = Counter()
+    seed = first
+    while time.monotonic() < end:
+        sys.stderr.write(f"\rcase {seed}")
+        outcomes[run_case(seed)] += 1
+        seed += 1
+    sys.stderr.write(f"\r{seed - first} cases from {first}\n")
+    for outcome, count in sorted(outcomes.items()):
+        sys.stdout.write(f"{count:8} {outcome}\n")
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)

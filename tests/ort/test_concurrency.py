@@ -1,0 +1,83 @@
+"""Every operator on many threads at once: one session shared by all, and a session for each; always the same bytes."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quarkfast import _core
+
+from .models import Array, one_node, session
+
+THREADS, RUNS = 8, 200
+# Under ThreadSanitizer 1: it does not see how onnxruntime's own pool synchronizes, and would call that a race.
+INTRA_OP_THREADS = int(os.environ.get("QUARKFAST_TEST_INTRA_OP_THREADS", "2"))
+
+
+def scalar(value: float, dtype: str = "float32") -> Array:
+    return np.array(value, dtype)
+
+
+X = np.random.default_rng(5).standard_normal((2, 8, 33, 17)).astype(np.float32)
+CHANNELS = np.linspace(0.5, 2, 8, dtype=np.float32)
+LSTM = {
+    "hidden_size": 4,
+    **{f"{name}_scale": 1 / 32767 for name in "xwrby"},
+    **{f"{name}_zero_point": 32768 for name in "xwrby"},
+}
+LSTM_WEIGHTS = [np.full(shape, 0.1, np.float32) for shape in ((2, 16, 17), (2, 16, 4), (2, 32))]
+OPERATORS: dict[str, tuple[str, list[Array], dict[str, Any]]] = {
+    "quantize": ("ExtendedQuantizeLinear", [X, CHANNELS, np.zeros(8, np.int8)], {"output": np.int8, "axis": 1}),
+    "quantize float16": (
+        "ExtendedQuantizeLinear",
+        [X, scalar(1), scalar(0, "float16")],
+        {"output": np.float16},
+    ),
+    "dequantize": ("ExtendedDequantizeLinear", [X.astype(np.int8), CHANNELS, np.zeros(8, np.int8)], {"axis": 1}),
+    "bfp16": ("BFPQuantizeDequantize", [X], {}),
+    "mx9": (
+        "BFPQuantizeDequantize",
+        [X],
+        {"bfp_method": "to_bfp_prime", "bit_width": 16, "block_size": 16, "axis": -1},
+    ),
+    "bfp16 float16": ("BFPQuantizeDequantize", [X.astype(np.float16)], {"output": np.float16}),
+    "mx": ("MXQuantizeDequantize", [X], {"element_dtype": "fp6_e2m3"}),
+    "instance normalization": ("ExtendedInstanceNormalization", [X, CHANNELS, CHANNELS], {}),
+    "lstm": ("ExtendedLSTM", [X[0], *LSTM_WEIGHTS], LSTM),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("shared", [True, False], ids=["one session", "eight sessions"])
+def test_runs_side_by_side_give_the_same_bytes(name: str, shared: bool) -> None:
+    op, inputs, options = OPERATORS[name]
+    model = one_node(op, inputs, **options)
+    sessions = (
+        [session(model, threads=INTRA_OP_THREADS)] * THREADS
+        if shared
+        else [session(model, threads=INTRA_OP_THREADS) for _ in range(THREADS)]
+    )
+    feeds = {f"x{index}": x for index, x in enumerate(inputs)}
+    expected = sessions[0].run(None, feeds)[0].tobytes()
+
+    def runs(index: int) -> bool:
+        return all(sessions[index].run(None, feeds)[0].tobytes() == expected for _ in range(RUNS))
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        assert all(pool.map(runs, range(THREADS)))
+
+
+def test_observers_of_many_sessions_share_a_collector() -> None:
+    collector = _core.Collector(1)
+    model = one_node("Observe", [X], domain="quarkfast", collector=collector.id, slot=0)
+    sessions = [session(model, threads=INTRA_OP_THREADS) for _ in range(THREADS)]
+
+    def runs(index: int) -> None:
+        for _ in range(RUNS):
+            sessions[index].run(None, {"x0": X})
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(runs, range(THREADS)))
+    assert collector.range(0)["count"] == THREADS * RUNS * X.size
