@@ -186,6 +186,8 @@ def requantize_rows(name: str) -> list[Row]:
         for way in factors
         for each in (False, True)
     ]
+
+
 def block_rows(family: str, block: int, record: int, *element: str) -> list[Row]:
     """Rounding of three types of input, storing in records of so many bytes, and reading, of one block format."""
     fake, pack, unpack = (

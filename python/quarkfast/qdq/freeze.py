@@ -16,6 +16,7 @@ from quarkfast.graph.placement import ConstantSlot, Placement
 from quarkfast.graph.plan import Plan, Quantizer
 from quarkfast.kernels import Range
 from quarkfast.qdq.bias import bias_quantizer, raise_for_headroom
+from quarkfast.qdq.masks import limit_masks
 from quarkfast.qdq.scales import quantizer_for_range, quantizer_for_values, unit_quantizer
 
 __all__ = ["freeze", "needs_ranges"]
@@ -32,7 +33,8 @@ def freeze(model: ir.Model, placement: Placement, scheme: Scheme, ranges: Mappin
     1. An activation takes its range from the operator's definition, from the constant it moves, or from `ranges`.
     2. A weight takes its own extremes, per channel where its slot has an axis. A channel of zeros takes the largest
        scale of its tensor: any scale is exact, and this one leaves its bias precise.
-    3. Where ``bias / (s_x * s_w)`` would leave int32, ``s_w`` is raised until it fits, and a note says so.
+    3. An attention mask reaches no further down than it needs to (`quarkfast.qdq.masks`).
+    4. Where ``bias / (s_x * s_w)`` would leave int32, ``s_w`` is raised until it fits, and a note says so.
 
     Args:
         model: The prepared model, for the values of its constants.
@@ -41,9 +43,13 @@ def freeze(model: ir.Model, placement: Placement, scheme: Scheme, ranges: Mappin
         ranges: What calibration saw of each tensor of ``placement.observed``; not needed for float types.
     """
     notes: list[str] = []
+    if needs_ranges(scheme):
+        ranges, masks = limit_masks(model, placement, ranges)
+        notes.extend(masks)
     initializers = model.graph.initializers
     constants = {
-        slot: _constant_quantizer(slot, array_of(initializers[slot.tensor]), scheme) for slot in placement.constants
+        slot: _constant_quantizer(slot, array_of(initializers[slot.tensor]), scheme, ranges.get(slot.tensor))
+        for slot in placement.constants
     }
     moved = {slot.tensor: quantizer for slot, quantizer in constants.items() if slot.role == "activation"}
     quantizers = {
@@ -81,10 +87,14 @@ def _activation_quantizer(
     return quantizer_for_range(found.min, found.max, spec)
 
 
-def _constant_quantizer(slot: ConstantSlot, values: NDArray[np.float32], scheme: Scheme) -> Quantizer:
+def _constant_quantizer(
+    slot: ConstantSlot, values: NDArray[np.float32], scheme: Scheme, limit: Range | None
+) -> Quantizer:
     spec = scheme.weight if slot.role == "weight" else scheme.activation
     if not qtype(spec.dtype).is_integer:
         return unit_quantizer(spec)
+    if limit is not None:
+        return quantizer_for_range(limit.min, limit.max, spec)
     quantizer = quantizer_for_values(values, spec, slot.axis)
     if slot.axis is None:
         return quantizer
