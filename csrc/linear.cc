@@ -1,5 +1,7 @@
 #include "linear.h"
 
+#include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "dispatch.h"
@@ -52,69 +54,145 @@ const LinearKernels<uint32_t>& kernels_of(const Kernels& k) {
   return k.u32;
 }
 
+template <class Q>
+struct Quantize {
+  const LinearKernels<Q>& k;
+  CodeRange range;
+
+  void runs(const float* x, Q* y, size_t runs, size_t n, const float* scale, const Q* zero_point) const {
+    k.quantize_linear(x, y, runs, n, scale, zero_point, range.qmin, range.qmax);
+  }
+  void channels(const float* x, Q* y, size_t n, const float* scale, const Q* zero_point) const {
+    k.quantize_linear_channels(x, y, n, scale, zero_point, range.qmin, range.qmax);
+  }
+};
+
+template <class Q>
+struct Dequantize {
+  const LinearKernels<Q>& k;
+
+  void runs(const Q* x, float* y, size_t runs, size_t n, const float* scale, const Q* zero_point) const {
+    k.dequantize_linear(x, y, runs, n, scale, zero_point);
+  }
+  void channels(const Q* x, float* y, size_t n, const float* scale, const Q* zero_point) const {
+    k.dequantize_linear_channels(x, y, n, scale, zero_point);
+  }
+};
+
+template <class Q>
+struct FakeQuantize {
+  const LinearKernels<Q>& k;
+  CodeRange range;
+
+  void runs(const float* x, float* y, size_t runs, size_t n, const float* scale, const Q* zero_point) const {
+    k.fake_quantize_linear(x, y, runs, n, scale, zero_point, range.qmin, range.qmax);
+  }
+  void channels(const float* x, float* y, size_t n, const float* scale, const Q* zero_point) const {
+    k.fake_quantize_linear_channels(x, y, n, scale, zero_point, range.qmin, range.qmax);
+  }
+};
+
+// What a 16-bit float takes to become float32, and back.
+void widen(const Kernels& k, const f16* x, float* y, size_t n) {
+  k.cast_f16_f32(x, y, n);
+}
+void widen(const Kernels& k, const bf16* x, float* y, size_t n) {
+  k.cast_bf16_f32(x, y, n);
+}
+void narrow(const Kernels& k, const float* x, f16* y, size_t n) {
+  k.cast_f32_f16(x, y, n);
+}
+void narrow(const Kernels& k, const float* x, bf16* y, size_t n) {
+  k.cast_f32_bf16(x, y, n);
+}
+
+// Calls body(at, n, buffer) on windows of the array whose float32 values stay in the first cache.
+template <class Body>
+void drive_windows(size_t size, const Pool& pool, Body&& body) {
+  constexpr size_t kWindow = 2048;
+  parallel_for(pool, size, kElementwiseGrain, [&](size_t begin, size_t end) {
+    float buffer[kWindow];
+    for (size_t at = begin; at < end; at += kWindow) body(at, std::min(kWindow, end - at), buffer);
+  });
+}
+
 }  // namespace
 
-template <class Q>
-void quantize_linear(const float* x, Q* y, const ScaleLayout& layout, const float* scale, const Q* zero_point,
+template <class Q, class X>
+void quantize_linear(const X* x, Q* y, const ScaleLayout& layout, const float* scale, const Q* zero_point,
                      CodeRange range, const Pool& pool) {
-  const LinearKernels<Q>& k = kernels_of<Q>(active());
-  std::vector<Q> zeros;
-  drive(
-      layout, scale, zero_points(zero_point, layout.scales(), zeros), pool,
-      [&](size_t at, size_t runs, size_t n, const float* s, const Q* z) {
-        k.quantize_linear(x + at, y + at, runs, n, s, z, range.qmin, range.qmax);
-      },
-      [&](size_t at, size_t n, const float* s, const Q* z) {
-        k.quantize_linear_channels(x + at, y + at, n, s, z, range.qmin, range.qmax);
-      });
+  const Kernels& k = active();
+  const Quantize<Q> operation{kernels_of<Q>(k), range};
+  if constexpr (std::is_same_v<X, float>) {
+    drive(operation, x, y, layout, scale, zero_point, pool);
+  } else {
+    std::vector<Q> zeros;
+    const Q* z = zero_points(zero_point, layout.scales(), zeros);
+    drive_windows(layout.size(), pool, [&](size_t at, size_t n, float* buffer) {
+      widen(k, x + at, buffer, n);
+      cover(operation, buffer, y + at, layout, scale, z, at, at + n);
+    });
+  }
 }
 
-template <class Q>
-void dequantize_linear(const Q* x, float* y, const ScaleLayout& layout, const float* scale, const Q* zero_point,
+template <class Q, class Y>
+void dequantize_linear(const Q* x, Y* y, const ScaleLayout& layout, const float* scale, const Q* zero_point,
                        const Pool& pool) {
-  const LinearKernels<Q>& k = kernels_of<Q>(active());
-  std::vector<Q> zeros;
-  drive(
-      layout, scale, zero_points(zero_point, layout.scales(), zeros), pool,
-      [&](size_t at, size_t runs, size_t n, const float* s, const Q* z) {
-        k.dequantize_linear(x + at, y + at, runs, n, s, z);
-      },
-      [&](size_t at, size_t n, const float* s, const Q* z) { k.dequantize_linear_channels(x + at, y + at, n, s, z); });
+  const Kernels& k = active();
+  const Dequantize<Q> operation{kernels_of<Q>(k)};
+  if constexpr (std::is_same_v<Y, float>) {
+    drive(operation, x, y, layout, scale, zero_point, pool);
+  } else {
+    std::vector<Q> zeros;
+    const Q* z = zero_points(zero_point, layout.scales(), zeros);
+    drive_windows(layout.size(), pool, [&](size_t at, size_t n, float* buffer) {
+      cover(operation, x + at, buffer, layout, scale, z, at, at + n);
+      narrow(k, buffer, y + at, n);
+    });
+  }
 }
 
-template <class Q>
-void fake_quantize_linear(const float* x, float* y, const ScaleLayout& layout, const float* scale, const Q* zero_point,
+template <class Q, class X>
+void fake_quantize_linear(const X* x, X* y, const ScaleLayout& layout, const float* scale, const Q* zero_point,
                           CodeRange range, const Pool& pool) {
-  const LinearKernels<Q>& k = kernels_of<Q>(active());
-  std::vector<Q> zeros;
-  drive(
-      layout, scale, zero_points(zero_point, layout.scales(), zeros), pool,
-      [&](size_t at, size_t runs, size_t n, const float* s, const Q* z) {
-        k.fake_quantize_linear(x + at, y + at, runs, n, s, z, range.qmin, range.qmax);
-      },
-      [&](size_t at, size_t n, const float* s, const Q* z) {
-        k.fake_quantize_linear_channels(x + at, y + at, n, s, z, range.qmin, range.qmax);
-      });
+  const Kernels& k = active();
+  const FakeQuantize<Q> operation{kernels_of<Q>(k), range};
+  if constexpr (std::is_same_v<X, float>) {
+    drive(operation, x, y, layout, scale, zero_point, pool);
+  } else {
+    std::vector<Q> zeros;
+    const Q* z = zero_points(zero_point, layout.scales(), zeros);
+    drive_windows(layout.size(), pool, [&](size_t at, size_t n, float* buffer) {
+      widen(k, x + at, buffer, n);
+      cover(operation, buffer, buffer, layout, scale, z, at, at + n);
+      narrow(k, buffer, y + at, n);
+    });
+  }
 }
 
 // The types that exist; a template function is exported only where it is instantiated.
-#define QF_INSTANTIATE_LINEAR(Q)                                                                                 \
-  template QUARKFAST_API void quantize_linear<Q>(const float*, Q*, const ScaleLayout&, const float*, const Q*,   \
-                                                 CodeRange, const Pool&);                                        \
-  template QUARKFAST_API void dequantize_linear<Q>(const Q*, float*, const ScaleLayout&, const float*, const Q*, \
-                                                   const Pool&);                                                 \
-  template QUARKFAST_API void fake_quantize_linear<Q>(const float*, float*, const ScaleLayout&, const float*,    \
-                                                      const Q*, CodeRange, const Pool&);
-QF_INSTANTIATE_LINEAR(i2)
-QF_INSTANTIATE_LINEAR(u2)
-QF_INSTANTIATE_LINEAR(i4)
-QF_INSTANTIATE_LINEAR(u4)
-QF_INSTANTIATE_LINEAR(int8_t)
-QF_INSTANTIATE_LINEAR(uint8_t)
-QF_INSTANTIATE_LINEAR(int16_t)
-QF_INSTANTIATE_LINEAR(uint16_t)
-QF_INSTANTIATE_LINEAR(int32_t)
-QF_INSTANTIATE_LINEAR(uint32_t)
+#define QF_INSTANTIATE_LINEAR(Q, X)                                                                                \
+  template QUARKFAST_API void quantize_linear<Q, X>(const X*, Q*, const ScaleLayout&, const float*, const Q*,      \
+                                                    CodeRange, const Pool&);                                       \
+  template QUARKFAST_API void dequantize_linear<Q, X>(const Q*, X*, const ScaleLayout&, const float*, const Q*,    \
+                                                      const Pool&);                                                \
+  template QUARKFAST_API void fake_quantize_linear<Q, X>(const X*, X*, const ScaleLayout&, const float*, const Q*, \
+                                                         CodeRange, const Pool&);
+#define QF_INSTANTIATE_LINEAR_CODES(X) \
+  QF_INSTANTIATE_LINEAR(i2, X)         \
+  QF_INSTANTIATE_LINEAR(u2, X)         \
+  QF_INSTANTIATE_LINEAR(i4, X)         \
+  QF_INSTANTIATE_LINEAR(u4, X)         \
+  QF_INSTANTIATE_LINEAR(int8_t, X)     \
+  QF_INSTANTIATE_LINEAR(uint8_t, X)    \
+  QF_INSTANTIATE_LINEAR(int16_t, X)    \
+  QF_INSTANTIATE_LINEAR(uint16_t, X)   \
+  QF_INSTANTIATE_LINEAR(int32_t, X)    \
+  QF_INSTANTIATE_LINEAR(uint32_t, X)
+QF_INSTANTIATE_LINEAR_CODES(float)
+QF_INSTANTIATE_LINEAR_CODES(f16)
+QF_INSTANTIATE_LINEAR_CODES(bf16)
+#undef QF_INSTANTIATE_LINEAR_CODES
 #undef QF_INSTANTIATE_LINEAR
 
 }  // namespace quarkfast

@@ -1,7 +1,5 @@
 #include "requantize.h"
 
-#include <vector>
-
 #include "dispatch.h"
 #include "scale_tiles.h"
 
@@ -21,33 +19,34 @@ const RequantizeKernels<uint8_t>& kernels_of(const Kernels& k) {
 }
 
 template <class Factor, class Q>
-void requantize(const RequantizeBy<Factor, Q>& kernels, const int32_t* x, Q* y, const ScaleLayout& layout,
-                const Factor* factor, const Q* zero_point, CodeRange range, const Pool& pool) {
-  std::vector<Q> zeros;
-  drive(
-      layout, factor, zero_points(zero_point, layout.scales(), zeros), pool,
-      [&](size_t at, size_t runs, size_t n, const Factor* f, const Q* z) {
-        kernels.runs(x + at, y + at, runs, n, f, z, range.qmin, range.qmax);
-      },
-      [&](size_t at, size_t n, const Factor* f, const Q* z) {
-        kernels.channels(x + at, y + at, n, f, z, range.qmin, range.qmax);
-      });
-}
+struct Requantize {
+  const RequantizeBy<Factor, Q>& kernels;
+  CodeRange range;
+
+  void runs(const int32_t* x, Q* y, size_t runs, size_t n, const Factor* factor, const Q* zero_point) const {
+    kernels.runs(x, y, runs, n, factor, zero_point, range.qmin, range.qmax);
+  }
+  void channels(const int32_t* x, Q* y, size_t n, const Factor* factor, const Q* zero_point) const {
+    kernels.channels(x, y, n, factor, zero_point, range.qmin, range.qmax);
+  }
+};
 
 }  // namespace
 
 template <class Q>
 void requantize_linear(const int32_t* x, Q* y, const ScaleLayout& layout, const float* scale, const Q* zero_point,
                        CodeRange range, const Pool& pool) {
-  requantize(kernels_of<Q>(active()).requantize_linear, x, y, layout, scale, zero_point, range, pool);
+  const Requantize<float, Q> operation{kernels_of<Q>(active()).requantize_linear, range};
+  drive(operation, x, y, layout, scale, zero_point, pool);
 }
 
 template <class Q>
 void requantize_shift(const int32_t* x, Q* y, const ScaleLayout& layout, const int32_t* shift, const Q* zero_point,
                       CodeRange range, HalfRounding rounding, const Pool& pool) {
   const RequantizeKernels<Q>& k = kernels_of<Q>(active());
-  requantize(rounding == HalfRounding::kUp ? k.requantize_shift_half_up : k.requantize_shift_half_even, x, y, layout,
-             shift, zero_point, range, pool);
+  const bool up = rounding == HalfRounding::kUp;
+  const Requantize<int32_t, Q> operation{up ? k.requantize_shift_half_up : k.requantize_shift_half_even, range};
+  drive(operation, x, y, layout, shift, zero_point, pool);
 }
 
 template QUARKFAST_API void requantize_linear<int8_t>(const int32_t*, int8_t*, const ScaleLayout&, const float*,

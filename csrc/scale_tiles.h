@@ -65,31 +65,42 @@ struct Tile {
   Q zero_point[kTile + kSpread];
 };
 
-// Covers the array with calls of runs(at, count, n, scale, zero_point) and each(at, n, scale, zero_point), as the
-// kernels take them, split over the pool.
-template <class Scale, class Q, class Runs, class Each>
-void drive(const ScaleLayout& layout, const Scale* scale, const Q* zero_point, const Pool& pool, Runs&& runs,
-           Each&& each) {
-  const bool short_runs = has_short_runs(layout);
+// Covers elements [begin, end) with calls of the operation; x and y point at element begin. An operation takes `runs`
+// runs of n elements, one scale each, or n elements with a scale each, as the kernels do.
+template <class Operation, class X, class Y, class Scale, class Q>
+void cover(const Operation& operation, const X* x, Y* y, const ScaleLayout& layout, const Scale* scale,
+           const Q* zero_point, size_t begin, size_t end) {
+  if (!has_short_runs(layout)) {
+    for_each_run(
+        layout, begin, end,
+        [&](size_t at, size_t runs, size_t n, size_t s) {
+          operation.runs(x + (at - begin), y + (at - begin), runs, n, scale + s, zero_point + s);
+        },
+        [&](size_t at, size_t n, size_t s) {
+          operation.channels(x + (at - begin), y + (at - begin), n, scale + s, zero_point + s);
+        });
+    return;
+  }
   // Where the same scales come again soon, one tile holds whole periods and serves for all.
   const size_t period = layout.axis * layout.inner;
   const bool periodic = layout.outer_stride == 0 && period <= kTile;
-  const size_t step = periodic ? kTile / std::max<size_t>(period, 1) * period : kTile;
-  parallel_for(pool, layout.size(), kElementwiseGrain, [&](size_t begin, size_t end) {
-    if (!short_runs) {
-      for_each_run(
-          layout, begin, end,
-          [&](size_t at, size_t count, size_t n, size_t s) { runs(at, count, n, scale + s, zero_point + s); },
-          [&](size_t at, size_t n, size_t s) { each(at, n, scale + s, zero_point + s); });
-      return;
-    }
-    Tile<Scale, Q> tile;
-    for (size_t at = begin; at < end; at += step) {
-      const size_t n = std::min(step, end - at);
-      if (!periodic || at == begin) tile.fill(layout, at, n, scale, zero_point);
-      each(at, n, tile.scale, tile.zero_point);
-    }
-  });
+  const size_t step = periodic ? kTile / period * period : kTile;
+  Tile<Scale, Q> tile;
+  for (size_t at = begin; at < end; at += step) {
+    const size_t n = std::min(step, end - at);
+    if (!periodic || at == begin) tile.fill(layout, at, n, scale, zero_point);
+    operation.channels(x + (at - begin), y + (at - begin), n, tile.scale, tile.zero_point);
+  }
+}
+
+// Covers the whole array, split over the pool.
+template <class Operation, class X, class Y, class Scale, class Q>
+void drive(const Operation& operation, const X* x, Y* y, const ScaleLayout& layout, const Scale* scale,
+           const Q* zero_point, const Pool& pool) {
+  std::vector<Q> zeros;
+  const Q* z = zero_points(zero_point, layout.scales(), zeros);
+  parallel_for(pool, layout.size(), kElementwiseGrain,
+               [&](size_t begin, size_t end) { cover(operation, x + begin, y + begin, layout, scale, z, begin, end); });
 }
 
 }  // namespace quarkfast

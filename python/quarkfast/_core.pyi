@@ -20,42 +20,6 @@ def cast_f32_f16(x: _Array, out: _Array) -> None: ...
 def cast_f16_f32(x: _Array, out: _Array) -> None: ...
 def round_f32_f16(x: _Array, out: _Array) -> None: ...
 def reduce_range_f32(x: _Array) -> dict[str, Any]: ...
-def quantize_linear_f32_i2(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
-) -> None: ...
-def dequantize_linear_i2_f32(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None
-) -> None: ...
-def fake_quantize_linear_f32_i2(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
-) -> None: ...
-def quantize_linear_f32_u2(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
-) -> None: ...
-def dequantize_linear_u2_f32(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None
-) -> None: ...
-def fake_quantize_linear_f32_u2(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
-) -> None: ...
-def quantize_linear_f32_i4(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
-) -> None: ...
-def dequantize_linear_i4_f32(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None
-) -> None: ...
-def fake_quantize_linear_f32_i4(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
-) -> None: ...
-def quantize_linear_f32_u4(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
-) -> None: ...
-def dequantize_linear_u4_f32(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None
-) -> None: ...
-def fake_quantize_linear_f32_u4(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
-) -> None: ...
 def count_histogram_f32(x: _Array) -> tuple[dict[str, Any], _Histogram]: ...
 def sum_moments_f32(x: _Array) -> tuple[dict[str, Any], tuple[int, int]]: ...
 def reduce_absmax_f32(x: _Array, dims: _Dims) -> _Array: ...
@@ -67,60 +31,104 @@ def reduce_range_bf16(x: _Array) -> dict[str, Any]: ...
 def count_histogram_bf16(x: _Array) -> tuple[dict[str, Any], _Histogram]: ...
 def sum_moments_bf16(x: _Array) -> tuple[dict[str, Any], tuple[int, int]]: ...
 def reduce_absmax_bf16(x: _Array, dims: _Dims) -> _Array: ...
+
+# One signature for all integer types and the floats that they are made of.
 def quantize_linear_f32_i8(
     x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
 ) -> None: ...
 def dequantize_linear_i8_f32(
     x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None
 ) -> None: ...
-def fake_quantize_linear_f32_i8(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
-) -> None: ...
-def quantize_linear_f32_u8(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
-) -> None: ...
-def dequantize_linear_u8_f32(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None
-) -> None: ...
-def fake_quantize_linear_f32_u8(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
-) -> None: ...
-def quantize_linear_f32_i16(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
-) -> None: ...
-def dequantize_linear_i16_f32(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None
-) -> None: ...
-def fake_quantize_linear_f32_i16(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
-) -> None: ...
-def quantize_linear_f32_u16(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
-) -> None: ...
-def dequantize_linear_u16_f32(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None
-) -> None: ...
-def fake_quantize_linear_f32_u16(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
-) -> None: ...
-def quantize_linear_f32_i32(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
-) -> None: ...
-def dequantize_linear_i32_f32(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None
-) -> None: ...
-def fake_quantize_linear_f32_i32(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
-) -> None: ...
-def quantize_linear_f32_u32(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
-) -> None: ...
-def dequantize_linear_u32_f32(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None
-) -> None: ...
-def fake_quantize_linear_f32_u32(
-    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
-) -> None: ...
+
+fake_quantize_linear_f32_i8 = quantize_linear_f32_i8
+quantize_linear_f32_i2 = quantize_linear_f32_i8
+dequantize_linear_i2_f32 = dequantize_linear_i8_f32
+fake_quantize_linear_f32_i2 = quantize_linear_f32_i8
+quantize_linear_f32_u2 = quantize_linear_f32_i8
+dequantize_linear_u2_f32 = dequantize_linear_i8_f32
+fake_quantize_linear_f32_u2 = quantize_linear_f32_i8
+quantize_linear_f32_i4 = quantize_linear_f32_i8
+dequantize_linear_i4_f32 = dequantize_linear_i8_f32
+fake_quantize_linear_f32_i4 = quantize_linear_f32_i8
+quantize_linear_f32_u4 = quantize_linear_f32_i8
+dequantize_linear_u4_f32 = dequantize_linear_i8_f32
+fake_quantize_linear_f32_u4 = quantize_linear_f32_i8
+quantize_linear_f32_u8 = quantize_linear_f32_i8
+dequantize_linear_u8_f32 = dequantize_linear_i8_f32
+fake_quantize_linear_f32_u8 = quantize_linear_f32_i8
+quantize_linear_f32_i16 = quantize_linear_f32_i8
+dequantize_linear_i16_f32 = dequantize_linear_i8_f32
+fake_quantize_linear_f32_i16 = quantize_linear_f32_i8
+quantize_linear_f32_u16 = quantize_linear_f32_i8
+dequantize_linear_u16_f32 = dequantize_linear_i8_f32
+fake_quantize_linear_f32_u16 = quantize_linear_f32_i8
+quantize_linear_f32_i32 = quantize_linear_f32_i8
+dequantize_linear_i32_f32 = dequantize_linear_i8_f32
+fake_quantize_linear_f32_i32 = quantize_linear_f32_i8
+quantize_linear_f32_u32 = quantize_linear_f32_i8
+dequantize_linear_u32_f32 = dequantize_linear_i8_f32
+fake_quantize_linear_f32_u32 = quantize_linear_f32_i8
+quantize_linear_f16_i2 = quantize_linear_f32_i8
+dequantize_linear_i2_f16 = dequantize_linear_i8_f32
+fake_quantize_linear_f16_i2 = quantize_linear_f32_i8
+quantize_linear_f16_u2 = quantize_linear_f32_i8
+dequantize_linear_u2_f16 = dequantize_linear_i8_f32
+fake_quantize_linear_f16_u2 = quantize_linear_f32_i8
+quantize_linear_f16_i4 = quantize_linear_f32_i8
+dequantize_linear_i4_f16 = dequantize_linear_i8_f32
+fake_quantize_linear_f16_i4 = quantize_linear_f32_i8
+quantize_linear_f16_u4 = quantize_linear_f32_i8
+dequantize_linear_u4_f16 = dequantize_linear_i8_f32
+fake_quantize_linear_f16_u4 = quantize_linear_f32_i8
+quantize_linear_f16_i8 = quantize_linear_f32_i8
+dequantize_linear_i8_f16 = dequantize_linear_i8_f32
+fake_quantize_linear_f16_i8 = quantize_linear_f32_i8
+quantize_linear_f16_u8 = quantize_linear_f32_i8
+dequantize_linear_u8_f16 = dequantize_linear_i8_f32
+fake_quantize_linear_f16_u8 = quantize_linear_f32_i8
+quantize_linear_f16_i16 = quantize_linear_f32_i8
+dequantize_linear_i16_f16 = dequantize_linear_i8_f32
+fake_quantize_linear_f16_i16 = quantize_linear_f32_i8
+quantize_linear_f16_u16 = quantize_linear_f32_i8
+dequantize_linear_u16_f16 = dequantize_linear_i8_f32
+fake_quantize_linear_f16_u16 = quantize_linear_f32_i8
+quantize_linear_f16_i32 = quantize_linear_f32_i8
+dequantize_linear_i32_f16 = dequantize_linear_i8_f32
+fake_quantize_linear_f16_i32 = quantize_linear_f32_i8
+quantize_linear_f16_u32 = quantize_linear_f32_i8
+dequantize_linear_u32_f16 = dequantize_linear_i8_f32
+fake_quantize_linear_f16_u32 = quantize_linear_f32_i8
+quantize_linear_bf16_i2 = quantize_linear_f32_i8
+dequantize_linear_i2_bf16 = dequantize_linear_i8_f32
+fake_quantize_linear_bf16_i2 = quantize_linear_f32_i8
+quantize_linear_bf16_u2 = quantize_linear_f32_i8
+dequantize_linear_u2_bf16 = dequantize_linear_i8_f32
+fake_quantize_linear_bf16_u2 = quantize_linear_f32_i8
+quantize_linear_bf16_i4 = quantize_linear_f32_i8
+dequantize_linear_i4_bf16 = dequantize_linear_i8_f32
+fake_quantize_linear_bf16_i4 = quantize_linear_f32_i8
+quantize_linear_bf16_u4 = quantize_linear_f32_i8
+dequantize_linear_u4_bf16 = dequantize_linear_i8_f32
+fake_quantize_linear_bf16_u4 = quantize_linear_f32_i8
+quantize_linear_bf16_i8 = quantize_linear_f32_i8
+dequantize_linear_i8_bf16 = dequantize_linear_i8_f32
+fake_quantize_linear_bf16_i8 = quantize_linear_f32_i8
+quantize_linear_bf16_u8 = quantize_linear_f32_i8
+dequantize_linear_u8_bf16 = dequantize_linear_i8_f32
+fake_quantize_linear_bf16_u8 = quantize_linear_f32_i8
+quantize_linear_bf16_i16 = quantize_linear_f32_i8
+dequantize_linear_i16_bf16 = dequantize_linear_i8_f32
+fake_quantize_linear_bf16_i16 = quantize_linear_f32_i8
+quantize_linear_bf16_u16 = quantize_linear_f32_i8
+dequantize_linear_u16_bf16 = dequantize_linear_i8_f32
+fake_quantize_linear_bf16_u16 = quantize_linear_f32_i8
+quantize_linear_bf16_i32 = quantize_linear_f32_i8
+dequantize_linear_i32_bf16 = dequantize_linear_i8_f32
+fake_quantize_linear_bf16_i32 = quantize_linear_f32_i8
+quantize_linear_bf16_u32 = quantize_linear_f32_i8
+dequantize_linear_u32_bf16 = dequantize_linear_i8_f32
+fake_quantize_linear_bf16_u32 = quantize_linear_f32_i8
+
 def requantize_linear_i32_i8(
     x: _Array, out: _Array, dims: _Dims, scale: _Array, zero_point: _Array | None, qmin: int, qmax: int
 ) -> None: ...

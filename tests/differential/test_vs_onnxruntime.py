@@ -66,6 +66,19 @@ def test_codes_per_tensor(rng, dtype, count):
         np.testing.assert_array_equal(ours.astype(np.int32), quantized(x, scale, zero, 0, 0))
 
 
+@pytest.mark.parametrize("dtype", QUANTIZE)
+def test_codes_and_values_of_a_float16_model(rng, dtype):
+    x = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16)
+    for scale in np.float16([1.0, 0.037, 6e-5, 300.0]):
+        zero = codes(rng, dtype)
+        ours = quarkfast.quantize_linear(x, scale, zero, dtype=dtype)
+        # Here too it converts to int32 first, so what is not finite has no defined result.
+        theirs = quantized(x, scale, zero, 0, 0)
+        np.testing.assert_array_equal(ours.astype(np.int32)[np.isfinite(x)], theirs[np.isfinite(x)])
+        back = quarkfast.dequantize_linear(ours, scale, zero, dtype=np.float16)
+        np.testing.assert_array_equal(back.view(np.uint16), dequantized(ours, scale, zero, 0, 0).view(np.uint16))
+
+
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("dtype", DEQUANTIZE)
 def test_values_per_tensor(rng, dtype, count):

@@ -62,8 +62,8 @@ def any_bits(dtype: Any) -> Callable[[np.random.Generator], Any]:
     return lambda rng: rng.integers(0, 1 << 16, COUNT, dtype=np.uint16).view(dtype)
 
 
-def linear_rows(name: str) -> list[Row]:
-    """Six kernels of one integer type: one scale for all elements, or one for each."""
+def linear_rows(name: str, real: str) -> list[Row]:
+    """Six kernels of one integer type and one float type: one scale for all elements, or one for each."""
     row = qtype(name)
     rng = np.random.default_rng(7)
     scales = rng.uniform(0.01, 0.2, COUNT).astype(np.float32)
@@ -80,20 +80,26 @@ def linear_rows(name: str) -> list[Row]:
         )
 
     def dequantize(each: bool) -> Callable[[Any, Any, int], Any]:
-        return lambda x, out, begin: quarkfast.dequantize_linear(x, out=out, **parameters(each, begin, x.size))
+        return lambda x, out, begin: quarkfast.dequantize_linear(
+            x, dtype=real, out=out, **parameters(each, begin, x.size)
+        )
 
     def fake(each: bool) -> Callable[[Any, Any, int], Any]:
         return lambda x, out, begin: quarkfast.fake_quantize_linear(
             x, dtype=name, out=out, **parameters(each, begin, x.size)
         )
 
+    real_dtype, real_code = (
+        (np.dtype(np.float32), "f32") if real == "float32" else (qtype(real).dtype, qtype(real).code)
+    )
+    source = floats if real == "float32" else any_bits(real_dtype)
     rows = []
     for each, suffix in ((False, ""), (True, "_channels")):
         given = codes(row.dtype, int(row.qmin), int(row.qmax))
         rows += [
-            Row(f"quantize_linear{suffix}_f32_{row.code}", floats, row.dtype, quantize(each)),
-            Row(f"dequantize_linear{suffix}_{row.code}_f32", given, np.float32, dequantize(each)),
-            Row(f"fake_quantize_linear{suffix}_f32_{row.code}", floats, np.float32, fake(each)),
+            Row(f"quantize_linear{suffix}_{real_code}_{row.code}", source, row.dtype, quantize(each)),
+            Row(f"dequantize_linear{suffix}_{row.code}_{real_code}", given, real_dtype, dequantize(each)),
+            Row(f"fake_quantize_linear{suffix}_{real_code}_{row.code}", source, real_dtype, fake(each)),
         ]
     return rows
 
@@ -219,7 +225,7 @@ def block_rows(family: str, block: int, record: int, *element: str) -> list[Row]
 
 
 ROWS = [
-    *(row for name in INTEGERS for row in linear_rows(name)),
+    *(row for name in INTEGERS for real in ("float32", *SMALL_FLOATS) for row in linear_rows(name, real)),
     *(row for name in SMALL_FLOATS for row in cast_rows(name)),
     *(row for name in ("int8", "uint8") for row in requantize_rows(name)),
     *(row for name, bits in PACKED for row in packing_rows(name, bits)),

@@ -194,7 +194,7 @@ X = np.zeros((2, 3), np.float32)
         (
             lambda: quarkfast.quantize_linear(X.astype(np.float64), 1.0),
             TypeError,
-            "x: expected dtype float32, got float64",
+            "x: expected dtype float32, float16 or bfloat16, got float64",
         ),
         (
             lambda: quarkfast.quantize_linear(X, 0.0),
@@ -244,6 +244,11 @@ X = np.zeros((2, 3), np.float32)
             "out: expected a C-contiguous",
         ),
         (lambda: quarkfast.dequantize_linear(X, 1.0), TypeError, "expected one of"),
+        (
+            lambda: quarkfast.dequantize_linear(np.int8([1]), 1.0, dtype="float64"),
+            TypeError,
+            "dtype: expected float32, float16 or bfloat16, got float64",
+        ),
         (lambda: quarkfast.quantize_linear([[1.0], [2.0, 3.0]], 1.0), TypeError, "x: expected an array, got "),
         (lambda: quarkfast.quantize_linear(X, "1"), TypeError, "scale: expected real numbers, got dtype <U1"),
         (lambda: quarkfast.quantize_linear(X, 1j), TypeError, "scale: expected real numbers, got dtype complex128"),

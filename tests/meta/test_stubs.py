@@ -14,11 +14,15 @@ def public(names: object) -> set[str]:
 
 
 def declared(body: list[ast.stmt]) -> dict[str, ast.FunctionDef | ast.ClassDef]:
-    return {
-        node.name: node
-        for node in body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
-    }
+    """Return what a stub defines; an assignment declares a function like another one."""
+    found: dict[str, ast.FunctionDef | ast.ClassDef] = {}
+    for node in body:
+        match node:
+            case ast.FunctionDef() | ast.ClassDef() if not node.name.startswith("_"):
+                found[node.name] = node
+            case ast.Assign(targets=[ast.Name(name)], value=ast.Name(like)) if like in found:
+                found[name] = found[like]
+    return found
 
 
 def test_the_stub_declares_every_name_of_the_compiled_module_and_no_other() -> None:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from quarkfast.dtypes import TYPES, integer_type
 from quarkfast.errors import shown
 
-__all__ = ["F32", "Layout", "as_array", "as_dtype", "as_integer", "contiguous", "layout", "output"]
+__all__ = ["F32", "Layout", "as_array", "as_dtype", "as_integer", "contiguous", "laid_out", "layout", "output"]
 
 F32 = np.dtype(np.float32)
 # NumPy does not know that these are real numbers.
@@ -53,8 +53,14 @@ def contiguous(x: ArrayLike, where: str, dtype: np.dtype[Any]) -> NDArray[Any]:
     array = as_array(x, where)
     if array.dtype != dtype:
         raise TypeError(f"{where}: x: expected dtype {dtype}, got {array.dtype}")
+    return laid_out(array)
+
+
+def laid_out(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array C-contiguous and aligned, copied only where it is not."""
+    flags = array.flags
     # Not np.ascontiguousarray, which turns a scalar into an array of one dimension.
-    return array if array.flags.c_contiguous and array.flags.aligned else array.copy(order="C")
+    return array if flags.c_contiguous and flags.aligned else array.copy(order="C")
 
 
 def output(out: NDArray[Any] | None, where: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

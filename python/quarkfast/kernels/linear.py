@@ -9,16 +9,18 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
 from quarkfast.dtypes import TYPES, integer_type
-from quarkfast.kernels.arguments import F32, as_array, as_integer, contiguous, output
+from quarkfast.kernels.arguments import F32, as_array, as_dtype, as_integer, laid_out, output
 from quarkfast.kernels.arguments import layout as scale_layout
 
 __all__ = ["dequantize_linear", "fake_quantize_linear", "quantize_linear"]
 
-# Names of kernels by the code of the integer type; a look-up takes a third of the time of making the string.
-_CODES = [row.code for row in TYPES.values() if row.is_integer]
-_QUANTIZE = {code: f"quantize_linear_f32_{code}" for code in _CODES}
-_DEQUANTIZE = {code: f"dequantize_linear_{code}_f32" for code in _CODES}
-_FAKE_QUANTIZE = {code: f"fake_quantize_linear_f32_{code}" for code in _CODES}
+# The floats that are quantized, and what kernels are called by float and integer type; a look-up takes a third of the
+# time of making the name.
+_FLOATS = {TYPES[name].dtype: TYPES[name].code for name in ("float16", "bfloat16")} | {F32: "f32"}
+_PAIRS = [(real, row.code) for real in _FLOATS.values() for row in TYPES.values() if row.is_integer]
+_QUANTIZE = {(real, code): f"quantize_linear_{real}_{code}" for real, code in _PAIRS}
+_DEQUANTIZE = {(real, code): f"dequantize_linear_{code}_{real}" for real, code in _PAIRS}
+_FAKE_QUANTIZE = {(real, code): f"fake_quantize_linear_{real}_{code}" for real, code in _PAIRS}
 
 
 def quantize_linear(
@@ -33,12 +35,12 @@ def quantize_linear(
     qmax: int | None = None,
     out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """Quantize float32 to integers: ``saturate(round_half_to_even(x / scale) + zero_point)``.
+    """Quantize floats to integers: ``saturate(round_half_to_even(x / scale) + zero_point)``.
 
     Args:
-        x: float32 array of any shape.
-        scale: float32, finite and > 0: a scalar (or one element) per tensor, shape ``[x.shape[axis]]`` per channel, or
-            the shape of ``x`` with ``ceil(x.shape[axis] / block_size)`` along ``axis`` per block.
+        x: float32, float16 or bfloat16 array of any shape; the smaller ones are widened to float32 first, exactly.
+        scale: float32 or narrower, finite and > 0: a scalar (or one element) per tensor, shape ``[x.shape[axis]]`` per
+            channel, or the shape of ``x`` with ``ceil(x.shape[axis] / block_size)`` along ``axis`` per block.
         zero_point: Integers in the range of ``dtype``, of the shape of ``scale``; zeros when absent.
         dtype: int2, uint2, int4, uint4 (of ml_dtypes, one element a byte), int8, uint8, int16, uint16, int32 or uint32.
             3-bit codes live in int8 with ``qmin=-4, qmax=3`` or in uint8 with ``qmax=7``.
@@ -64,8 +66,8 @@ def quantize_linear(
         array([   0,    2,  -18, -128], dtype=int8)
     """
     row = integer_type(dtype)
-    where = _QUANTIZE[row.code]
-    array = contiguous(x, where, F32)
+    array, real = _real(x, "quantize_linear")
+    where = _QUANTIZE[real, row.code]
     layout = scale_layout(where, array.shape, scale, zero_point, row.dtype, axis, block_size)
     y = output(out, where, array.shape, row.dtype)
     low = row.qmin if qmin is None else as_integer(qmin, where, "qmin")
@@ -79,22 +81,25 @@ def dequantize_linear(
     scale: ArrayLike,
     zero_point: ArrayLike | None = None,
     *,
+    dtype: DTypeLike = np.float32,
     axis: int = 1,
     block_size: int = 0,
     out: NDArray[Any] | None = None,
-) -> NDArray[np.float32]:
-    """Dequantize integers to float32: ``float32(x - zero_point) * scale``.
+) -> NDArray[Any]:
+    """Dequantize integers to floats: ``float32(x - zero_point) * scale``.
 
     Args:
         x: Array of any shape and of a dtype of :func:`quantize_linear`.
         scale: As in :func:`quantize_linear`.
         zero_point: As in :func:`quantize_linear`.
+        dtype: float32, float16 or bfloat16.
         axis: Axis of channels or blocks.
         block_size: Elements along ``axis`` that share a scale; 0 means per tensor or per channel.
-        out: float32 array of the shape of ``x`` to write to.
+        out: Array of ``dtype`` and the shape of ``x`` to write to.
 
     Returns:
-        float32 array of the shape of ``x``. The difference is exact before it is rounded to float32.
+        Array of ``dtype`` and the shape of ``x``. The difference is exact before it is rounded to float32; the product
+        is rounded half to even where ``dtype`` is narrower.
 
     Raises:
         TypeError: a dtype is not among the above.
@@ -110,10 +115,14 @@ def dequantize_linear(
     """
     array = as_array(x, "dequantize_linear")
     row = integer_type(array.dtype)
-    where = _DEQUANTIZE[row.code]
-    array = contiguous(array, where, row.dtype)
+    target = F32 if dtype is np.float32 else as_dtype(dtype, "dequantize_linear")
+    real = _FLOATS.get(target)
+    if real is None:
+        raise TypeError(f"dequantize_linear: dtype: expected float32, float16 or bfloat16, got {target}")
+    where = _DEQUANTIZE[real, row.code]
+    array = laid_out(array)
     layout = scale_layout(where, array.shape, scale, zero_point, row.dtype, axis, block_size)
-    y = output(out, where, array.shape, F32)
+    y = output(out, where, array.shape, target)
     getattr(_core, where)(array, y, *layout)
     return y
 
@@ -129,11 +138,11 @@ def fake_quantize_linear(
     qmin: int | None = None,
     qmax: int | None = None,
     out: NDArray[Any] | None = None,
-) -> NDArray[np.float32]:
+) -> NDArray[Any]:
     """Quantize and dequantize in one pass: ``dequantize_linear(quantize_linear(x, ...), ...)``, bit for bit.
 
     Args:
-        x: float32 array of any shape.
+        x: float32, float16 or bfloat16 array of any shape.
         scale: As in :func:`quantize_linear`.
         zero_point: As in :func:`quantize_linear`.
         dtype: The integer type to pass through.
@@ -141,10 +150,10 @@ def fake_quantize_linear(
         block_size: Elements along ``axis`` that share a scale; 0 means per tensor or per channel.
         qmin: Lowest code, default the type's lowest.
         qmax: Highest code, default the type's highest.
-        out: float32 array of the shape of ``x`` to write to; may be ``x``.
+        out: Array of the dtype and shape of ``x`` to write to; may be ``x``.
 
     Returns:
-        float32 array of the shape of ``x``.
+        Array of the dtype and shape of ``x``; values are rounded half to even where that is narrower than float32.
 
     Raises:
         TypeError: a dtype is not among those of :func:`quantize_linear`.
@@ -159,11 +168,20 @@ def fake_quantize_linear(
         array([ 0.5,  1. , 63.5], dtype=float32)
     """
     row = integer_type(dtype)
-    where = _FAKE_QUANTIZE[row.code]
-    array = contiguous(x, where, F32)
+    array, real = _real(x, "fake_quantize_linear")
+    where = _FAKE_QUANTIZE[real, row.code]
     layout = scale_layout(where, array.shape, scale, zero_point, row.dtype, axis, block_size)
-    y = output(out, where, array.shape, F32)
+    y = output(out, where, array.shape, array.dtype)
     low = row.qmin if qmin is None else as_integer(qmin, where, "qmin")
     high = row.qmax if qmax is None else as_integer(qmax, where, "qmax")
     getattr(_core, where)(array, y, *layout, low, high)
     return y
+
+
+def _real(x: ArrayLike, where: str) -> tuple[NDArray[Any], str]:
+    """Return x as a contiguous array of floats, and the code of its type."""
+    array = as_array(x, where)
+    real = _FLOATS.get(array.dtype)
+    if real is None:
+        raise TypeError(f"{where}: x: expected dtype float32, float16 or bfloat16, got {array.dtype}")
+    return laid_out(array), real

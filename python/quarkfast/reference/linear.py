@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.dtypes import qtype
+from quarkfast.reference.casts import cast_f32_bf16, cast_f32_f16
 
 __all__ = ["dequantize_linear", "fake_quantize_linear", "per_element", "quantize_linear"]
 
 Array = NDArray[Any]
+
+# How a float32 product becomes a narrower float.
+_NARROW: dict[np.dtype[Any], Callable[[Array], Array]] = {
+    np.dtype(np.float32): lambda product: product,
+    np.dtype(np.float16): cast_f32_f16,
+    np.dtype(ml_dtypes.bfloat16): cast_f32_bf16,
+}
 
 
 def per_element(values: Any, shape: tuple[int, ...], axis: int = 1, block_size: int = 0) -> Array:
@@ -42,15 +52,17 @@ def quantize_linear(
     return total.astype(np.int64).astype(row.dtype)
 
 
-def dequantize_linear(x: Array, scale: Array, zero_point: Array) -> Array:
-    """Subtract exactly, round the difference to float32, multiply in float32."""
+def dequantize_linear(x: Array, scale: Array, zero_point: Array, dtype: Any = np.float32) -> Array:
+    """Subtract exactly, round the difference to float32, multiply in float32, round the product to the dtype."""
     difference = np.asarray(x).astype(np.int64) - np.asarray(zero_point).astype(np.int64)
     with np.errstate(all="ignore"):
-        return difference.astype(np.float32) * np.asarray(scale, np.float32)
+        product: Array = difference.astype(np.float32) * np.asarray(scale, np.float32)
+    return _NARROW[np.dtype(dtype)](product)
 
 
 def fake_quantize_linear(
     x: Array, scale: Array, zero_point: Array, dtype: Any, qmin: int | None = None, qmax: int | None = None
 ) -> Array:
-    """Quantize, then dequantize."""
-    return dequantize_linear(quantize_linear(x, scale, zero_point, dtype, qmin, qmax), scale, zero_point)
+    """Quantize, then dequantize to the dtype of x."""
+    codes = quantize_linear(x, scale, zero_point, dtype, qmin, qmax)
+    return dequantize_linear(codes, scale, zero_point, np.asarray(x).dtype)
