@@ -16,7 +16,7 @@ nox.options.sessions = ["lint", "types", "tests"]
 ROOT = Path(__file__).parent
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-# The oldest that pyproject.toml promises, as "1.20.*", and one that lacks what the operators need.
+# The oldest that pyproject.toml promises, as "1.18.*", and one that lacks what the operators need.
 OLDEST_ORT = PROJECT["optional-dependencies"]["ort"][0].partition(">=")[2] + ".*"
 REFUSED_ORT = "1.17.*"
 BETWEEN_ORT = ["1.22.*", "1.25.*"]
