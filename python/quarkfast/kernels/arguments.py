@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from typing import Any
@@ -114,9 +115,7 @@ def layout(
     return (math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])), block_size, scales, zeros
 
 
-def _plain(
-    scale: ArrayLike, zero_point: ArrayLike | None, dtype: np.dtype[Any]
-) -> tuple[NDArray[np.float32], NDArray[Any] | None] | None:
+def _plain(scale: Any, zero_point: Any, dtype: np.dtype[Any]) -> tuple[NDArray[np.float32], NDArray[Any] | None] | None:
     """Return the arrays of the commonest arguments, one number each and beyond doubt, or None.
 
     The general checks take 4 microseconds, as long as a kernel takes for 100 KiB.
@@ -124,10 +123,18 @@ def _plain(
     if not (type(scale) is np.float32 or (type(scale) is float and 1e-30 < scale < 1e30)):
         return None
     if zero_point is None:
-        return np.array(scale, F32), None
+        return _number(scale, F32), None
     if type(zero_point) is dtype.type or (type(zero_point) is int and 0 <= zero_point <= integer_type(dtype).qmax):
-        return np.array(scale, F32), np.array(zero_point, dtype)
+        return _number(scale, F32), _number(zero_point, dtype)
     return None
+
+
+@functools.lru_cache(maxsize=256)
+def _number(value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return an array of one number, made once: a model has few scales, and each is used again and again."""
+    array = np.array(value, dtype)
+    array.flags.writeable = False
+    return array
 
 
 def _scales(where: str, scale: ArrayLike) -> NDArray[np.float32]:

@@ -180,7 +180,7 @@ def fake_quantize_linear(
 
 def _real(x: ArrayLike, where: str) -> tuple[NDArray[Any], str]:
     """Return x as a contiguous array of floats, and the code of its type."""
-    array = as_array(x, where)
+    array = x if type(x) is np.ndarray else as_array(x, where)
     real = _FLOATS.get(array.dtype)
     if real is None:
         raise TypeError(f"{where}: x: expected dtype float32, float16 or bfloat16, got {array.dtype}")
