@@ -275,3 +275,21 @@ def test_samples_that_cannot_be_counted_have_no_total():
     result = quarkfast.quantize(conv_relu_model(), calibration_data=data, progress=lambda *event: heard.append(event))
     assert heard[-2] == ("calibrate", 5, None)
     assert result.summary.samples == 5
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "U8S8", "A16W8", "XINT8"])
+def test_quantizing_twice_is_quantizing_once(preset):
+    once = quarkfast.quantize(conv_relu_model(), preset=preset, calibration_data=samples()).proto
+    twice = quarkfast.quantize(once, preset=preset, calibration_data=samples()).proto
+    assert twice.graph.node == once.graph.node
+    assert sorted(each.name for each in twice.graph.initializer) == sorted(each.name for each in once.graph.initializer)
+
+
+def test_a_model_that_is_partly_quantized_gets_what_is_missing():
+    part = quarkfast.quantize(conv_relu_model(), calibration_data=samples(), exclude=["conv_2", "add_3"]).proto
+    whole = quarkfast.quantize(part, calibration_data=samples())
+    onnx.checker.check_model(whole.proto, full_check=True)
+    counts = [sum(node.op_type == "QuantizeLinear" for node in each.graph.node) for each in (part, whole.proto)]
+    assert counts == [2, 4]
+    x = samples()
+    assert _sqnr(_run(conv_relu_model(), x), _run(whole.model_bytes, x)) > FLOOR

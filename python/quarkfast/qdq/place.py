@@ -24,7 +24,8 @@ def place(model: ir.Model, scheme: Scheme) -> Placement:
     3. An operator that carries its input's scale, or an activation, is quantized when its input is (always with
        `force_pass_through`).
     4. No pair stands between an operator and an activation that the target computes along with it.
-    5. A constant bias of a quantized layer gets the scale ``s_x * s_w``, or is treated as a weight.
+    5. A tensor that has a pair already keeps it, so that quantizing twice is quantizing once.
+    6. A constant bias of a quantized layer gets the scale ``s_x * s_w``, or is treated as a weight.
 
     Raises:
         ConfigError: If the scheme names a node or an operator type that the model does not have.
@@ -104,7 +105,7 @@ class _Placer:
 
     def _mark_input(self, node: ir.Node, index: int, rule: Rule) -> None:
         value, name = node.inputs[index], name_of(node.inputs[index])
-        if name in self._absorbed:
+        if name in self._absorbed or _is_decoded(value):
             return
         if not is_constant(value):
             self._activations.setdefault(name, name)
@@ -128,7 +129,7 @@ class _Placer:
         edge = Edge(name_of(node), operator.bias)
         if self._scheme.bias == "weight":
             self._constants.setdefault((name_of(bias), "weight", None), []).append(edge)
-        elif rank_of(bias) == 1:
+        elif rank_of(bias) == 1 and not any(_is_decoded(node.inputs[index]) for index in (0, operator.weight)):
             weight = Edge(name_of(node), operator.weight)
             data, weight_tensor = name_of(node.inputs[0]), name_of(node.inputs[operator.weight])
             self._biases.append(BiasSlot(name_of(bias), edge, data, weight, weight_tensor))
@@ -137,6 +138,8 @@ class _Placer:
         if not is_float(output):
             return
         name = name_of(output)
+        if _is_encoded(output):
+            return
         if self._is_absorbed(node, output):
             self._absorbed.add(name)
         elif rule.flow is Flow.CARRY and rule.carries(node):
@@ -159,6 +162,8 @@ class _Placer:
 
 
 _NO_RULE = Rule()
+_QUANTIZERS = frozenset({"QuantizeLinear", "ExtendedQuantizeLinear", "VitisQuantizeLinear"})
+_DEQUANTIZERS = frozenset({"DequantizeLinear", "ExtendedDequantizeLinear", "VitisDequantizeLinear"})
 
 
 def _data_inputs(node: ir.Node, rule: Rule) -> tuple[int, ...]:
@@ -166,6 +171,17 @@ def _data_inputs(node: ir.Node, rule: Rule) -> tuple[int, ...]:
     if rule.inputs is None:
         return tuple(index for index, value in enumerate(node.inputs) if is_float(value))
     return tuple(index for index in rule.inputs if index < len(node.inputs) and node.inputs[index] is not None)
+
+
+def _is_decoded(value: ir.Value | None) -> bool:
+    """Whether `value` is quantized already: the model was, or its author wrote that pair."""
+    producer = None if value is None else value.producer()
+    return producer is not None and producer.op_type in _DEQUANTIZERS
+
+
+def _is_encoded(value: ir.Value) -> bool:
+    uses = tuple(value.uses())
+    return bool(uses) and all(reader.op_type in _QUANTIZERS for reader, _ in uses) and not value.is_graph_output()
 
 
 def _is_infinite(node: ir.Node, index: int) -> bool:
