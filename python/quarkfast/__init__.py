@@ -9,11 +9,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 # Not lazily: when the module quarkfast.quantize is first loaded, Python puts the module itself under the package's name
-# `quantize`. Loaded here, the function takes its place for good. It costs 25 ms and loads no other package.
+# `quantize`, and so for `calibrate`. Loaded here, the functions take their place for good. It costs 25 ms and loads no
+# other package.
+from quarkfast.calibrate import calibrate, merge_calibrations
 from quarkfast.quantize import QuantizedModel, quantize
 
 if TYPE_CHECKING:
-    from quarkfast.calibration import RandomDataReader
+    from quarkfast.calibration import Calibration, RandomDataReader
     from quarkfast.config import OPTIONS, PRESETS, Scheme, TensorSpec
     from quarkfast.config.quark import (
         Config,
@@ -101,7 +103,6 @@ if TYPE_CHECKING:
         QuarkfastError,
         UnsupportedError,
     )
-    from quarkfast.graph.schemas import register_schemas
     from quarkfast.isa import active_isa, available_isas, num_threads, set_num_threads, use_isa
     from quarkfast.kernels import (
         Histogram,
@@ -159,6 +160,7 @@ __all__ = [
     "BiasCorrectionConfig",
     "CLEConfig",
     "CalibMethod",
+    "Calibration",
     "CalibrationError",
     "CalibrationMethod",
     "Config",
@@ -226,6 +228,7 @@ __all__ = [
     "absmax",
     "active_isa",
     "available_isas",
+    "calibrate",
     "cast",
     "dequantize_bfp",
     "dequantize_bfp_prime",
@@ -239,6 +242,7 @@ __all__ = [
     "get_default_config_mapping",
     "get_library_path",
     "histogram",
+    "merge_calibrations",
     "moments",
     "num_threads",
     "pack_codes",
@@ -250,7 +254,6 @@ __all__ = [
     "quantize_mx",
     "reduce_range",
     "register",
-    "register_schemas",
     "requantize_linear",
     "requantize_shift",
     "round_trip",
@@ -262,7 +265,7 @@ __all__ = [
 
 # Where each public name lives.
 _HOMES = {
-    "calibration": ["RandomDataReader"],
+    "calibration": ["Calibration", "RandomDataReader"],
     "config.quark": ["Config", "QConfig", "QuantizationConfig", "get_default_config", "get_default_config_mapping"],
     "config.quark.algorithm": [
         "AdaQuantConfig",
@@ -346,7 +349,6 @@ _HOMES = {
         "QuarkfastError",
         "UnsupportedError",
     ],
-    "graph.schemas": ["register_schemas"],
     "isa": ["active_isa", "available_isas", "num_threads", "set_num_threads", "use_isa"],
     "kernels": [
         "MatMulNBits",

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import quarkfast
+from quarkfast.calibrate import calibration_key, open_calibration
 from quarkfast.config import Scheme, resolve
+from quarkfast.errors import ConfigError
+from quarkfast.progress import Clock, Progress
 from quarkfast.summary import FloatNode, Summary
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-    from quarkfast.calibration import CalibrationData
+    from quarkfast.calibration import Calibration, CalibrationData
     from quarkfast.graph.load import ModelSource
     from quarkfast.kernels import Range
     from quarkfast.qdq import Placement, Plan
@@ -65,38 +66,14 @@ class QuantizedModel:
         return output
 
 
-Progress = Callable[[str, int, int | None], None]
-"""Called with the name of a stage, how many samples are done, and of how many (None if unknown)."""
-
-
-class _Clock:
-    """Wall time of each stage, in the order they ran, and who wants to hear of it."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self.seconds: dict[str, float] = {}
-        self._progress = progress
-
-    @contextmanager
-    def stage(self, name: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-        start = time.perf_counter()
-
-        def report(done: int) -> None:
-            if self._progress is not None:
-                self._progress(name, done, total)
-
-        report(0)
-        try:
-            yield report
-        finally:
-            self.seconds[name] = time.perf_counter() - start
-
-
 def quantize(
     model: ModelSource,
     output: str | os.PathLike[str] | None = None,
     preset: str | Scheme = "A8W8",
     calibration_data: CalibrationData | None = None,
     *,
+    calibration: Calibration | str | os.PathLike[str] | None = None,
+    max_memory: int | str | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> QuantizedModel:
@@ -109,6 +86,9 @@ def quantize(
         calibration_data: Samples, needed by presets whose activations have scales: an .npz or .npy file, an array or a
             dict of arrays (first axis: samples), a folder of files or images, an iterable of feeds, a reader with
             ``get_next``, or ``"random"``; see ``docs/calibration.md``.
+        calibration: What :func:`quarkfast.calibrate` returned or wrote for this model, instead of samples; or the path
+            of a table of ONNX Runtime or Quark. The model is not run.
+        max_memory: Most memory that the process may hold while it calibrates, in bytes or as text such as ``"2GB"``.
         progress: Called as stages begin and samples are read: stage, samples done, samples in all or None.
         **options: Rows of :data:`quarkfast.OPTIONS` or Quark's keys for them, such as ``per_channel=True``.
 
@@ -118,7 +98,8 @@ def quantize(
     Raises:
         ConfigError: If the preset or an option does not exist or does not fit.
         ModelError: If the model cannot be read or the result cannot be written. Nothing is left behind.
-        CalibrationError: If the data is missing, empty or does not fit the model's inputs.
+        CalibrationError: If the data is missing, empty or does not fit the model's inputs, or the calibration is of
+            another model.
         UnsupportedError: If this version, onnx or onnxruntime cannot do it.
 
     Warns:
@@ -133,7 +114,7 @@ def quantize(
         ['QuantizeLinear', 'DequantizeLinear']
     """
     scheme = resolve(preset, options)
-    clock = _Clock(progress)
+    clock = Clock(progress)
     with clock.stage("import"):
         from quarkfast.graph.load import load_model
         from quarkfast.graph.save import check_output, save_bytes
@@ -143,11 +124,13 @@ def quantize(
     with clock.stage("load"):
         loaded = load_model(model)
     before = _size(model, loaded)
+    key = calibration_key(loaded, scheme) if calibration is not None else ""
+    source = _Source(calibration_data, calibration, max_memory, key)
     with clock.stage("prepare"):
         prepared = prepare(loaded, lowest_opset(scheme))
         placement = place(prepared, scheme)
     if placement.quantized:
-        after, plan, samples = _write(prepared, placement, scheme, calibration_data, clock)
+        after, plan, samples = _write(prepared, placement, scheme, source, clock)
     else:
         after, plan, samples = _unchanged(model), None, 0
     if path is not None:
@@ -158,14 +141,14 @@ def quantize(
 
 
 def _write(
-    model: ir.Model, placement: Placement, scheme: Scheme, data: CalibrationData | None, clock: _Clock
+    model: ir.Model, placement: Placement, scheme: Scheme, source: _Source, clock: Clock
 ) -> tuple[bytes, Plan, int]:
     """Decides every number and writes it into the model; returns its bytes, the plan and the number of samples."""
     from quarkfast.graph.save import serialize
     from quarkfast.qdq import freeze, insert
     from quarkfast.refine import refine
 
-    ranges, samples = _calibrate(model, placement, scheme, data, clock)
+    ranges, samples = _calibrate(model, placement, scheme, source, clock)
     with clock.stage("insert"):
         plan = refine(model, freeze(model, placement, scheme, ranges), scheme.target)
         insert(model, plan, scheme)
@@ -173,20 +156,41 @@ def _write(
         return serialize(model), plan, samples
 
 
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where the statistics of activations come from: samples, or a calibration of the model and settings of `key`."""
+
+    data: CalibrationData | None
+    calibration: Calibration | str | os.PathLike[str] | None
+    max_memory: int | str | None
+    key: str
+
+    def __post_init__(self) -> None:
+        if self.data is not None and self.calibration is not None:
+            raise ConfigError("calibration: expected it or calibration_data, got both; leave one out")
+
+
 def _calibrate(
-    model: ir.Model, placement: Placement, scheme: Scheme, data: CalibrationData | None, clock: _Clock
+    model: ir.Model, placement: Placement, scheme: Scheme, source: _Source, clock: Clock
 ) -> tuple[dict[str, Range], int]:
-    from quarkfast.calibration import model_inputs, observe, open_data
+    from quarkfast.calibration import Gather, Job, calibrate_prepared, model_inputs, open_data, parse_bytes
     from quarkfast.qdq import needs_ranges
 
     if not needs_ranges(scheme) or not placement.observed:
         return {}, 0
-    # Opened before the stage begins: it says how many samples there are, and a sample that does not fit stops here.
-    feeds = open_data(data, model_inputs(model), scheme.samples, scheme.batch_size, scheme.preprocess)
-    if feeds.random:
+    if source.calibration is not None:
+        found = open_calibration(source.calibration)
+    else:
+        # Opened before the stage begins: it says how many samples there are, and one that does not fit stops here.
+        samples = open_data(source.data, model_inputs(model), scheme.samples, scheme.batch_size, scheme.preprocess)
+        limit = None if source.max_memory is None else parse_bytes(source.max_memory)
+        job = Job(model, placement.observed, source.key, Gather(), scheme.batch_size, max_memory=limit)
+        with clock.stage("calibrate", samples.total) as report:
+            found = calibrate_prepared(job, samples, report)
+    if found.random:
         model.metadata_props["quarkfast.calibration"] = "random data: the ranges of activations mean nothing"
-    with clock.stage("calibrate", feeds.total) as report:
-        return observe(model, placement.observed, feeds, report)
+    statistics = found.select(placement.observed, source.key)
+    return {name: each.range for name, each in statistics.items()}, found.samples
 
 
 def _unchanged(model: ModelSource) -> bytes:

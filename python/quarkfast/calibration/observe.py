@@ -1,57 +1,129 @@
-"""Ranges of activations, gathered natively while ONNX Runtime runs the model."""
+"""Statistics, gathered natively while ONNX Runtime runs the model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from quarkfast import _core, ort
 from quarkfast.calibration.inputs import Feed, rows_of
+from quarkfast.calibration.interrupt import uninterrupted
+from quarkfast.calibration.statistics import TensorStatistics, read_collector
 from quarkfast.errors import CalibrationError, ModelError
 from quarkfast.graph.edit import splice
 from quarkfast.graph.names import Names
 from quarkfast.graph.save import serialize
-from quarkfast.kernels import Range
 
-__all__ = ["add_observers", "observe"]
+__all__ = ["Gather", "Observer", "add_observers", "observe"]
 
 _DOMAIN = "quarkfast"
 
 
-def observe(
-    model: ir.Model, tensors: Sequence[str], feeds: Iterable[Feed], report: Callable[[int], None] | None = None
-) -> tuple[dict[str, Range], int]:
-    """Runs `model` on `feeds` and returns the range of each of `tensors`, and the number of samples.
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """What to gather, and with how many threads to run the model.
+
+    Attributes:
+        histogram: Whether to count histograms.
+        moments: Whether to sum values and their squares.
+        threads: Threads of ONNX Runtime within an operator; None leaves the choice to it.
+    """
+
+    histogram: bool = False
+    moments: bool = False
+    threads: int | None = None
+
+
+class Observer:
+    """A session that runs a model and adds what it sees to statistics.
 
     An Observe operator behind each tensor passes it through without a copy and adds it to the statistics of its slot,
     so memory stays that of inference however many samples there are.
+
+    Attributes:
+        runs: Number of runs that finished.
+        samples: Number of their samples (rows of the first input).
+        whole: Whether every run that began has finished; otherwise the statistics hold part of one.
+    """
+
+    def __init__(self, model: ir.Model, tensors: Sequence[str], gather: Gather) -> None:
+        """Opens the session.
+
+        Args:
+            model: A prepared model; it is not changed.
+            tensors: Names of float32 tensors of its main graph.
+            gather: What to gather.
+
+        Raises:
+            ModelError: If ONNX Runtime rejects the model.
+        """
+        self.runs = self.samples = 0
+        self.whole = True
+        self._tensors, self._gather = tensors, gather
+        self._collector = _core.Collector(len(tensors), histogram=gather.histogram, moments=gather.moments)
+        observed = model.clone()
+        add_observers(observed, tensors, self._collector.id)
+        self._session = ort.inference_session(serialize(observed), ort.session_options(threads=gather.threads))
+
+    def run(self, feeds: Iterable[Feed], number: int = 1) -> Iterator[None]:
+        """Runs the model on each of `feeds` and yields after each.
+
+        Args:
+            feeds: Checked feeds.
+            number: Which one the first is, counted from 1, for messages.
+
+        Raises:
+            CalibrationError: If ONNX Runtime cannot run the model on a feed.
+        """
+        for count, feed in enumerate(feeds, number):
+            self._run(feed, count)
+            yield
+
+    def _run(self, feed: Feed, number: int) -> None:
+        # An interrupt waits for the end, so that the statistics hold whole runs.
+        with uninterrupted():
+            self.whole = False
+            try:
+                # All outputs are fetched and dropped: ONNX Runtime runs every node whatever is asked for.
+                ort.run(self._session, feed)
+            except ModelError as error:
+                raise CalibrationError(f"calibration data: sample {number}: {error}") from error
+            self.whole = True
+            self.runs += 1
+            self.samples += rows_of(feed)
+
+    def statistics(self) -> list[TensorStatistics]:
+        """Returns what was seen so far, in the order of the tensors."""
+        histogram, moments = self._gather.histogram, self._gather.moments
+        return [read_collector(self._collector, slot, histogram, moments) for slot in range(len(self._tensors))]
+
+
+def observe(
+    model: ir.Model,
+    tensors: Sequence[str],
+    feeds: Iterable[Feed],
+    gather: Gather | None = None,
+    report: Callable[[int], None] | None = None,
+) -> tuple[dict[str, TensorStatistics], int]:
+    """Runs `model` on `feeds` and returns the statistics of each of `tensors`, and the number of samples.
 
     Args:
         model: A prepared model; it is not changed.
         tensors: Names of float32 tensors of its main graph.
         feeds: Checked feeds.
+        gather: What to gather; ranges alone by default.
         report: Called after each run with the number of samples so far: rows of the first input.
 
     Raises:
         CalibrationError: If ONNX Runtime cannot run the model on a feed.
     """
-    collector = _core.Collector(len(tensors))
-    observed = model.clone()
-    add_observers(observed, tensors, collector.id)
-    session = ort.inference_session(serialize(observed))
-    # Outputs are fetched and dropped; asking for one of them would save nothing, ONNX Runtime runs every node.
-    samples = 0
-    # All outputs are fetched and dropped: ONNX Runtime runs every node whatever is asked for.
-    for count, feed in enumerate(feeds, 1):
-        try:
-            ort.run(session, feed)
-        except ModelError as error:
-            raise CalibrationError(f"calibration data: sample {count}: {error}") from error
-        samples += rows_of(feed)
+    observer = Observer(model, tensors, gather or Gather())
+    for _ in observer.run(feeds):
         if report is not None:
-            report(samples)
-    return {name: Range(**collector.range(slot)) for slot, name in enumerate(tensors)}, samples
+            report(observer.samples)
+    return dict(zip(tensors, observer.statistics(), strict=True)), observer.samples
 
 
 def add_observers(model: ir.Model, tensors: Sequence[str], collector: int) -> None:

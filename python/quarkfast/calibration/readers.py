@@ -6,7 +6,6 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,6 +15,7 @@ from quarkfast.calibration.batches import regroup
 from quarkfast.calibration.check import warn_of_raw_pixels
 from quarkfast.calibration.convert import as_array, as_feed
 from quarkfast.calibration.folders import open_folder
+from quarkfast.calibration.foreign_code import ForeignCode
 from quarkfast.calibration.inputs import Feed, ModelInput, batch_of, may_rebatch, rows_of
 from quarkfast.calibration.random_data import RandomDataReader, random_feeds
 from quarkfast.calibration.samples import Samples
@@ -176,35 +176,12 @@ def _same_length(feed: Feed) -> Feed:
     return feed
 
 
-class _Guard:
-    """Turns whatever a reader raises into a sentence that says where it stopped."""
-
-    def __init__(self) -> None:
-        self.count = 1
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, Exception) and not isinstance(error, CalibrationError):
-            raise CalibrationError(
-                f"{_WHERE}: sample {self.count}: expected the reader to give it, got {type(error).__name__}: {error}"
-            ) from error
-        self.count += 1
-
-
 def _items(data: DataReader | Iterable[Any]) -> Iterator[Any]:
-    guard, end = _Guard(), object()
-    if isinstance(data, DataReader):
-        items: Iterator[Any] = _drain(data)
-    else:
-        with guard:
-            items = iter(data)
-        guard.count = 1
-    while True:
-        with guard:
+    end = object()
+    with ForeignCode(f"{_WHERE}: expected an iterator"):
+        items = _drain(data) if isinstance(data, DataReader) else iter(data)
+    for count in itertools.count(1):
+        with ForeignCode(f"{_WHERE}: sample {count}: expected the reader to give it"):
             item = next(items, end)
         if item is end:
             return

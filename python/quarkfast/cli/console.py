@@ -1,6 +1,7 @@
 """What the verbs print: tables on standard output, progress on standard error and only where a person watches."""
 
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -48,6 +49,19 @@ def stages() -> Iterator[Callable[[str, int, int | None], None]]:
             progress.update(task, completed=done, total=total, count=_count(done, total, progress.tasks[task].speed))
 
         yield report
+
+
+@contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """Write the warnings of a block to standard error when it ends, one line each."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UserWarning)
+        try:
+            yield
+        finally:
+            for warning in caught:
+                sys.stderr.write(f"quarkfast: warning: {warning.message}\n")
 
 
 def _count(done: int, total: int | None, speed: float | None) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import time
-import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +27,13 @@ def quantize(
             metavar="PATH",
             help="Samples: .npz by input name, .npy for one input, a folder of such or of images, or 'random'.",
         ),
+    ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What 'quarkfast calibrate' wrote for MODEL, instead of samples."),
+    ] = None,
+    max_memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Most memory to calibrate in, such as 2GB.")
     ] = None,
     samples: Annotated[int | None, typer.Option(help="How many samples to read; all by default.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Samples in one calibration run.")] = None,
@@ -72,6 +78,8 @@ def quantize(
     Options that are not given have the preset's values.
     """
     options = {
+        "calibration": calibration,
+        "max_memory": max_memory,
         "samples": samples,
         "batch_size": batch_size,
         "preprocess": preprocess,
@@ -99,13 +107,8 @@ def quantize(
 def _quantize(
     model: Path, path: Path, preset: str, calibration_data: str | None, options: dict[str, Any]
 ) -> quarkfast.QuantizedModel:
-    with console.stages() as progress, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("always", UserWarning)
-        result = quarkfast.quantize(model, path, preset, calibration_data, progress=progress, **options)
-    for warning in caught:
-        typer.echo(f"quarkfast: warning: {warning.message}", err=True)
-    return result
+    with console.warnings_as_lines(), console.stages() as progress:
+        return quarkfast.quantize(model, path, preset, calibration_data, progress=progress, **options)
 
 
 def _report(model: Path, path: Path, result: quarkfast.QuantizedModel, seconds: float, as_json: bool) -> None:

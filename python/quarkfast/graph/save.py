@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from quarkfast.errors import OutputError, UnsupportedError
 
-__all__ = ["check_output", "save_bytes", "save_model", "serialize"]
+__all__ = ["check_output", "save_bytes", "save_files", "save_model", "serialize"]
 
 _PROTOBUF_LIMIT = 2**31 - 1
 
@@ -63,17 +63,38 @@ def save_bytes(data: bytes, output: Path) -> None:
     Raises:
         OutputError: If the file cannot be written.
     """
-    with _beside(output) as (stream, temporary):
-        try:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-            # Windows does not rename an open file.
-            stream.close()
-            _take_mode(temporary, output)
-            temporary.replace(output)
-        except OSError as error:
-            raise OutputError(f"output: expected to write {str(output)!r}, got {error.strerror}") from error
+    save_files({output: data})
+
+
+def save_files(files: Mapping[Path, bytes]) -> None:
+    """Replaces several files; all are on the disk, beside their destinations, before the first takes its name.
+
+    Raises:
+        OutputError: If one cannot be written; then none is replaced.
+    """
+    with contextlib.ExitStack() as stack:
+        written = []
+        for output, data in files.items():
+            stream, temporary = stack.enter_context(_beside(output))
+            with _telling(output):
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+                # Windows does not rename an open file.
+                stream.close()
+                _take_mode(temporary, output)
+            written.append((output, temporary))
+        for output, temporary in written:
+            with _telling(output):
+                temporary.replace(output)
+
+
+@contextlib.contextmanager
+def _telling(output: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"output: expected to write {str(output)!r}, got {error.strerror}") from error
 
 
 @contextlib.contextmanager

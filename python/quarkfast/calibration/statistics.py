@@ -1,0 +1,100 @@
+"""What is known about one tensor after samples were seen; exact to merge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from quarkfast import _core
+from quarkfast.kernels import Histogram, Moments, Range
+
+__all__ = ["TensorStatistics", "merge_statistics", "read_collector"]
+
+_UNIT = 1 << 149  # sums count multiples of the smallest subnormal float32, sums of squares those of its square
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorStatistics:
+    """The statistics of one tensor. Equal where every number is equal.
+
+    Attributes:
+        range: Extremes of the finite values, and counts of the special ones.
+        extremes: Number of observations (runs that had a finite value), and the sums of their minima and of their
+            maxima, in units of 2^-149; None where only a range is known.
+        histogram: Dyadic histogram, where it was asked for.
+        sums: Sum of the values in units of 2^-149 and of their squares in units of 2^-298, where they were asked for.
+    """
+
+    range: Range
+    extremes: tuple[int, int, int] | None = None
+    histogram: Histogram | None = None
+    sums: tuple[int, int] | None = None
+
+    @property
+    def mean_extremes(self) -> tuple[float, float]:
+        """Mean of the minima and mean of the maxima over observations, rounded once; the extremes where unknown."""
+        if self.extremes is None or not self.extremes[0]:
+            return self.range.min, self.range.max
+        count, low, high = self.extremes
+        return float(Fraction(low, count * _UNIT)), float(Fraction(high, count * _UNIT))
+
+    @property
+    def moments(self) -> Moments | None:
+        """Mean and variance, where sums were gathered."""
+        if self.sums is None:
+            return None
+        return Moments(self.range.finite, Fraction(self.sums[0], _UNIT), Fraction(self.sums[1], _UNIT**2))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TensorStatistics):
+            return NotImplemented
+        return (self.range, self.extremes, self.sums) == (other.range, other.extremes, other.sums) and _same(
+            self.histogram, other.histogram
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _same(a: Histogram | None, b: Histogram | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return a.exponent == b.exponent and np.array_equal(a.counts, b.counts)
+
+
+def read_collector(collector: Any, slot: int, histogram: bool, moments: bool) -> TensorStatistics:
+    """Returns what a slot of a ``_core.Collector`` holds."""
+    seen = Range(**collector.range(slot))
+    counts, exponent = collector.histogram(slot) if histogram else (None, 0)
+    return TensorStatistics(
+        seen,
+        collector.extremes(slot),
+        None if counts is None else Histogram(counts, exponent, seen),
+        collector.moments(slot) if moments else None,
+    )
+
+
+def merge_statistics(parts: Sequence[Iterable[TensorStatistics]]) -> list[TensorStatistics]:
+    """Adds up the statistics of the same tensors, natively and exactly, in whatever order.
+
+    What only some of the parts have (a histogram, sums, extremes) is left out of the result.
+
+    Args:
+        parts: For each part one entry a tensor, in the same order.
+    """
+    tensors = list(zip(*parts, strict=True))
+    collector = _core.Collector(len(tensors), histogram=True, moments=True)
+    merged = []
+    for slot, each in enumerate(tensors):
+        histogram, sums, extremes = (
+            all(getattr(part, name) is not None for part in each) for name in ("histogram", "sums", "extremes")
+        )
+        for part in each:
+            counts = (part.histogram.counts, part.histogram.exponent) if part.histogram and histogram else None
+            collector.merge(slot, asdict(part.range), part.extremes or (0, 0, 0), counts, part.sums if sums else None)
+        total = read_collector(collector, slot, histogram, sums)
+        merged.append(total if extremes else TensorStatistics(total.range, None, total.histogram, total.sums))
+    return merged

@@ -1,0 +1,134 @@
+"""The verb `calibrate`: a model and samples in, statistics out."""
+
+import json
+import multiprocessing
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import quarkfast
+from quarkfast.cli import console
+from quarkfast.cli.environment import check_environment
+from quarkfast.cli.exit_codes import ExitCode
+from quarkfast.errors import OutputError
+
+
+def calibrate(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The float ONNX model.")],
+    calibration_data: Annotated[
+        str,
+        typer.Option(
+            "--calibration-data",
+            metavar="PATH",
+            help="Samples: .npz by input name, .npy for one input, a folder of such or of images, or 'random'.",
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Where to write; MODEL_calibration.json by default."),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option("-p", "--preset", help="Whose tensors to observe; those of every preset by default.")
+    ] = None,
+    samples: Annotated[int | None, typer.Option(help="How many samples to read; all by default.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Samples in one run.")] = None,
+    preprocess: Annotated[
+        str | None, typer.Option(help="How image files become inputs: imagenet, cifar, yolo or none.")
+    ] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Processes to run the model in.")] = 1,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of each process; all by default.")] = None,
+    max_memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Most memory to take, such as 2GB.")] = None,
+    moments: Annotated[bool, typer.Option("--moments", help="Gather mean and variance too.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what was cut short in the output.")] = False,
+    force: Annotated[bool, typer.Option("-f", "--force", help="Replace an existing output.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> int:
+    """Gather the statistics of a model's activations once, for any number of quantizations.
+
+    What was gathered is kept in the output when the run is interrupted or fails, and --resume goes on from there.
+    """
+    check_environment()
+    path = output or model.with_name(f"{model.stem}_calibration.json")
+    if path.is_file() and not force and not resume:
+        raise OutputError(
+            f"output: expected a new file, got {str(path)!r}, which exists; --force replaces it, --resume goes on"
+        )
+    options = {"samples": samples, "batch_size": batch_size, "preprocess": preprocess}
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    start, before = time.perf_counter(), _stamp(path)
+    try:
+        with _executor(processes) as executor, console.warnings_as_lines(), console.stages() as progress:
+            result = quarkfast.calibrate(
+                model,
+                calibration_data,
+                path,
+                preset=preset,
+                moments=moments,
+                executor=executor,
+                threads=threads,
+                max_memory=max_memory,
+                resume=resume,
+                progress=progress,
+                **given,
+            )
+    except (KeyboardInterrupt, quarkfast.QuarkfastError):
+        if _stamp(path) != before:
+            kept = quarkfast.Calibration.load(path).samples
+            typer.echo(f"quarkfast: {kept} samples are kept in {path}; --resume goes on from there", err=True)
+        raise
+    _report(model, path, result, time.perf_counter() - start, as_json)
+    return ExitCode.OK
+
+
+@contextmanager
+def _executor(processes: int) -> Iterator[Executor | None]:
+    if processes == 1:
+        yield None
+        return
+    # Spawned, because a fork of a process that has threads (ONNX Runtime's) may hang.
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as executor:
+        yield executor
+
+
+def _stamp(path: Path) -> int | None:
+    return path.stat().st_mtime_ns if path.is_file() else None
+
+
+def _report(model: Path, path: Path, result: "quarkfast.Calibration", seconds: float, as_json: bool) -> None:
+    facts = describe(result) | {"model": str(model), "output": str(path), "total_seconds": seconds}
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2))
+        return
+    console.show_facts(rows(facts))
+
+
+def describe(result: "quarkfast.Calibration") -> dict[str, Any]:
+    """Return what there is to say about a calibration, for JSON."""
+    seen = result.ranges.values()
+    return {
+        "samples": result.samples,
+        "runs": result.runs,
+        "tensors": len(result.tensors),
+        "values": sum(each.count for each in seen),
+        "not_finite": sum(each.count - each.finite for each in seen),
+        "random": result.random,
+    }
+
+
+def rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the same as rows of a table."""
+    shown = [("model", facts["model"])] if "model" in facts else []
+    shown.append(("output", facts["output"]))
+    shown.append(("calibrated on", f"{facts['samples']} {'random ' * facts['random']}samples in {facts['runs']} runs"))
+    shown.append(("observed", f"{facts['tensors']} tensors, {facts['values']} values"))
+    if facts["not_finite"]:
+        shown.append(("not finite", f"{facts['not_finite']} values, left out of ranges"))
+    if "total_seconds" in facts:
+        rate = facts["samples"] / facts["total_seconds"]
+        shown.append(("total", f"{facts['total_seconds']:.2f} s, {rate:.0f} samples/s"))
+    return shown

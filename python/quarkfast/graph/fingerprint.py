@@ -1,0 +1,56 @@
+"""A name for what a model computes: the same for the same graph and weights, however they are stored."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from quarkfast.graph.access import name_of
+
+__all__ = ["fingerprint"]
+
+
+def fingerprint(model: ir.Model) -> str:
+    """Returns the SHA-256 of everything in `model` that decides its results, in hexadecimal.
+
+    Nodes, attributes, names, types and weights count; documentation, metadata, the producer's name and where tensors
+    are stored do not. External tensors are read one at a time.
+    """
+    digest = hashlib.sha256()
+
+    def add(*parts: object) -> None:
+        for part in parts:
+            data = part if isinstance(part, bytes) else str(part).encode()
+            digest.update(len(data).to_bytes(8, "little"))
+            digest.update(data)
+
+    add("opsets", *sorted(model.opset_imports.items()))
+    graphs: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
+    for graph in graphs:
+        add("inputs", *(f"{value.name} {value.dtype} {value.shape}" for value in graph.inputs))
+        add("outputs", *map(name_of, graph.outputs))
+        for node in graph:
+            add("node", node.domain, node.op_type, node.overload)
+            add("reads", *map(name_of, node.inputs), "writes", *map(name_of, node.outputs))
+            for attribute in sorted(node.attributes.values(), key=lambda each: each.name):
+                add(_plain(ir.serde.serialize_attribute(attribute)))
+    for name, value in sorted(model.graph.initializers.items()):
+        tensor = value.const_value
+        if tensor is not None:
+            add("tensor", name, tensor.dtype, tensor.shape, _bytes_of(tensor))
+    return digest.hexdigest()
+
+
+def _bytes_of(tensor: ir.TensorProtocol) -> bytes:
+    if tensor.dtype == ir.DataType.STRING:
+        return repr(np.asarray(tensor.numpy()).tolist()).encode()
+    return tensor.tobytes()
+
+
+def _plain(attribute: onnx.AttributeProto) -> bytes:
+    """Returns an attribute without documentation."""
+    attribute.ClearField("doc_string")
+    return bytes(attribute.SerializeToString(deterministic=True))
