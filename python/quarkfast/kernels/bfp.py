@@ -24,7 +24,7 @@ __all__ = [
 
 def _bfp(where: str, block_size: int, bit_width: int, rounding: str, raise_exponent: bool = False) -> _core.Bfp:
     size, width = as_integer(block_size, where, "block_size"), as_integer(bit_width, where, "bit_width", 32)
-    if not isinstance(raise_exponent, bool | np.bool):
+    if not isinstance(raise_exponent, bool | np.bool_):
         raise TypeError(f"{where}: raise_exponent: expected a bool, got {shown(raise_exponent)}")
     return _core.Bfp(size, width, blocks.rounding_mode(where, rounding), bool(raise_exponent))
 
