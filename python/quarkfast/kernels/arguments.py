@@ -145,7 +145,7 @@ def _scales(where: str, scale: ArrayLike) -> NDArray[np.float32]:
             raise TypeError(f"{where}: scale: expected real numbers, got dtype {given.dtype}")
         with np.errstate(all="ignore"):  # what overflows is refused as infinity, what underflows as zero
             given = given.astype(F32)
-    return given if given.flags.c_contiguous and given.flags.aligned else given.copy(order="C")
+    return laid_out(given)
 
 
 def _zero_points(
@@ -158,9 +158,8 @@ def _zero_points(
         _check_zero_points(where, given, dtype)
     if given.shape != shape and not (given.size == 1 and shape in ((), (1,))):
         raise ValueError(f"{where}: zero_point: expected shape {shape} as of {argument}, got {given.shape}")
-    if given.dtype != dtype or not (given.flags.c_contiguous and given.flags.aligned):
-        given = given.astype(dtype, order="C")
-    return given.reshape(shape)
+    given = laid_out(given if given.dtype == dtype else given.astype(dtype, order="C"))
+    return given if given.shape == shape else given.reshape(shape)
 
 
 def _check_zero_points(where: str, given: NDArray[Any], dtype: np.dtype[Any]) -> None:
