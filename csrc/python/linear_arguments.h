@@ -29,8 +29,13 @@ inline ScaleLayout layout_of(const Dims& dims, size_t block, bool per_tensor) {
 inline void require_scale(const py::array& scale, const std::string& where) {
   require(scale, where.c_str(), "scale", "float32");
   const auto* values = static_cast<const float*>(scale.data());
-  for (py::ssize_t i = 0; i < scale.size(); ++i) {
-    if (!(values[i] > 0) || values[i] > std::numeric_limits<float>::max()) {
+  const py::ssize_t n = scale.size();
+  const auto is_good = [](float v) { return (v > 0) & (v <= std::numeric_limits<float>::max()); };
+  // Without an early exit the loop vectorizes: small blocks come with as many scales as a kernel has time for.
+  bool all_good = true;
+  for (py::ssize_t i = 0; i < n; ++i) all_good &= is_good(values[i]);
+  for (py::ssize_t i = 0; !all_good; ++i) {
+    if (!is_good(values[i])) {
       throw py::value_error(where + ": scale: expected finite values > 0, got " + text(py::float_(values[i])) +
                             " at index " + std::to_string(i));
     }
@@ -87,7 +92,9 @@ CodeRange checked_range(const std::string& where, int64_t qmin, int64_t qmax, co
                           " <= qmin <= qmax <= " + std::to_string(Limits::kMax) + ", got [" + std::to_string(qmin) +
                           ", " + std::to_string(qmax) + "]");
   }
-  for (size_t i = 0; call.zero_point && i < call.layout.scales(); ++i) {
+  const bool whole_type = qmin == Limits::kMin && qmax == Limits::kMax;
+  const size_t n = call.zero_point && !whole_type ? call.layout.scales() : 0;
+  for (size_t i = 0; i < n; ++i) {
     const auto z = static_cast<int64_t>(code_of(call.zero_point[i]));
     if (z < qmin || z > qmax) {
       throw py::value_error(where + ": zero_point: expected values in [" + std::to_string(qmin) + ", " +
