@@ -103,6 +103,7 @@ if TYPE_CHECKING:
         QuarkfastError,
         UnsupportedError,
     )
+    from quarkfast.graph.schemas import register_schemas
     from quarkfast.isa import active_isa, available_isas, num_threads, set_num_threads, use_isa
     from quarkfast.kernels import (
         Histogram,
@@ -254,6 +255,7 @@ __all__ = [
     "quantize_mx",
     "reduce_range",
     "register",
+    "register_schemas",
     "requantize_linear",
     "requantize_shift",
     "round_trip",
@@ -349,6 +351,7 @@ _HOMES = {
         "QuarkfastError",
         "UnsupportedError",
     ],
+    "graph.schemas": ["register_schemas"],
     "isa": ["active_isa", "available_isas", "num_threads", "set_num_threads", "use_isa"],
     "kernels": [
         "MatMulNBits",

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from onnx import helper
 
 from quarkfast import _core, ort
+from quarkfast.kernels import quantize_mx
 
 Array = NDArray[Any]
 
@@ -29,6 +30,9 @@ _ZERO_POINT: Array = np.array(0, np.int8)
 _IMAGE: Array = np.array([[[-1, 1]]], np.float32)
 _ONE: Array = np.array([1], np.float32)
 _SILENCE: tuple[Array, ...] = tuple(np.zeros(shape, np.float32) for shape in ((1, 1, 1), (2, 4, 1), (2, 4, 1), (2, 8)))
+# Four bits hold these values exactly, and so does every wider format.
+_RECORDS: Array = quantize_mx(_VALUES, "fp4_e2m1")
+_MXFP4: dict[str, Any] = {"format": "mx", "element_dtype": "fp4_e2m1", "length": _VALUES.size}
 _LSTM: dict[str, Any] = {
     "hidden_size": 1,
     "direction": "bidirectional",
@@ -54,6 +58,9 @@ OPERATORS = [
         epsilon=0.0,
     ),
     *_quark("ExtendedLSTM", "VitisLSTM", _SILENCE, np.zeros((1, 2, 1, 1), np.float32), **_LSTM),
+    *_quark("BFPQuantizeDequantize", "BFPFixNeuron", (_VALUES,), _VALUES),
+    *_quark("MXQuantizeDequantize", "MXFixNeuron", (_VALUES,), _VALUES),
+    Operator("quarkfast", "DequantizeBlock", (_RECORDS, _SCALE), _VALUES, _MXFP4),
     Operator("quarkfast", "Observe", (_VALUES,), _VALUES, {"slot": 0}),
 ]
 

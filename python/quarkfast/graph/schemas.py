@@ -1,0 +1,108 @@
+"""Schemas of the operators for the checker of onnx: inputs, outputs, types and attributes, as docs/operators.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import onnx.defs
+import onnx.helper
+from onnx.defs import OpSchema
+
+__all__ = ["register_schemas"]
+
+_QUARK, _VAI, _OWN = "com.amd.quark", "com.vai.quantize", "quarkfast"
+_CODES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float16", "bfloat16")
+_FLOATS = ("float", "float16", "bfloat16")
+_LSTM_SCALES = {f"{name}_scale": float for name in "xwrby"} | {f"{name}_zero_point": int for name in "xwrby"}
+
+# What an attribute is: its default, or the type of one that must be given.
+_Attributes = Mapping[str, Any]
+_BLOCKS: _Attributes = {"axis": 1, "block_size": 32, "rounding_mode": 0}
+_BFP: _Attributes = {
+    "bfp_method": "to_bfp", "axis": 1, "bit_width": 16, "block_size": 8, "rounding_mode": 0, "sub_block_size": 2,
+    "sub_block_shift_bits": 1, "convert_to_bfloat_before_bfp": 0, "use_compiler_version_cpu_kernel": 0,
+}  # fmt: skip
+_PACKED: _Attributes = {
+    "format": str, "length": int, "axis": -1, "bit_width": 16, "sub_block_size": 2, "sub_block_shift_bits": 1,
+    "element_dtype": "int8",
+}  # fmt: skip
+
+# Operator, older name, inputs and output as "name type" (T is one of the types), types, attributes.
+_ROWS: list[tuple[str, str, str, str, tuple[str, ...], _Attributes]] = [
+    ("ExtendedQuantizeLinear", "VitisQuantizeLinear", "x float, scale float, zero_point T", "y T", _CODES, {"axis": 0}),
+    ("ExtendedDequantizeLinear", "VitisDequantizeLinear", "x T, scale float, zero_point T", "y float", _CODES,
+     {"axis": 0}),
+    ("BFPQuantizeDequantize", "BFPFixNeuron", "x T", "y T", _FLOATS, _BFP),
+    ("MXQuantizeDequantize", "MXFixNeuron", "x T", "y T", _FLOATS, {"element_dtype": "int8", **_BLOCKS}),
+    ("ExtendedInstanceNormalization", "VitisInstanceNormalization", "x T, scale T, bias T", "y T", ("float",),
+     {"epsilon": 1e-5}),
+    ("ExtendedLSTM", "VitisLSTM", "x T, w T, r T, b T", "y T", ("float",),
+     {"hidden_size": int, "direction": "bidirectional", "input_forget": 0, "layout": 0, **_LSTM_SCALES}),
+]  # fmt: skip
+_OWN_ROWS: list[tuple[str, str, str, tuple[str, ...], _Attributes]] = [
+    ("Observe", "x T", "y T", ("float",), {"collector": int, "slot": int}),
+    ("DequantizeBlock", "records uint8, like T", "y T", _FLOATS, _PACKED),
+]
+
+
+def register_schemas() -> None:
+    """Teach the checker of onnx quarkfast's operators and AMD Quark's, with their older names; again does nothing.
+
+    Without schemas `onnx.checker` passes over nodes of these domains; with them it refuses unknown attributes, wrong
+    counts of inputs and attributes of another type.
+
+    Example:
+        >>> import onnx, quarkfast
+        >>> quarkfast.register_schemas()
+        >>> onnx.defs.has("MXQuantizeDequantize", domain="com.amd.quark")
+        True
+    """
+    for schema in _schemas():
+        if not onnx.defs.has(schema.name, domain=schema.domain):
+            onnx.defs.register_schema(schema)
+
+
+def _schemas() -> Iterator[OpSchema]:
+    for name, older, inputs, output, types, attributes in _ROWS:
+        yield _schema(_QUARK, name, inputs, output, types, attributes)
+        yield _schema(_VAI, older, inputs, output, types, attributes)
+    for name, inputs, output, types, attributes in _OWN_ROWS:
+        # block_size depends on the format and is optional
+        extra = {"block_size": OpSchema.AttrType.INT} if name == "DequantizeBlock" else {}
+        yield _schema(_OWN, name, inputs, output, types, attributes, extra)
+
+
+def _schema(
+    domain: str,
+    name: str,
+    inputs: str,
+    output: str,
+    types: tuple[str, ...],
+    attributes: _Attributes,
+    optional: Mapping[str, OpSchema.AttrType] | None = None,
+) -> OpSchema:
+    rows = [_attribute(key, value) for key, value in attributes.items()]
+    rows += [OpSchema.Attribute(key, kind, required=False) for key, kind in (optional or {}).items()]
+    return OpSchema(
+        name,
+        domain,
+        1,
+        doc="docs/operators.md of quarkfast describes it.",
+        inputs=[_parameter(text) for text in inputs.split(", ")],
+        outputs=[_parameter(output)],
+        type_constraints=[("T", [f"tensor({name})" for name in types], "Element types.")],
+        attributes=rows,
+    )
+
+
+def _parameter(text: str) -> OpSchema.FormalParameter:
+    name, kind = text.split(" ")
+    return OpSchema.FormalParameter(name, kind if kind == "T" else f"tensor({kind})")
+
+
+def _attribute(name: str, value: Any) -> OpSchema.Attribute:
+    kinds = {int: OpSchema.AttrType.INT, float: OpSchema.AttrType.FLOAT, str: OpSchema.AttrType.STRING}
+    if isinstance(value, type):
+        return OpSchema.Attribute(name, kinds[value], required=True)
+    return OpSchema.Attribute(name, onnx.helper.make_attribute(name, value))
