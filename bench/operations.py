@@ -11,6 +11,7 @@ import numpy as np
 import quarkfast
 from bench.workload import Array, Workload
 from quarkfast import reference
+from quarkfast.reference import blocks
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,32 @@ def _unpacked(work: Workload, part: slice) -> Array:
     return codes(work).reshape(-1)[part]
 
 
+BLOCK_FORMATS: dict[str, dict[str, Any]] = {
+    "BFP16": {"bit_width": 16},
+    "MX9": {"bit_width": 16},
+    "MX6": {"bit_width": 13},
+    "MX4": {"bit_width": 11},
+    **{name: {"element": name} for name in ("fp8_e5m2", "fp8_e4m3", "fp6_e3m2", "fp6_e2m3", "fp4_e2m1", "int8")},
+}
+_BLOCK_SIZES = {"fake_quantize_bfp": 8, "fake_quantize_bfp_prime": 16, "fake_quantize_mx": 32}
+
+
+def _block_rounded(work: Workload, part: slice) -> Array:
+    operation, x = work.task.operation, work.x.reshape(-1)[part].reshape(-1, work.shape[1])
+    given = blocks.split_blocks(x, 1, _BLOCK_SIZES[operation])
+    rounded = getattr(blocks, operation)(given, **BLOCK_FORMATS[work.task.type])
+    return blocks.join_blocks(rounded, x.shape, 1).reshape(-1)
+
+
+def sums(work: Workload) -> Array:
+    """32-bit sums, of which a few saturate."""
+    return np.rint(work.x * 40000).astype(np.int32)
+
+
+def _requantized(work: Workload, part: slice) -> Array:
+    return reference.requantize_linear(sums(work).reshape(-1)[part], work.scale, work.zero_point, work.row.dtype)
+
+
 def _range(work: Workload, _: slice) -> Array:
     found = reference.reduce_range(work.x)
     return np.float32([found["min"], found["max"]])
@@ -139,6 +166,8 @@ OPERATIONS = {
     "cast": Operation(_cast, floats, new_codes),
     "widen": Operation(_widened, codes, new_floats),
     "round_trip": Operation(_rounded, floats, new_floats),
+    **{name: Operation(_block_rounded, floats, new_floats) for name in _BLOCK_SIZES},
+    "requantize_linear": Operation(_requantized, sums, new_codes),
     "reduce_range": Operation(_range, floats, None, whole=True),
     "histogram": Operation(_histogram, floats, None, whole=True, conventions=True),
     "moments": Operation(_moments, floats, None, whole=True, conventions=True),

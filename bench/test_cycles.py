@@ -32,6 +32,8 @@ TASKS = (
     Task("cast", "float16"),
     Task("round_trip", "bfloat16"),
     Task("round_trip", "float16"),
+    Task("fake_quantize_bfp", "BFP16"),
+    Task("fake_quantize_mx", "fp8_e4m3"),
     Task("reduce_range"),
     Task("absmax"),
     Task("moments"),

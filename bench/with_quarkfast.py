@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import quarkfast
-from bench.operations import OPERATIONS
+from bench.operations import BLOCK_FORMATS, OPERATIONS
 from bench.workload import Entry, Workload
 
 NAME = "quarkfast"
@@ -57,6 +57,13 @@ def _fake_quantize(work: Workload, x: Any, out: Any) -> None:
     quarkfast.fake_quantize_linear(x, work.scale, work.zero_point, dtype=work.row.dtype, out=out, **_parameters(work))
 
 
+_BLOCK_FAMILIES = ("fake_quantize_bfp", "fake_quantize_bfp_prime", "fake_quantize_mx")
+
+
+def _block(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda work, x, out: function(x, out=out, **BLOCK_FORMATS[work.task.type])
+
+
 SETUPS = {
     "quantize_linear": _into(_quantize),
     "dequantize_linear": _into(_dequantize),
@@ -67,6 +74,10 @@ SETUPS = {
     "pack_codes": _into(lambda work, x, out: quarkfast.pack_codes(x, out=out)),
     "unpack_codes": _into(
         lambda work, x, out: quarkfast.unpack_codes(x, work.row.dtype, work.shape, out=out),
+    ),
+    **{name: _into(_block(getattr(quarkfast, name))) for name in _BLOCK_FAMILIES},
+    "requantize_linear": _into(
+        lambda work, x, out: quarkfast.requantize_linear(x, work.scale, work.zero_point, dtype=work.row.dtype, out=out),
     ),
     "reduce_range": _told(
         lambda work: quarkfast.reduce_range(work.x), lambda found: np.float32([found.min, found.max])

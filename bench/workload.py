@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.dtypes import QType, qtype
+from quarkfast.dtypes import TYPES, QType, qtype
 
 Array = NDArray[Any]
 
@@ -29,7 +29,7 @@ class Task:
 
     Attributes:
         operation: Name of the entry in the ``SETUPS`` of each contestant and in ``operations.OPERATIONS``.
-        type: The quantized type, by its name in ``quarkfast.dtypes``; empty where there is none.
+        type: The quantized type, by its name in ``quarkfast.dtypes``, or the variant of a block format.
         layout: ``tensor``, ``first axis``, ``last axis`` or ``blocks of N`` (along the last axis).
         bar: Largest allowed time at 64 MiB on one thread, as a multiple of a plain copy; 0 where none was set.
     """
@@ -66,7 +66,7 @@ class Workload:
         return qtype(self.task.type)
 
     def _scales(self) -> tuple[Array, Array]:
-        if not self.task.type or not self.row.is_integer:
+        if self.task.type not in TYPES or not self.row.is_integer:
             return np.float32(1.0), np.int8(0)
         # Three standard deviations fill the range, so that a few values saturate.
         step = 6.0 / 2.0 ** min(self.row.bits, 20)
