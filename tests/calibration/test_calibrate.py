@@ -208,3 +208,32 @@ def test_every_field_of_a_scheme_is_known_to_leave_the_float_model_alone_or_to_c
     changing = set()
     assert {field.name for field in dataclasses.fields(quarkfast.Scheme)} == {*_NEUTRAL, *changing}
     assert list(inspect.signature(prepare).parameters) == ["model", "opset"], "what else rewrites it goes into the key"
+
+
+def test_a_sample_ten_thousand_times_larger_than_the_first_counts_like_any_other():
+    x = samples(6)
+    x[4] *= 1e4
+    forwards, backwards = (quarkfast.calibrate(conv_relu_model(), data, batch_size=1) for data in (x, x[::-1].copy()))
+    assert forwards == backwards
+    np.testing.assert_array_equal(forwards.tensors["x"].histogram.counts, histogram(x).counts)
+
+
+def test_nan_and_infinity_are_counted_and_left_out():
+    x = samples(4)
+    x[0, 0, 0, :3] = np.nan, np.inf, -np.inf
+    seen = quarkfast.calibrate(conv_relu_model(), x).tensors["x"].range
+    assert (seen.nan, seen.pos_inf, seen.neg_inf) == (1, 1, 1)
+    assert seen == reduce_range(x)
+
+
+def test_samples_of_varying_size_are_taken_as_they_are():
+    proto = tiny_model("g (float[N, S] x) => (float[N, S] y) { y = Relu(x) }")
+    data = [np.full((1, size), size, np.float32) for size in (3, 1, 7)]
+    calibration = quarkfast.calibrate(proto, data)
+    assert calibration.tensors["x"].range.count == 11
+    assert (calibration.samples, calibration.runs) == (3, 3)
+
+
+def test_no_samples_are_one_sentence():
+    with pytest.raises(CalibrationError, match="calibration data: expected at least one sample, got none"):
+        quarkfast.calibrate(conv_relu_model(), samples(0))
