@@ -11,6 +11,7 @@
 #include "numerics/histogram.h"
 #include "numerics/moments.h"
 #include "numerics/range.h"
+#include "numerics/small_floats.h"
 #include "numerics/types.h"
 
 namespace quarkfast {
@@ -104,6 +105,18 @@ struct BlockKernels {
   void (*dequantize)(const uint8_t* records, float* y, size_t blocks, const P& p);
 };
 
+// Casts of a float of 8 bits or fewer (named as the type in Kernels). saturate_ brings overflow and infinities to the
+// largest finite value, where the plain cast gives what ml_dtypes gives.
+template <class T>
+struct SmallFloatKernels {
+  void (*cast_from_f32)(const float* x, T* y, size_t n);
+  void (*saturate_from_f32)(const float* x, T* y, size_t n);
+  void (*cast_to_f32)(const T* x, float* y, size_t n);
+  // There and back.
+  void (*round_f32)(const float* x, float* y, size_t n);
+  void (*saturate_round_f32)(const float* x, float* y, size_t n);
+};
+
 struct Kernels {
   const char* isa;  // the rung's public name
 
@@ -122,6 +135,15 @@ struct Kernels {
   RequantizeKernels<uint8_t> requantize_u8;
 
   PackKernels p2, p3, p4;
+  SmallFloatKernels<quarkfast::e4m3fn> e4m3fn;
+  SmallFloatKernels<quarkfast::e5m2> e5m2;
+  SmallFloatKernels<quarkfast::e4m3fnuz> e4m3fnuz;
+  SmallFloatKernels<quarkfast::e5m2fnuz> e5m2fnuz;
+  SmallFloatKernels<quarkfast::e3m2fn> e3m2fn;
+  SmallFloatKernels<quarkfast::e2m3fn> e2m3fn;
+  SmallFloatKernels<quarkfast::e2m1fn> e2m1fn;
+  SmallFloatKernels<quarkfast::e8m0fnu> e8m0fnu;
+
   BlockKernels<BfpParams> bfp;
   BlockKernels<BfpPrimeParams> bfp_prime;
   BlockKernels<MxParams> mx;
@@ -133,6 +155,10 @@ struct Kernels {
   // cast_bf16_f32(cast_f32_bf16(x)).
   void (*round_f32_bf16)(const float* x, float* y, size_t n);
 
+  // The same with overflow and infinities at the largest finite bfloat16.
+  void (*saturate_f32_bf16)(const float* x, bf16* y, size_t n);
+  void (*saturate_round_f32_bf16)(const float* x, float* y, size_t n);
+
   // float32 -> float16, round half to even, subnormals kept; finite overflow gives infinity; NaN keeps sign and the top
   // ten payload bits and becomes quiet.
   void (*cast_f32_f16)(const float* x, f16* y, size_t n);
@@ -140,6 +166,9 @@ struct Kernels {
   void (*cast_f16_f32)(const f16* x, float* y, size_t n);
   // cast_f16_f32(cast_f32_f16(x)).
   void (*round_f32_f16)(const float* x, float* y, size_t n);
+  // The same with overflow and infinities at +-65504.
+  void (*saturate_f32_f16)(const float* x, f16* y, size_t n);
+  void (*saturate_round_f32_f16)(const float* x, float* y, size_t n);
 
   // y = bfloat16(x / scale + zero_point), as cast_f32_bf16 rounds; scale finite and > 0, zero_point finite.
   void (*quantize_linear_f32_bf16)(const float* x, bf16* y, size_t n, float scale, float zero_point);

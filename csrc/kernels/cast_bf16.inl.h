@@ -33,5 +33,21 @@ void round_f32_bf16(const float* x, float* y, size_t n) {
   for (size_t i = 0; i < n; ++i) y[i] = bit_copy<float>(rounded_bf16_bits(x[i]) & 0xffff0000u);
 }
 
+// The magnitude limited to the largest finite bfloat16; NaN stays.
+inline float within_bf16(float x) {
+  constexpr uint32_t kLargest = 0x7f7f0000u;
+  const uint32_t bits = bit_copy<uint32_t>(x), magnitude = bits & 0x7fffffffu;
+  const bool beyond = magnitude > kLargest && magnitude <= 0x7f800000u;
+  return bit_copy<float>(beyond ? kLargest | (bits & 0x80000000u) : bits);
+}
+
+void saturate_f32_bf16(const float* __restrict x, bf16* __restrict y, size_t n) {
+  for (size_t i = 0; i < n; ++i) y[i].bits = static_cast<uint16_t>(rounded_bf16_bits(within_bf16(x[i])) >> 16);
+}
+
+void saturate_round_f32_bf16(const float* x, float* y, size_t n) {
+  for (size_t i = 0; i < n; ++i) y[i] = bit_copy<float>(rounded_bf16_bits(within_bf16(x[i])) & 0xffff0000u);
+}
+
 }  // namespace
 }  // namespace quarkfast::QF_ISA

@@ -58,5 +58,19 @@ void round_f32_f16(const float* x, float* y, size_t n) {
   for (size_t i = 0; i < n; ++i) y[i] = f16_value(f16_bits(x[i]));
 }
 
+// Limited to the finite float16 values; NaN fails both comparisons and stays.
+inline float within_f16(float x) {
+  x = x > 65504.0f ? 65504.0f : x;
+  return x < -65504.0f ? -65504.0f : x;
+}
+
+void saturate_f32_f16(const float* __restrict x, f16* __restrict y, size_t n) {
+  for (size_t i = 0; i < n; ++i) y[i].bits = f16_bits(within_f16(x[i]));
+}
+
+void saturate_round_f32_f16(const float* x, float* y, size_t n) {
+  for (size_t i = 0; i < n; ++i) y[i] = f16_value(f16_bits(within_f16(x[i])));
+}
+
 }  // namespace
 }  // namespace quarkfast::QF_ISA

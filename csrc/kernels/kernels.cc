@@ -12,6 +12,7 @@
 #include "mx.inl.h"
 #include "pack_codes.inl.h"
 #include "requantize.inl.h"
+#include "small_floats.inl.h"
 #include "statistics.inl.h"
 
 namespace quarkfast::QF_ISA {
@@ -34,6 +35,15 @@ const Kernels kernels = {
     .p2 = pack_kernels<2>(),
     .p3 = pack_kernels<3>(),
     .p4 = pack_kernels<4>(),
+    .e4m3fn = small_float_kernels<quarkfast::e4m3fn>(),
+    .e5m2 = small_float_kernels<quarkfast::e5m2>(),
+    .e4m3fnuz = small_float_kernels<quarkfast::e4m3fnuz>(),
+    .e5m2fnuz = small_float_kernels<quarkfast::e5m2fnuz>(),
+    .e3m2fn = small_float_kernels<quarkfast::e3m2fn>(),
+    .e2m3fn = small_float_kernels<quarkfast::e2m3fn>(),
+    .e2m1fn = small_float_kernels<quarkfast::e2m1fn>(),
+    .e8m0fnu = {cast_f32_e8m0fnu<false>, cast_f32_e8m0fnu<true>, cast_e8m0fnu_f32, round_f32_e8m0fnu<false>,
+                round_f32_e8m0fnu<true>},
     .bfp = {fake_quantize_bfp_f32, fake_quantize_columns_bfp_f32, quantize_bfp_f32, dequantize_bfp_f32},
     .bfp_prime = {fake_quantize_bfp_prime_f32, fake_quantize_columns_bfp_prime_f32, quantize_bfp_prime_f32,
                   dequantize_bfp_prime_f32},
@@ -41,9 +51,13 @@ const Kernels kernels = {
     .cast_f32_bf16 = cast_f32_bf16,
     .cast_bf16_f32 = cast_bf16_f32,
     .round_f32_bf16 = round_f32_bf16,
+    .saturate_f32_bf16 = saturate_f32_bf16,
+    .saturate_round_f32_bf16 = saturate_round_f32_bf16,
     .cast_f32_f16 = cast_f32_f16,
     .cast_f16_f32 = cast_f16_f32,
     .round_f32_f16 = round_f32_f16,
+    .saturate_f32_f16 = saturate_f32_f16,
+    .saturate_round_f32_f16 = saturate_round_f32_f16,
     .quantize_linear_f32_bf16 = quantize_linear_f32_bf16,
     .quantize_linear_f32_f16 = quantize_linear_f32_f16,
     .dequantize_linear_bf16_f32 = dequantize_linear_bf16_f32,

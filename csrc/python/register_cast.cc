@@ -1,5 +1,7 @@
-// Casts between float32 and the 16-bit floats.
+// Casts between float32 and the floats of 16 bits and fewer.
 #include <pybind11/pybind11.h>
+
+#include <string>
 
 #include "../dispatch.h"
 #include "../elementwise.h"
@@ -9,40 +11,76 @@ namespace quarkfast::python {
 
 namespace {
 
-// Binds a kernel f(x, y, n) under its own name; x and y are arrays of the given dtypes and of equal size.
-template <class In, class Out>
-void def_elementwise(py::module_& m, const char* name, void (*const Kernels::*kernel)(const In*, Out*, size_t),
-                     const char* in, const char* out, const char* doc) {
+// Binds a kernel f(x, y, n), which get(Kernels) finds, under its name; x and y are arrays of the given dtypes and of
+// equal size.
+template <class In, class Out, class Get>
+void def_elementwise(py::module_& m, const std::string& name, Get get, const char* in, const char* out) {
+  const std::string doc = std::string(in) + " -> " + out + ".";
   m.def(
-      name,
+      name.c_str(),
       [=](const py::array& x, py::array& y) {
-        require(x, name, "x", in);
-        require(y, name, "out", out);
-        require_writeable(y, name, "out");
-        require_size(y, name, "out", x.size());
-        require_no_overlap(x, y, name);
+        const char* where = name.c_str();
+        require(x, where, "x", in);
+        require(y, where, "out", out);
+        require_writeable(y, where, "out");
+        require_size(y, where, "out", x.size());
+        require_no_overlap(x, y, where);
         const auto* from = static_cast<const In*>(x.data());
         auto* to = static_cast<Out*>(y.mutable_data());
         const auto n = static_cast<size_t>(x.size());
         const py::gil_scoped_release release;  // only raw memory from here on; the caller's references keep it alive
-        elementwise(active().*kernel, from, to, n, openmp_pool());
+        elementwise(get(active()), from, to, n, openmp_pool());
       },
-      py::arg("x"), py::arg("out"), doc);
+      py::arg("x"), py::arg("out"), doc.c_str());
+}
+
+// The five kernels of a 16-bit float.
+template <class T>
+void def_half(py::module_& m, const std::string& code, const char* dtype,
+              void (*Kernels::*down)(const float*, T*, size_t), void (*Kernels::*saturate)(const float*, T*, size_t),
+              void (*Kernels::*up)(const T*, float*, size_t), void (*Kernels::*round)(const float*, float*, size_t),
+              void (*Kernels::*saturate_round)(const float*, float*, size_t)) {
+  def_elementwise<float, T>(m, "cast_f32_" + code, [=](const Kernels& k) { return k.*down; }, "float32", dtype);
+  def_elementwise<float, T>(m, "saturate_f32_" + code, [=](const Kernels& k) { return k.*saturate; }, "float32", dtype);
+  def_elementwise<T, float>(m, "cast_" + code + "_f32", [=](const Kernels& k) { return k.*up; }, dtype, "float32");
+  def_elementwise<float, float>(
+      m, "round_f32_" + code, [=](const Kernels& k) { return k.*round; }, "float32", "float32");
+  def_elementwise<float, float>(
+      m, "saturate_round_f32_" + code, [=](const Kernels& k) { return k.*saturate_round; }, "float32", "float32");
+}
+
+// The five kernels of a float of 8 bits or fewer.
+template <class T>
+void def_small(py::module_& m, const std::string& code, const char* dtype, SmallFloatKernels<T> Kernels::* family) {
+  def_elementwise<float, T>(
+      m, "cast_f32_" + code, [=](const Kernels& k) { return (k.*family).cast_from_f32; }, "float32", dtype);
+  def_elementwise<float, T>(
+      m, "saturate_f32_" + code, [=](const Kernels& k) { return (k.*family).saturate_from_f32; }, "float32", dtype);
+  def_elementwise<T, float>(
+      m, "cast_" + code + "_f32", [=](const Kernels& k) { return (k.*family).cast_to_f32; }, dtype, "float32");
+  def_elementwise<float, float>(
+      m, "round_f32_" + code, [=](const Kernels& k) { return (k.*family).round_f32; }, "float32", "float32");
+  def_elementwise<float, float>(
+      m, "saturate_round_f32_" + code, [=](const Kernels& k) { return (k.*family).saturate_round_f32; }, "float32",
+      "float32");
 }
 
 }  // namespace
 
 void register_cast(py::module_& m) {
-  def_elementwise<float, bf16>(m, "cast_f32_bf16", &Kernels::cast_f32_bf16, "float32", "bfloat16",
-                               "float32 -> bfloat16.");
-  def_elementwise<bf16, float>(m, "cast_bf16_f32", &Kernels::cast_bf16_f32, "bfloat16", "float32",
-                               "bfloat16 -> float32.");
-  def_elementwise<float, float>(m, "round_f32_bf16", &Kernels::round_f32_bf16, "float32", "float32",
-                                "float32 -> bfloat16 -> float32.");
-  def_elementwise<float, f16>(m, "cast_f32_f16", &Kernels::cast_f32_f16, "float32", "float16", "float32 -> float16.");
-  def_elementwise<f16, float>(m, "cast_f16_f32", &Kernels::cast_f16_f32, "float16", "float32", "float16 -> float32.");
-  def_elementwise<float, float>(m, "round_f32_f16", &Kernels::round_f32_f16, "float32", "float32",
-                                "float32 -> float16 -> float32.");
+  using K = Kernels;
+  def_half<bf16>(m, "bf16", "bfloat16", &K::cast_f32_bf16, &K::saturate_f32_bf16, &K::cast_bf16_f32, &K::round_f32_bf16,
+                 &K::saturate_round_f32_bf16);
+  def_half<f16>(m, "f16", "float16", &K::cast_f32_f16, &K::saturate_f32_f16, &K::cast_f16_f32, &K::round_f32_f16,
+                &K::saturate_round_f32_f16);
+  def_small(m, "e4m3fn", "float8_e4m3fn", &K::e4m3fn);
+  def_small(m, "e5m2", "float8_e5m2", &K::e5m2);
+  def_small(m, "e4m3fnuz", "float8_e4m3fnuz", &K::e4m3fnuz);
+  def_small(m, "e5m2fnuz", "float8_e5m2fnuz", &K::e5m2fnuz);
+  def_small(m, "e3m2fn", "float6_e3m2fn", &K::e3m2fn);
+  def_small(m, "e2m3fn", "float6_e2m3fn", &K::e2m3fn);
+  def_small(m, "e2m1fn", "float4_e2m1fn", &K::e2m1fn);
+  def_small(m, "e8m0fnu", "float8_e8m0fnu", &K::e8m0fnu);
 }
 
 }  // namespace quarkfast::python

@@ -11,6 +11,7 @@ import numpy as np
 import quarkfast
 from conftest import float_bits
 from quarkfast.dtypes import qtype
+from quarkfast.kernels.casts import _CODES as FLOAT_CODES
 
 # Enough for several chunks on each of a few threads (csrc/elementwise.h), and no multiple of any lane count.
 COUNT = 3 * 32768 + 1237
@@ -113,6 +114,32 @@ def cast_rows(name: str) -> list[Row]:
             f"cast_{row.code}_f32", any_bits(row.dtype), np.float32, lambda x, out, _: quarkfast.cast(x, "f4", out=out)
         ),
         Row(f"round_f32_{row.code}", floats, np.float32, lambda x, out, _: quarkfast.round_trip(x, row.dtype, out=out)),
+    ]
+
+
+def small_float_rows(dtype: Any, code: str, in_table: bool) -> list[Row]:
+    """Casts of one float type: down and round trip with saturation, and all five where `in_table` is false."""
+
+    def any_code(rng: np.random.Generator) -> Any:
+        return rng.integers(0, 256, COUNT, dtype=np.uint8).view(dtype)
+
+    def down(saturate: bool) -> Callable[[Any, Any, int], Any]:
+        return lambda x, out, _: quarkfast.cast(x, dtype, saturate=saturate, out=out)
+
+    def trip(saturate: bool) -> Callable[[Any, Any, int], Any]:
+        return lambda x, out, _: quarkfast.round_trip(x, dtype, saturate=saturate, out=out)
+
+    rows = [
+        Row(f"saturate_f32_{code}", floats, dtype, down(True)),
+        Row(f"saturate_round_f32_{code}", floats, np.float32, trip(True)),
+    ]
+    if in_table:
+        return rows
+    return [
+        *rows,
+        Row(f"cast_f32_{code}", floats, dtype, down(False)),
+        Row(f"round_f32_{code}", floats, np.float32, trip(False)),
+        Row(f"cast_{code}_f32", any_code, np.float32, lambda x, out, _: quarkfast.cast(x, "f4", out=out)),
     ]
 
 
@@ -228,6 +255,7 @@ ROWS = [
     *(row for name in INTEGERS for real in ("float32", *SMALL_FLOATS) for row in linear_rows(name, real)),
     *(row for name in SMALL_FLOATS for row in cast_rows(name)),
     *(row for name in ("int8", "uint8") for row in requantize_rows(name)),
+    *(row for dtype, code in FLOAT_CODES.items() for row in small_float_rows(dtype, code, dtype.itemsize == 2)),
     *(row for name, bits in PACKED for row in packing_rows(name, bits)),
     *(row for name in ("float32", *SMALL_FLOATS) for row in statistics_rows(name)),
     *block_rows("bfp", 8, 9),

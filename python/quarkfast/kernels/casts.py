@@ -13,59 +13,90 @@ from quarkfast.kernels.arguments import F32, as_array, as_dtype, contiguous, out
 
 __all__ = ["cast", "round_trip"]
 
-_CAST_TYPES = {np.dtype(np.float16): "f16", np.dtype(ml_dtypes.bfloat16): "bf16"}
+_CODES = {
+    np.dtype(np.float16): "f16",
+    np.dtype(ml_dtypes.bfloat16): "bf16",
+    np.dtype(ml_dtypes.float8_e4m3fn): "e4m3fn",
+    np.dtype(ml_dtypes.float8_e5m2): "e5m2",
+    np.dtype(ml_dtypes.float8_e4m3fnuz): "e4m3fnuz",
+    np.dtype(ml_dtypes.float8_e5m2fnuz): "e5m2fnuz",
+    np.dtype(ml_dtypes.float6_e3m2fn): "e3m2fn",
+    np.dtype(ml_dtypes.float6_e2m3fn): "e2m3fn",
+    np.dtype(ml_dtypes.float4_e2m1fn): "e2m1fn",
+    np.dtype(ml_dtypes.float8_e8m0fnu): "e8m0fnu",
+}
+_BY_NAME = {str(dtype): dtype for dtype in _CODES}
+_NAMES = ", ".join(_BY_NAME)
 
 
-def cast(x: ArrayLike, dtype: DTypeLike, *, out: NDArray[Any] | None = None) -> NDArray[Any]:
-    """Cast float32 to float16 or bfloat16, or one of these to float32.
+def _named(dtype: DTypeLike, where: str) -> np.dtype[Any]:
+    """Return a dtype; NumPy itself does not know the names of those of ml_dtypes."""
+    return _BY_NAME[dtype] if isinstance(dtype, str) and dtype in _BY_NAME else as_dtype(dtype, where)
+
+
+def cast(x: ArrayLike, dtype: DTypeLike, *, saturate: bool = False, out: NDArray[Any] | None = None) -> NDArray[Any]:
+    """Cast between float32 and a smaller float, or between two smaller ones.
+
+    The smaller ones are float16, bfloat16, float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz,
+    float6_e3m2fn, float6_e2m3fn, float4_e2m1fn and float8_e8m0fnu of ml_dtypes. Two smaller ones go through float32,
+    which holds all of them exactly, so values are rounded once.
 
     Args:
-        x: float32, float16 or bfloat16 array of any shape.
-        dtype: The type to cast to; exactly one of ``x.dtype`` and ``dtype`` is float32.
+        x: Array of any shape of float32 or a smaller float.
+        dtype: float32 or a smaller float, as dtype or name; not that of ``x``.
+        saturate: Overflow and infinities become the largest finite value of ``dtype``; otherwise they become what the
+            type has, infinity or else NaN. float6 and float4 have neither and always saturate.
         out: Array of ``dtype`` and the shape of ``x`` to write to.
 
     Returns:
-        Array of ``dtype``: rounded half to even, overflow to infinity, subnormals kept, NaN stays NaN.
+        Array of ``dtype``: rounded half to even, subnormals kept, NaN stays NaN where the type has it.
 
     Raises:
         TypeError: the pair of types is not among the above.
 
     Source:
-        IEEE 754-2019 sections 4.3.1 and 5.4.2 (binary16); bfloat16 as ml_dtypes.
+        IEEE 754-2019 sections 4.3.1 and 5.4.2 (binary16); ml_dtypes for the others, bit for bit; ONNX Cast-19 for
+        ``saturate``; docs/numerics.md, "Small floats".
 
     Example:
         >>> import ml_dtypes, numpy as np
         >>> cast(np.float32([1.00390625, 3.4e38]), ml_dtypes.bfloat16)
         array([1, inf], dtype=bfloat16)
+        >>> cast(np.float32([0.3, 500.0]), "float8_e4m3fn")
+        array([0.3125, nan], dtype=float8_e4m3fn)
+        >>> cast(np.float32([0.3, 500.0]), "float8_e4m3fn", saturate=True)
+        array([0.3125, 448], dtype=float8_e4m3fn)
     """
-    array, target = as_array(x, "cast"), as_dtype(dtype, "cast")
-    codes = {F32: "f32", **_CAST_TYPES}
+    array, target = as_array(x, "cast"), _named(dtype, "cast")
+    codes = {F32: "f32", **_CODES}
     source_code, target_code = codes.get(array.dtype), codes.get(target)
-    if source_code is None or target_code is None or (source_code == "f32") == (target_code == "f32"):
-        raise TypeError(
-            f"cast: expected float32 to or from {' or '.join(str(t) for t in _CAST_TYPES)}, "
-            f"got {array.dtype} to {target}"
-        )
-    where = f"cast_{source_code}_{target_code}"
+    if source_code is None or target_code is None or source_code == target_code:
+        raise TypeError(f"cast: expected two different types among float32, {_NAMES}, got {array.dtype} to {target}")
+    if "f32" not in (source_code, target_code):
+        array, source_code = cast(array, F32), "f32"
+    where = f"{'saturate' if saturate and target_code != 'f32' else 'cast'}_{source_code}_{target_code}"
     array = contiguous(array, where, array.dtype)
     y = output(out, where, array.shape, target)
     getattr(_core, where)(array, y)
     return y
 
 
-def round_trip(x: ArrayLike, dtype: DTypeLike, *, out: NDArray[Any] | None = None) -> NDArray[np.float32]:
-    """Round float32 values to those of float16 or bfloat16 and keep them in float32.
+def round_trip(
+    x: ArrayLike, dtype: DTypeLike, *, saturate: bool = False, out: NDArray[Any] | None = None
+) -> NDArray[np.float32]:
+    """Round float32 values to those of a smaller float and keep them in float32.
 
     Args:
         x: float32 array of any shape.
-        dtype: float16 or bfloat16.
+        dtype: A smaller float, as in :func:`cast`.
+        saturate: As in :func:`cast`.
         out: float32 array of the shape of ``x`` to write to; may be ``x``.
 
     Returns:
-        ``cast(cast(x, dtype), float32)``, bit for bit, in one pass.
+        ``cast(cast(x, dtype, saturate=saturate), float32)``, bit for bit, in one pass.
 
     Raises:
-        TypeError: ``x`` is not float32 or ``dtype`` not among the above.
+        TypeError: ``x`` is not float32 or ``dtype`` not a smaller float.
 
     Source:
         As :func:`cast`.
@@ -74,12 +105,14 @@ def round_trip(x: ArrayLike, dtype: DTypeLike, *, out: NDArray[Any] | None = Non
         >>> import ml_dtypes, numpy as np
         >>> round_trip(np.float32([1.2, 3.14159]), ml_dtypes.bfloat16)
         array([1.203125, 3.140625], dtype=float32)
+        >>> round_trip(np.float32([1.2, 3.14159]), "float4_e2m1fn")
+        array([1., 3.], dtype=float32)
     """
-    target = as_dtype(dtype, "round_trip")
-    code = _CAST_TYPES.get(target)
+    target = _named(dtype, "round_trip")
+    code = _CODES.get(target)
     if code is None:
-        raise TypeError(f"round_trip: dtype: expected {' or '.join(str(t) for t in _CAST_TYPES)}, got {target}")
-    where = f"round_f32_{code}"
+        raise TypeError(f"round_trip: dtype: expected one of {_NAMES}, got {target}")
+    where = f"{'saturate_' if saturate else ''}round_f32_{code}"
     array = contiguous(x, where, F32)
     y = output(out, where, array.shape, F32)
     getattr(_core, where)(array, y)
