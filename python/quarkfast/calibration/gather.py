@@ -11,6 +11,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+from quarkfast import ort
 from quarkfast.calibration.cache import load_calibration, save_calibration
 from quarkfast.calibration.inputs import Feed, rows_of
 from quarkfast.calibration.memory import live_bytes, readable, resident_bytes, weight_bytes
@@ -58,6 +59,7 @@ class Job:
 
     def forecast(self, feed: Feed) -> int:
         """Returns about how many bytes this process will hold while it runs the model on feeds like `feed`."""
+        ort.session_options()  # onnxruntime itself takes 18 MB; loaded here, they count as held
         weights = _COPIES_OF_WEIGHTS * weight_bytes(self.model)
         statistics = len(self.tensors) * _HISTOGRAM_BYTES * self.gather.histogram
         return (resident_bytes() or 0) + weights + statistics + live_bytes(self.model, feed)
