@@ -192,6 +192,9 @@ struct Kernels {
   // Adds counters that count_histogram filled from values of range r to the counts of a histogram of the same width,
   // and empties them.
   void (*fold_histogram)(HistogramCounters* c, const Range& r, uint64_t* counts);
+  // The squared error, in units of scale^2 * (scale / bin width), that codes from low to high leave of the values in
+  // bins [first, last) of a histogram, both multiples of 8; a bin is `width` scales wide, zero is code 0.
+  double (*histogram_error)(const double* weights, size_t first, size_t last, double width, double low, double high);
 };
 
 }  // namespace quarkfast

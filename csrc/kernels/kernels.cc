@@ -6,6 +6,7 @@
 #include "cast_bf16.inl.h"
 #include "cast_f16.inl.h"
 #include "dot_i16.inl.h"
+#include "histogram_error.inl.h"
 #include "instance_normalization.inl.h"
 #include "linear.inl.h"
 #include "linear_float.inl.h"
@@ -69,6 +70,7 @@ const Kernels kernels = {
     .stats_f16 = statistics_kernels<f16>(),
     .stats_bf16 = statistics_kernels<bf16>(),
     .fold_histogram = fold_histogram,
+    .histogram_error = histogram_error,
 };
 
 }  // namespace quarkfast::QF_ISA

@@ -7,6 +7,7 @@ namespace quarkfast::python {
 
 void register_block(py::module_& m);
 void register_cast(py::module_& m);
+void register_clips(py::module_& m);
 void register_collector(py::module_& m);
 void register_isa(py::module_& m);
 void register_linear(py::module_& m);
@@ -20,6 +21,7 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
   m.doc() = "Bindings to libquarkfast: they check arguments and call, and never compute.";
   quarkfast::python::register_block(m);
   quarkfast::python::register_cast(m);
+  quarkfast::python::register_clips(m);
   quarkfast::python::register_collector(m);
   quarkfast::python::register_isa(m);
   quarkfast::python::register_linear(m);

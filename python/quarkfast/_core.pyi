@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 _Array = NDArray[Any]
 _Dims = tuple[int, int, int]
 _Histogram = tuple[_Array, int]
+_Clip = tuple[float, float]
 
 def active_isa() -> str: ...
 def available_isas() -> list[str]: ...
@@ -239,6 +240,38 @@ class Mx:
     def __init__(self, block: int, element: str, rounding: int, ocp: bool) -> None: ...
     @property
     def record_bytes(self) -> int: ...
+
+def clip_percentile(
+    counts: _Array, width: int, extremes: tuple[float, float], zero: int, percentile: float, symmetric: bool
+) -> _Clip: ...
+def clip_entropy(counts: _Array, width: int, extremes: tuple[float, float], zero: int, levels: int) -> _Clip: ...
+def clip_entropy_window(
+    counts: _Array, width: int, extremes: tuple[float, float], zero: int, bins: int, levels: int
+) -> _Clip: ...
+def clip_squared_error(
+    counts: _Array, width: int, extremes: tuple[float, float], zero: int, qmin: int, qmax: int, symmetric: bool
+) -> _Clip: ...
+def clip_power_of_two(
+    counts: _Array,
+    width: int,
+    extremes: tuple[float, float],
+    zero: int,
+    qmin: int,
+    qmax: int,
+    symmetric: bool,
+    count: int,
+) -> _Clip: ...
+def histogram_error(
+    counts: _Array,
+    width: int,
+    extremes: tuple[float, float],
+    zero: int,
+    scale: float,
+    zero_point: int,
+    qmin: int,
+    qmax: int,
+) -> float: ...
+def spread_of(counts: _Array, width: int, extremes: tuple[float, float], zero: int, root: int) -> _Clip: ...
 
 class Collector:
     """Statistics of many tensors, filled by Observe operators and read from Python."""

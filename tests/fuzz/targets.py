@@ -12,7 +12,7 @@ import quarkfast
 from quarkfast import reference
 from quarkfast.dtypes import qtype
 
-from . import block_targets
+from . import block_targets, clip_targets
 from .draw import Draw
 
 INTEGERS = ("int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "uint32")
@@ -247,6 +247,7 @@ TARGETS = {
     "absmax": Target(quarkfast.absmax, _draw_absmax, _absmax),
     "pack_codes": Target(quarkfast.pack_codes, _draw_pack, _packed),
     "unpack_codes": Target(quarkfast.unpack_codes, _draw_unpack, _unpacked),
+    **{name: Target(*row) for name, row in clip_targets.CALLS.items()},
     **{
         f"{verb}_{family}": Target(getattr(quarkfast, f"{verb}_{family}"), draw(family), expected(family))
         for family in ("bfp", "bfp_prime", "mx")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import quarkfast
-from quarkfast import _core, reference
+from quarkfast import _core, kernels, reference
 
 ARRAYS = hnp.arrays(np.float32, st.integers(0, 200), elements=st.floats(width=32))
 # Magnitudes close together, so that bins fill up, with an occasional outlier that makes them double.
@@ -82,3 +84,41 @@ def test_moments_do_not_depend_on_order(x, random):
     order = list(range(x.size))
     random.shuffle(order)
     assert quarkfast.moments(x) == quarkfast.moments(x[order])
+
+
+@given(CROWDED, st.lists(st.floats(0, 100), min_size=2, max_size=5), st.booleans())
+def test_percentile_ranges_grow_with_the_percentile_and_stay_inside_what_was_seen(x, percentiles, symmetric):
+    h = quarkfast.histogram(x)
+    found = [kernels.percentile_range(h, p, symmetric=symmetric) for p in sorted(percentiles)]
+    for (low, high), (wider_low, wider_high) in itertools.pairwise(found):
+        assert wider_low <= low
+        assert high <= wider_high
+    if x.size:
+        assert all(h.range.min <= low and high <= h.range.max for low, high in found)
+
+
+@given(CROWDED, st.sampled_from([(-128, 127), (0, 255), (-8, 7)]), st.booleans())
+def test_the_range_of_least_error_is_no_worse_than_the_whole_range(x, codes, symmetric):
+    h = quarkfast.histogram(x)
+    if h.range.finite:
+        found = kernels.least_error_range(h, *codes, symmetric=symmetric)
+        errors = [
+            kernels.quantization_error(h, *reference.linear_for(clip, *codes, symmetric), *codes)
+            for clip in (found, (h.range.min, h.range.max))
+        ]
+        # The range is cut at what was seen, which moves the scale of a one-sided symmetric range by a rounding.
+        assert errors[0] <= errors[1] * (1 + 2.0**-20)
+
+
+@given(CROWDED)
+def test_every_method_gives_a_finite_range(x):
+    h = quarkfast.histogram(x)
+    for clip in (
+        kernels.percentile_range(h),
+        kernels.entropy_range(h),
+        kernels.entropy_range(h, rule="onnxruntime", bins=256),
+        kernels.least_error_range(h, -128, 127),
+        kernels.power_of_two_range(h, 0, 255, symmetric=False),
+        kernels.spread(h),
+    ):
+        assert np.isfinite(clip).all()

@@ -14,6 +14,14 @@ from quarkfast.kernels.bfp import (
     quantize_bfp_prime,
 )
 from quarkfast.kernels.casts import cast, round_trip
+from quarkfast.kernels.clips import (
+    entropy_range,
+    least_error_range,
+    percentile_range,
+    power_of_two_range,
+    quantization_error,
+    spread,
+)
 from quarkfast.kernels.linear import dequantize_linear, fake_quantize_linear, quantize_linear
 from quarkfast.kernels.mx import dequantize_mx, fake_quantize_mx, quantize_mx
 from quarkfast.kernels.packing import (
@@ -37,14 +45,19 @@ __all__ = [
     "dequantize_bfp_prime",
     "dequantize_linear",
     "dequantize_mx",
+    "entropy_range",
     "fake_quantize_bfp",
     "fake_quantize_bfp_prime",
     "fake_quantize_linear",
     "fake_quantize_mx",
     "histogram",
+    "least_error_range",
     "moments",
     "pack_codes",
     "pack_matmul_nbits",
+    "percentile_range",
+    "power_of_two_range",
+    "quantization_error",
     "quantize_bfp",
     "quantize_bfp_prime",
     "quantize_linear",
@@ -53,6 +66,7 @@ __all__ = [
     "requantize_linear",
     "requantize_shift",
     "round_trip",
+    "spread",
     "unpack_codes",
     "unpack_matmul_nbits",
 ]

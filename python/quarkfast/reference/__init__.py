@@ -25,6 +25,17 @@ from quarkfast.reference.casts import (
     round_f32_bf16,
     round_f32_f16,
 )
+from quarkfast.reference.clips import (
+    clip_entropy,
+    clip_entropy_window,
+    clip_percentile,
+    clip_power_of_two,
+    clip_squared_error,
+    entropy_divergences,
+    histogram_error,
+    linear_for,
+    spread_of,
+)
 from quarkfast.reference.linear import dequantize_linear, fake_quantize_linear, per_element, quantize_linear
 from quarkfast.reference.packing import pack_codes, unpack_codes
 from quarkfast.reference.requantize import requantize_linear, requantize_shift
@@ -41,16 +52,24 @@ __all__ = [
     "cast_f16_f32",
     "cast_f32_bf16",
     "cast_f32_f16",
+    "clip_entropy",
+    "clip_entropy_window",
+    "clip_percentile",
+    "clip_power_of_two",
+    "clip_squared_error",
     "count_histogram",
     "dequantize_bfp",
     "dequantize_bfp_prime",
     "dequantize_linear",
     "dequantize_mx",
+    "entropy_divergences",
     "fake_quantize_bfp",
     "fake_quantize_bfp_prime",
     "fake_quantize_linear",
     "fake_quantize_mx",
+    "histogram_error",
     "join_blocks",
+    "linear_for",
     "merge_histograms",
     "pack_codes",
     "per_element",
@@ -65,6 +84,7 @@ __all__ = [
     "round_f32_bf16",
     "round_f32_f16",
     "split_blocks",
+    "spread_of",
     "sum_moments",
     "unpack_codes",
 ]

@@ -1,0 +1,48 @@
+// The squared error that integer codes leave, read from a histogram (docs/numerics.md, "Calibration mathematics").
+//
+// With positions in units of the scale, the antiderivative of the squared error is
+//     G(u) = n / 12 + (u - n)^3 / 3,    n = rne(clamp(u, low, high)),
+// continuous, and the same formula inside the codes and beyond them; the error of a bin is its weight times the
+// difference of G between its edges. Sums run in fixed lanes, so every rung gives the same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "numerics/histogram.h"
+#include "numerics/rounding.h"
+
+namespace quarkfast::QF_ISA {
+namespace {
+
+constexpr size_t kErrorLanes = 8;
+
+inline double error_integral(double u, double low, double high) {
+  double n = u > low ? u : low;
+  n = n < high ? n : high;
+  n = (n + kRoundF64) - kRoundF64;
+  const double r = u - n;
+  return n / 12.0 + r * r * r / 3.0;
+}
+
+// The sum over bins [first, last), both multiples of kErrorLanes, of weights[i] * (G(edge i + 1) - G(edge i)); bins are
+// `width` scales wide, and codes reach from low to high.
+double histogram_error(const double* weights, size_t first, size_t last, double width, double low, double high) {
+  double sum[kErrorLanes] = {};
+  for (size_t i = first; i < last; i += kErrorLanes) {
+    const int32_t bin = static_cast<int32_t>(i) - kHistogramSide;
+    for (size_t j = 0; j < kErrorLanes; ++j) {
+      const int32_t at = bin + static_cast<int32_t>(j);
+      const double left = error_integral(static_cast<double>(at) * width, low, high);
+      const double right = error_integral(static_cast<double>(at + 1) * width, low, high);
+      sum[j] += weights[i + j] * (right - left);
+    }
+  }
+  for (size_t half = kErrorLanes / 2; half > 0; half /= 2) {
+    for (size_t j = 0; j < half; ++j) sum[j] += sum[j + half];
+  }
+  return sum[0];
+}
+
+}  // namespace
+}  // namespace quarkfast::QF_ISA

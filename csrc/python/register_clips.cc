@@ -1,0 +1,113 @@
+// The mathematics of calibration: from a histogram to the range of values to keep.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "../stats/distribution.h"
+#include "../stats/entropy.h"
+#include "../stats/percentile.h"
+#include "../stats/squared_error.h"
+#include "statistics.h"
+
+namespace quarkfast::python {
+
+namespace {
+
+void require_that(bool holds, const char* expected) {
+  if (!holds) throw py::value_error(std::string("histogram: expected ") + expected + ", got other arguments");
+}
+
+// A view into the caller's array, which outlives it.
+Observed observed(const py::array& counts, int32_t width, const std::array<double, 2>& extremes, uint64_t zero) {
+  require(counts, "histogram", "counts", "uint64");
+  require_size(counts, "histogram", "counts", kHistogramBins);
+  require_that(width >= kSmallestWidth && width <= kLargestWidth, "a width exponent from -126 to 117");
+  const auto* values = static_cast<const uint64_t*>(counts.data());
+  require_that(zero <= values[kHistogramSide], "no more zeros than the first positive bin holds");
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  const bool empty = extremes[0] == HUGE_VAL && extremes[1] == -HUGE_VAL;
+  require_that(empty || (extremes[0] >= -kLargest && extremes[0] <= extremes[1] && extremes[1] <= kLargest),
+               "extremes in order and within float32, or infinite for no values");
+  return {values, width, extremes[0], extremes[1], zero};
+}
+
+Codes codes_of(int64_t qmin, int64_t qmax) {
+  require_that(qmin >= -(int64_t{1} << 31) && qmin < qmax && qmax < int64_t{1} << 32, "codes of 32 bits in order");
+  return {qmin, qmax};
+}
+
+py::tuple to_tuple(const Clip& clip) {
+  return py::make_tuple(clip.low, clip.high);
+}
+
+}  // namespace
+
+void register_clips(py::module_& m) {
+  m.def(
+      "clip_percentile",
+      [](const py::array& counts, int32_t width, std::array<double, 2> extremes, uint64_t zero, double percentile,
+         bool symmetric) {
+        require_that(percentile >= 0 && percentile <= 100, "a percentile from 0 to 100");
+        return to_tuple(clip_percentile(observed(counts, width, extremes, zero), percentile, symmetric));
+      },
+      py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("percentile"),
+      py::arg("symmetric"));
+  m.def(
+      "clip_entropy",
+      [](const py::array& counts, int32_t width, std::array<double, 2> extremes, uint64_t zero, int32_t levels) {
+        require_that(levels >= 2 && levels <= kHistogramSide, "2 to 2048 levels");
+        return to_tuple(clip_entropy(observed(counts, width, extremes, zero), levels));
+      },
+      py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("levels"));
+  m.def(
+      "clip_entropy_window",
+      [](const py::array& counts, int32_t width, std::array<double, 2> extremes, uint64_t zero, int32_t bins,
+         int32_t levels) {
+        require_that(levels >= 2 && levels <= bins && bins <= kHistogramBins && (bins & (bins - 1)) == 0,
+                     "2 levels or more and a power of two of bins from there to 4096");
+        return to_tuple(clip_entropy_window(observed(counts, width, extremes, zero), bins, levels));
+      },
+      py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("bins"), py::arg("levels"));
+  m.def(
+      "clip_squared_error",
+      [](const py::array& counts, int32_t width, std::array<double, 2> extremes, uint64_t zero, int64_t qmin,
+         int64_t qmax, bool symmetric) {
+        return to_tuple(clip_squared_error(observed(counts, width, extremes, zero), codes_of(qmin, qmax), symmetric));
+      },
+      py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("qmin"), py::arg("qmax"),
+      py::arg("symmetric"));
+  m.def(
+      "clip_power_of_two",
+      [](const py::array& counts, int32_t width, std::array<double, 2> extremes, uint64_t zero, int64_t qmin,
+         int64_t qmax, bool symmetric, int count) {
+        require_that(count >= 1 && count <= 32, "1 to 32 candidates");
+        return to_tuple(
+            clip_power_of_two(observed(counts, width, extremes, zero), codes_of(qmin, qmax), symmetric, count));
+      },
+      py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("qmin"), py::arg("qmax"),
+      py::arg("symmetric"), py::arg("count"));
+  m.def(
+      "histogram_error",
+      [](const py::array& counts, int32_t width, std::array<double, 2> extremes, uint64_t zero, double scale,
+         int64_t zero_point, int64_t qmin, int64_t qmax) {
+        const Codes codes = codes_of(qmin, qmax);
+        require_that(scale >= 0x1p-149 && scale < 0x1p128, "a scale within float32 and > 0");
+        require_that(zero_point >= qmin && zero_point <= qmax, "a zero point among the codes");
+        return SquaredError(observed(counts, width, extremes, zero))({scale, zero_point}, codes);
+      },
+      py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("scale"),
+      py::arg("zero_point"), py::arg("qmin"), py::arg("qmax"));
+  m.def(
+      "spread_of",
+      [](const py::array& counts, int32_t width, std::array<double, 2> extremes, uint64_t zero, int root) {
+        const Spread spread = spread_of(observed(counts, width, extremes, zero), root);
+        return py::make_tuple(spread.mean, spread.deviation);
+      },
+      py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("root"));
+}
+
+}  // namespace quarkfast::python

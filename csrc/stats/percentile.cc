@@ -1,0 +1,64 @@
+#include "percentile.h"
+
+#include <cmath>
+#include <cstddef>
+
+namespace quarkfast {
+
+namespace {
+
+// Counts of one bin after the other, in the order of the walk. Zeros lie all at one edge of their bin.
+struct Step {
+  uint64_t count;
+  uint64_t zeros_before;  // at the edge where the walk enters the bin
+  uint64_t zeros_behind;  // at the edge where it leaves
+};
+
+// Position, in bins, below which `rank` of the counts lie.
+template <class Walk>
+double quantile(const Walk& step_at, int32_t bins, double rank) {
+  double below = 0, position = 0;
+  for (int32_t i = 0; i < bins; ++i) {
+    const Step step = step_at(i);
+    if (step.count == 0) continue;
+    if (below + static_cast<double>(step.count) >= rank) {
+      const double into = rank - below - static_cast<double>(step.zeros_before);
+      const auto spread = static_cast<double>(step.count - step.zeros_before - step.zeros_behind);
+      return i + (into <= 0 ? 0.0 : into >= spread ? 1.0 : into / spread);
+    }
+    below += static_cast<double>(step.count);
+    position = i + 1.0;
+  }
+  return position;
+}
+
+double total(const Observed& o) {
+  uint64_t sum = 0;
+  for (int32_t i = 0; i < kHistogramBins; ++i) sum += o.counts[i];
+  return static_cast<double>(sum);
+}
+
+}  // namespace
+
+Clip clip_percentile(const Observed& o, double percentile, bool symmetric) {
+  const Clip all = everything(o);
+  const double n = total(o);
+  if (n == 0) return {};
+  if (percentile >= 100) return symmetric ? limited(o, largest_magnitude(o)) : all;
+  if (symmetric) {
+    const auto folded = [&](int32_t b) {
+      return Step{o.counts[kHistogramSide + b] + o.counts[kHistogramSide - 1 - b], b ? 0 : o.zero, 0};
+    };
+    return limited(o, std::ldexp(quantile(folded, kHistogramSide, n * (percentile / 100)), o.width));
+  }
+  const double cut = n * ((100 - percentile) / 200);
+  const auto upwards = [&](int32_t i) { return Step{o.counts[i], i == kHistogramSide ? o.zero : 0, 0}; };
+  const auto downwards = [&](int32_t i) {
+    return Step{o.counts[kHistogramBins - 1 - i], 0, i == kHistogramSide - 1 ? o.zero : 0};
+  };
+  const double low = std::ldexp(quantile(upwards, kHistogramBins, cut) - kHistogramSide, o.width);
+  const double high = std::ldexp(kHistogramSide - quantile(downwards, kHistogramBins, cut), o.width);
+  return {low > all.low ? low : all.low, high < all.high ? high : all.high};
+}
+
+}  // namespace quarkfast
