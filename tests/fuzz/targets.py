@@ -147,6 +147,8 @@ def _draw_cast(d: Draw) -> dict[str, Any]:
 
 def _cast(x: Any, dtype: Any, out: Any = None) -> Any:
     codes = ["f32" if np.dtype(each) == np.float32 else qtype(each).code for each in (x.dtype, dtype)]
+    if "f32" not in codes:
+        x, codes[0] = getattr(reference, f"cast_{codes[0]}_f32")(x), "f32"
     return getattr(reference, f"cast_{codes[0]}_{codes[1]}")(x)
 
 
