@@ -115,10 +115,19 @@ def test_what_was_cut_short_does_not_pass_for_a_calibration(tmp_path):
     quarkfast.quantize(conv_relu_model(), calibration=quarkfast.merge_calibrations([path]))
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C raises, also where the tests were started in the background, whose processes ignore it."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_a_real_interrupt_from_the_keyboard_keeps_whole_runs(tmp_path):
     script = f"""
         import os, signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         import quarkfast
         from tiny_models import conv_relu_model, samples
         def feeds():
@@ -140,7 +149,7 @@ def test_a_real_interrupt_from_the_keyboard_keeps_whole_runs(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-def test_an_interrupt_waits_for_the_end_of_a_run():
+def test_an_interrupt_waits_for_the_end_of_a_run(interruptible):
     done = []
     with pytest.raises(KeyboardInterrupt):  # noqa: PT012
         with uninterrupted():
@@ -152,7 +161,7 @@ def test_an_interrupt_waits_for_the_end_of_a_run():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-def test_a_second_interrupt_does_not_wait():
+def test_a_second_interrupt_does_not_wait(interruptible):
     done = []
     with pytest.raises(KeyboardInterrupt), uninterrupted():  # noqa: PT012
         os.kill(os.getpid(), signal.SIGINT)
