@@ -7,7 +7,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,7 +151,8 @@ def _write(
     ranges, samples = _calibrate(model, placement, scheme, source, clock)
     with clock.stage("insert"):
         plan = refine(model, freeze(model, placement, scheme, ranges), scheme.target)
-        insert(model, plan, scheme)
+        notes = insert(model, plan, scheme)
+        plan = replace(plan, notes=(*plan.notes, *notes))
         _sign(model, scheme)
         return serialize(model), plan, samples
 

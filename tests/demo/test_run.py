@@ -7,9 +7,8 @@ import pytest
 
 from quarkfast.cli import main
 from quarkfast.cli.exit_codes import ExitCode
-from quarkfast.config import PRESETS
 from quarkfast.demo.data import MODEL, recorded_top1
-from quarkfast.demo.run import FLOAT, Row, run
+from quarkfast.demo.run import DEMO_PRESETS, FLOAT, Row, run
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +17,7 @@ def rows() -> dict[str, Row]:
 
 
 def test_there_is_a_row_for_the_float_model_and_one_for_every_preset(rows: dict[str, Row]) -> None:
-    assert list(rows) == [FLOAT, *PRESETS]
+    assert list(rows) == [FLOAT, *DEMO_PRESETS]
 
 
 def test_the_float_row_is_the_stored_model(rows: dict[str, Row]) -> None:
@@ -28,7 +27,7 @@ def test_the_float_row_is_the_stored_model(rows: dict[str, Row]) -> None:
     assert (row.agreement, row.sqnr, row.seconds) == (100, float("inf"), None)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", DEMO_PRESETS)
 def test_a_quantized_model_is_smaller_and_decides_as_the_float_model_does(rows: dict[str, Row], preset: str) -> None:
     row = rows[preset]
     assert row.size < 0.6 * rows[FLOAT].size
@@ -44,7 +43,7 @@ def test_it_reports_what_it_works_on() -> None:
     seen: list[str] = []
     for _ in run(seen.append):
         pass
-    assert seen == [FLOAT, *PRESETS]
+    assert seen == [FLOAT, *DEMO_PRESETS]
 
 
 def test_the_command_prints_the_table_and_leaves_nothing_behind(
@@ -54,7 +53,7 @@ def test_the_command_prints_the_table_and_leaves_nothing_behind(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert main(["demo"]) == ExitCode.OK
     captured = capsys.readouterr()
-    for word in ("preset", "file size", "top-1", "same as float", "logits SQNR", "quantized in", FLOAT, *PRESETS):
+    for word in ("preset", "file size", "top-1", "same as float", "logits SQNR", "quantized in", FLOAT, *DEMO_PRESETS):
         assert word in captured.out
     assert captured.err == ""
     assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ CSRC = ROOT / "csrc"
 # A module sees those above it; siblings of one line do not see each other.
 PYTHON_LAYERS = [
     ["_core", "errors"],
-    ["dtypes"],
+    ["dtypes", "block_formats"],
     ["kernels", "reference", "isa"],
     ["qparams"],
     ["config"],

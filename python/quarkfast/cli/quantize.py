@@ -55,6 +55,9 @@ def quantize(
     keep_float_weights: Annotated[
         bool | None, typer.Option(help="Keep weights in float32 with a Q/DQ pair behind them.")
     ] = None,
+    packed_weights: Annotated[
+        bool | None, typer.Option(help="Store weights of block formats in the bits that the format promises.")
+    ] = None,
     force_pass_through: Annotated[
         bool | None, typer.Option(help="Quantize data movement (Reshape, MaxPool) also where its input is float.")
     ] = None,
@@ -88,6 +91,7 @@ def quantize(
         "weight_symmetric": weight_symmetric,
         "bf16_qdq_to_cast": bf16_qdq_to_cast,
         "keep_float_weights": keep_float_weights,
+        "packed_weights": packed_weights,
         "force_pass_through": force_pass_through,
         "op_types": op_types,
         "exclude": exclude,

@@ -50,6 +50,17 @@ def _cast(scheme: Scheme, value: bool) -> Scheme:
     return replace(scheme, encoding="cast" if value else "qdq")
 
 
+def _packed(scheme: Scheme, value: bool) -> Scheme:
+    if value and not scheme.weight.is_block:
+        raise ConfigError(
+            f"packed_weights: expected a preset with weights in a block format, got {scheme.name} with "
+            f"{scheme.weight.dtype} weights, which are stored as codes anyway; leave the option out"
+        )
+    if value and scheme.keep_float_weights:
+        raise ConfigError("packed_weights: expected it or keep_float_weights, got both; leave one out")
+    return replace(scheme, packed_weights=value)
+
+
 def _symmetric(field: str) -> Callable[[Scheme, bool], Scheme]:
     def apply(scheme: Scheme, value: bool) -> Scheme:
         spec = getattr(scheme, field)
@@ -79,6 +90,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             Option("weight_symmetric", "WeightSymmetric", _BOOL, _is_bool, _symmetric("weight")),
             Option("bf16_qdq_to_cast", "BF16QDQToCast", _BOOL, _is_bool, _cast),
             Option("keep_float_weights", "AddQDQPairToWeight", _BOOL, _is_bool, _set("keep_float_weights")),
+            Option("packed_weights", None, _BOOL, _is_bool, _packed),
             Option("force_pass_through", "ForceQuantizeNoInputCheck", _BOOL, _is_bool, _set("force_pass_through")),
             Option("op_types", "OpTypesToQuantize", _NAMES, _is_names, _set("op_types")),
             Option("exclude", "NodesToExclude", _NAMES, _is_names, _set("exclude")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from quarkfast.block_formats import BLOCK_FORMATS
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError, did_you_mean
@@ -16,6 +17,7 @@ _INT16 = TensorSpec("int16")
 _UINT8 = TensorSpec("uint8", symmetric=False)
 _BFLOAT16 = TensorSpec("bfloat16")
 _FLOAT16 = TensorSpec("float16")
+_BLOCKS = {name: TensorSpec(name) for name in BLOCK_FORMATS}
 _XINT8 = TensorSpec("int8", scale="power_of_two", method="nonoverflow")
 _XINT8_WEIGHT = TensorSpec("int8", scale="power_of_two", method="minmse")
 
@@ -29,6 +31,10 @@ PRESETS: Mapping[str, Scheme] = MappingProxyType(
             Scheme("XINT8", "ryzenai-xint8", _XINT8, _XINT8_WEIGHT, bias="weight", force_pass_through=True),
             Scheme("FP16", "ryzenai-bf16", _FLOAT16, _FLOAT16, bias="weight", force_pass_through=True),
             Scheme("BF16", "ryzenai-bf16", _BFLOAT16, _BFLOAT16, bias="weight", force_pass_through=True),
+            *(
+                Scheme(name.upper().replace("_", ""), "ryzenai-bf16", spec, spec, bias="weight")
+                for name, spec in _BLOCKS.items()
+            ),
         )
     }
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from quarkfast.block_formats import Rounding
 from quarkfast.config.spec import TensorSpec
 
 __all__ = ["BiasKind", "Encoding", "Scheme"]
@@ -27,6 +28,10 @@ class Scheme:
         encoding: ``"qdq"`` writes QuantizeLinear and DequantizeLinear (custom operators where the standard has no such
             type); ``"cast"`` writes a pair of Casts, for 16-bit floats only.
         keep_float_weights: Keep weights in float32 with a pair of nodes behind them instead of storing codes.
+        packed_weights: Store weights of block formats packed, with the operator ``quarkfast::DequantizeBlock`` behind
+            them, instead of in float32 with Quark's operator behind them; the values are the same.
+        block_rounding: Where block formats round a value half way between two codes; float elements of the OCP formats
+            always round to even.
         force_pass_through: Quantize data movement (Reshape, MaxPool, ...) also where its input is float.
         op_types: Operator types to quantize; empty means all that the target has a rule for.
         exclude: Names, globs or regular expressions (``^...``) of nodes that stay float.
@@ -48,6 +53,8 @@ class Scheme:
     bias: BiasKind = "int32"
     encoding: Encoding = "qdq"
     keep_float_weights: bool = False
+    packed_weights: bool = False
+    block_rounding: Rounding = "half_even"
     force_pass_through: bool = False
     op_types: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()

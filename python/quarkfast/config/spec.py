@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from quarkfast.block_formats import BLOCK_FORMATS
+
 __all__ = ["Granularity", "Method", "ScaleKind", "TensorSpec"]
 
 Granularity = Literal["tensor", "channel"]
@@ -17,7 +19,8 @@ class TensorSpec:
     """The quantized form of one kind of tensor.
 
     Attributes:
-        dtype: Name of a row of `quarkfast.dtypes`, such as ``"int8"`` or ``"bfloat16"``.
+        dtype: Name of a row of `quarkfast.dtypes` or of `quarkfast.block_formats`, such as ``"int8"``, ``"bfloat16"``
+            or ``"mx9"``.
         symmetric: Whether zero maps to the middle of the type, so that the range is ``[-absmax, absmax]``.
         granularity: One scale for the whole tensor, or one for each output channel.
         scale: The set that scales are taken from.
@@ -35,3 +38,13 @@ class TensorSpec:
     granularity: Granularity = "tensor"
     scale: ScaleKind = "float32"
     method: Method = "minmax"
+
+    @property
+    def needs_range(self) -> bool:
+        """Whether a scale has to be found; other types hold floats as they are, or find exponents block by block."""
+        return self.dtype.startswith(("int", "uint"))
+
+    @property
+    def is_block(self) -> bool:
+        """Whether the type is a block format."""
+        return self.dtype in BLOCK_FORMATS

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
 
 __all__ = ["splice"]
 
 
-def splice(graph: ir.Graph, value: ir.Value, nodes: Sequence[ir.Node], result: ir.Value, inner_name: str) -> None:
-    """Puts `nodes`, which lead from `value` to `result`, between `value` and everything that reads it.
+def splice(
+    graph: ir.Graph,
+    value: ir.Value,
+    nodes: Sequence[ir.Node],
+    result: ir.Value,
+    inner_name: str,
+    readers: Iterable[tuple[ir.Node, int]] | None = None,
+) -> None:
+    """Puts `nodes`, which lead from `value` to `result`, between `value` and what reads it.
 
     A graph output keeps its name: `result` takes it over and `value` is called `inner_name` from then on. A graph input
     that is handed out unchanged as a graph output stays as it is there.
@@ -21,9 +28,10 @@ def splice(graph: ir.Graph, value: ir.Value, nodes: Sequence[ir.Node], result: i
         nodes: The new nodes, in order. They read `value` already.
         result: Output of the last of them.
         inner_name: New name of `value` if it was a graph output.
+        readers: Inputs that read `result` from then on; None means all that read `value`.
     """
     added = set(nodes)
-    for node, index in tuple(value.uses()):
+    for node, index in tuple(value.uses()) if readers is None else readers:
         if node not in added:
             node.replace_input_with(index, result)
     producer = value.producer()

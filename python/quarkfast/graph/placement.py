@@ -26,7 +26,8 @@ class ConstantSlot:
     Attributes:
         tensor: Name of the initializer.
         role: Which spec it takes.
-        axis: Axis of its output channels if it is an operator's weight, otherwise None.
+        axis: Axis of its output channels if it is an operator's weight with a scale for each, axis of its blocks if its
+            type is a block format, otherwise None.
         edges: The inputs that read the quantized form.
     """
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quarkfast.block_formats import BLOCK_FORMATS
 from quarkfast.dtypes import qtype
 from quarkfast.graph.placement import BiasSlot, ConstantSlot
 
@@ -20,10 +21,10 @@ class Quantizer:
     """How the values of one tensor become codes.
 
     Attributes:
-        dtype: Name of a row of `quarkfast.dtypes`.
+        dtype: Name of a row of `quarkfast.dtypes` or of `quarkfast.block_formats`.
         scale: float32, finite and > 0; a scalar, or one for each channel.
         zero_point: Integers of the shape of `scale`; zeros for a float type.
-        axis: Axis of the channels, or None if there is one scale.
+        axis: Axis of the channels or blocks, or None if there is one scale.
         qmin: Lowest code used, or None for the type's own limits.
         qmax: Highest code used, or None for the type's own limits.
     """
@@ -34,6 +35,11 @@ class Quantizer:
     axis: int | None = None
     qmin: int | None = None
     qmax: int | None = None
+
+    @property
+    def is_block(self) -> bool:
+        """Whether the type is a block format, which has neither scale nor zero point."""
+        return self.dtype in BLOCK_FORMATS
 
     @property
     def is_plain_cast(self) -> bool:

@@ -10,7 +10,6 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from quarkfast.config import Scheme, TensorSpec
-from quarkfast.dtypes import qtype
 from quarkfast.graph.access import array_of
 from quarkfast.graph.placement import ConstantSlot, Placement
 from quarkfast.graph.plan import Plan, Quantizer
@@ -24,7 +23,7 @@ __all__ = ["freeze", "needs_ranges"]
 
 def needs_ranges(scheme: Scheme) -> bool:
     """Whether the activations of `scheme` have scales, so that data is needed."""
-    return qtype(scheme.activation.dtype).is_integer
+    return scheme.activation.needs_range
 
 
 def freeze(model: ir.Model, placement: Placement, scheme: Scheme, ranges: Mapping[str, Range]) -> Plan:
@@ -73,7 +72,7 @@ def freeze(model: ir.Model, placement: Placement, scheme: Scheme, ranges: Mappin
 def _activation_quantizer(
     root: str, placement: Placement, spec: TensorSpec, ranges: Mapping[str, Range], notes: list[str]
 ) -> Quantizer:
-    if not qtype(spec.dtype).is_integer:
+    if not spec.needs_range:
         return unit_quantizer(spec)
     if root in placement.fixed:
         return quantizer_for_range(*placement.fixed[root], spec)
@@ -91,8 +90,8 @@ def _constant_quantizer(
     slot: ConstantSlot, values: NDArray[np.float32], scheme: Scheme, limit: Range | None
 ) -> Quantizer:
     spec = scheme.weight if slot.role == "weight" else scheme.activation
-    if not qtype(spec.dtype).is_integer:
-        return unit_quantizer(spec)
+    if not spec.needs_range:
+        return unit_quantizer(spec, slot.axis if spec.is_block else None)
     if limit is not None:
         return quantizer_for_range(limit.min, limit.max, spec)
     quantizer = quantizer_for_values(values, spec, slot.axis)

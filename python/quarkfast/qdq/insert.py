@@ -6,37 +6,49 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from quarkfast.block_formats import BLOCK_FORMATS
 from quarkfast.config import Scheme
 from quarkfast.dtypes import qtype
 from quarkfast.graph.access import array_of, is_standard, name_of
+from quarkfast.graph.block_axes import activation_axes
 from quarkfast.graph.edit import splice
 from quarkfast.graph.names import Names
 from quarkfast.graph.placement import Edge
 from quarkfast.graph.plan import Plan, Quantizer
+from quarkfast.qdq.block_codes import PackingTally, pack
 from quarkfast.qdq.codes import codes_of, limited
-from quarkfast.qdq.nodes import dequantize_node, find_form, quantize_node
+from quarkfast.qdq.nodes import decode_block_node, dequantize_node, find_form, quantize_node, round_node
 
 __all__ = ["insert"]
 
 
-def insert(model: ir.Model, plan: Plan, scheme: Scheme) -> None:
-    """Writes `plan` into `model`, in place.
+def insert(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
+    """Writes `plan` into `model`, in place, and returns what there is to say about it.
 
     1. A pair stands behind each planned activation; everything that read the tensor reads the pair.
     2. Tensors that share a scale share its initializers.
     3. A constant is stored as codes with a DequantizeLinear behind it (with ``keep_float_weights`` as float32 with a
        pair); only the planned inputs read that, others keep the float constant.
-    4. The nodes stay topologically sorted; graph inputs and outputs keep their names and types.
+    4. A block format has one node in place of a pair, one for each axis that the readers of a tensor want; with
+       ``packed_weights`` constants are stored as records, where that is smaller and exact.
+    5. The nodes stay topologically sorted; graph inputs and outputs keep their names and types.
     """
     inserter = _Inserter(model, scheme)
     values = ir.convenience.create_value_mapping(model.graph)
     for slot, quantizer in plan.constants:
-        inserter.insert_constant(slot.tensor, slot.tensor, quantizer, slot.edges, scheme.keep_float_weights)
+        if quantizer.is_block:
+            inserter.insert_block_constant(slot.tensor, quantizer, slot.edges)
+        else:
+            inserter.insert_constant(slot.tensor, slot.tensor, quantizer, slot.edges, scheme.keep_float_weights)
     for bias, quantizer in plan.biases:
         inserter.insert_constant(bias.tensor, f"{bias.tensor}_quantized", quantizer, (bias.edge,), keep_float=False)
     for tensor, root in plan.activations.items():
-        inserter.insert_pair(values[tensor], root, plan.quantizers[root])
+        if plan.quantizers[root].is_block:
+            inserter.insert_rounding(values[tensor], plan.quantizers[root])
+        else:
+            inserter.insert_pair(values[tensor], root, plan.quantizers[root])
     inserter.finish()
+    return inserter.notes()
 
 
 class _Inserter:
@@ -44,6 +56,9 @@ class _Inserter:
         self._model = model
         self._graph = model.graph
         self._encoding = scheme.encoding
+        self._rounding, self._packed = scheme.block_rounding, scheme.packed_weights
+        self._tally = PackingTally()
+        self._like: ir.Value | None = None
         self._names = Names.of(model)
         self._nodes = {node.name: node for node in model.graph}
         self._parameters: dict[str, tuple[ir.Value, ...]] = {}
@@ -56,6 +71,30 @@ class _Inserter:
         inner = self._names.fresh(f"{name}_QuantizeLinear_Input") if value.is_graph_output() else ""
         splice(self._graph, value, (quantize, dequantize), dequantize.outputs[0], inner)
 
+    def insert_rounding(self, value: ir.Value, quantizer: Quantizer) -> None:
+        name = name_of(value)
+        for axis, readers in activation_axes(value):
+            node = round_node(value, quantizer.dtype, axis, self._rounding)
+            self._call(node, f"{name}_DequantizeLinear")
+            inner = self._names.fresh(f"{name}_QuantizeLinear_Input") if value.is_graph_output() else ""
+            splice(self._graph, value, (node,), node.outputs[0], inner, readers)
+
+    def insert_block_constant(self, tensor: str, quantizer: Quantizer, edges: tuple[Edge, ...]) -> None:
+        value, axis = self._graph.initializers[tensor], quantizer.axis or 0
+        row, floats = BLOCK_FORMATS[quantizer.dtype], array_of(value)
+        records = pack(floats, row, axis, self._rounding) if self._packed else None
+        if records is None:
+            node = round_node(value, quantizer.dtype, axis, self._rounding)
+        else:
+            stored = self._add(f"{tensor}_packed", records)
+            node = decode_block_node(stored, self._float32(), row, floats.shape, axis)
+        self._tally.add(row, floats, records)
+        self._call(node, f"{tensor}_DequantizeLinear")
+        self._connect((node,), edges)
+
+    def notes(self) -> tuple[str, ...]:
+        return self._tally.notes() if self._packed else ()
+
     def insert_constant(
         self, tensor: str, stem: str, quantizer: Quantizer, edges: tuple[Edge, ...], keep_float: bool
     ) -> None:
@@ -66,6 +105,9 @@ class _Inserter:
         else:
             source = self._add(f"{tensor}_quantized", codes_of(floats, quantizer))
             added = (self._decode(source, tensor, stem, quantizer),)
+        self._connect(added, edges)
+
+    def _connect(self, added: tuple[ir.Node, ...], edges: tuple[Edge, ...]) -> None:
         nodes = [self._nodes[edge.node] for edge in edges]
         self._graph.insert_before(nodes[0], added)
         for node, edge in zip(nodes, edges, strict=True):
@@ -112,6 +154,12 @@ class _Inserter:
             return ()
         zero_point = quantizer.zero_point.astype(qtype(quantizer.dtype).dtype)
         return self._add(f"{stem}_scale", quantizer.scale), self._add(f"{stem}_zero_point", zero_point)
+
+    def _float32(self) -> ir.Value:
+        """Returns the constant that lends its type to unpacked weights, the same for all."""
+        if self._like is None:
+            self._like = self._add("quarkfast_float32", np.zeros((), np.float32))
+        return self._like
 
     def _add(self, name: str, array: NDArray[np.generic]) -> ir.Value:
         tensor = ir.tensor(array, name=self._names.fresh(name))

@@ -1,18 +1,19 @@
-"""How a quantizer is spelled as nodes: one row for each type and encoding."""
+"""How a quantizer is spelled as nodes, a pair or a single one: one row for each type and encoding."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import onnx_ir as ir
 
+from quarkfast.block_formats import BLOCK_FORMATS, BlockFormat, Rounding
 from quarkfast.config import Encoding, Scheme
 from quarkfast.dtypes import qtype
 from quarkfast.graph.plan import Quantizer
 
-__all__ = ["Form", "dequantize_node", "find_form", "lowest_opset", "quantize_node"]
+__all__ = ["Form", "decode_block_node", "dequantize_node", "find_form", "lowest_opset", "quantize_node", "round_node"]
 
 _QUARK = "com.amd.quark"
 
@@ -23,17 +24,19 @@ class Form:
 
     Attributes:
         domain: Their domain.
-        quantize: Operator type, floats to codes.
-        dequantize: Operator type, codes to floats.
+        quantize: Operator type, floats to codes; or floats to floats that the type can hold.
+        dequantize: Operator type, codes to floats; None where one operator does both.
         opset: The oldest version of the standard operators that has them for this type.
         parameters: Whether they take scale and zero point.
+        attributes: What else the operator takes.
     """
 
     domain: str
     quantize: str
-    dequantize: str
+    dequantize: str | None
     opset: int
     parameters: bool = True
+    attributes: Mapping[str, int | str] = field(default_factory=dict)
 
 
 _STANDARD = Form("", "QuantizeLinear", "DequantizeLinear", 10)
@@ -41,6 +44,12 @@ _STANDARD_21 = Form("", "QuantizeLinear", "DequantizeLinear", 21)
 # 13 because stored constants are turned back by a Cast, which knows bfloat16 from there on.
 _CUSTOM = Form(_QUARK, "ExtendedQuantizeLinear", "ExtendedDequantizeLinear", 13)
 _CAST = Form("", "Cast", "Cast", 13, parameters=False)
+
+# Numbers of Quark's attribute; those of `quarkfast.kernels`.
+_ROUNDING_MODES: Mapping[Rounding, int] = MappingProxyType({"half_away": 0, "half_up": 1, "half_even": 2})
+
+# Attributes of Quark's operators that `DequantizeBlock` takes as well.
+_PACKED = frozenset({"bit_width", "block_size", "sub_block_size", "sub_block_shift_bits", "element_dtype"})
 
 _FORMS: Mapping[tuple[str, Encoding], Form] = MappingProxyType(
     {
@@ -53,6 +62,10 @@ _FORMS: Mapping[tuple[str, Encoding], Form] = MappingProxyType(
         ("float16", "qdq"): _CUSTOM,
         ("bfloat16", "cast"): _CAST,
         ("float16", "cast"): _CAST,
+        **{
+            (row.name, "qdq"): Form(_QUARK, row.operator, None, 10, parameters=False, attributes=row.attributes)
+            for row in BLOCK_FORMATS.values()
+        },
     }
 )
 
@@ -90,8 +103,26 @@ def dequantize_node(
 ) -> ir.Node:
     """Returns a node that turns the codes of `value` back into floats."""
     form = find_form(quantizer.dtype, encoding)
-    node = _node(form, form.dequantize, value, parameters, quantizer, ir.DataType.FLOAT)
+    node = _node(form, form.dequantize or form.quantize, value, parameters, quantizer, ir.DataType.FLOAT)
     node.outputs[0].dtype = ir.DataType.FLOAT
+    return node
+
+
+def round_node(value: ir.Value, dtype: str, axis: int, rounding: Rounding) -> ir.Node:
+    """Returns a node that rounds `value` to a block format along `axis`."""
+    form = find_form(dtype, "qdq")
+    attributes = {**form.attributes, "axis": axis, "rounding_mode": _ROUNDING_MODES[rounding]}
+    node = ir.node(form.quantize, [value], attributes, domain=form.domain)
+    node.outputs[0].shape, node.outputs[0].dtype = value.shape, ir.DataType.FLOAT
+    return node
+
+
+def decode_block_node(records: ir.Value, like: ir.Value, row: BlockFormat, shape: tuple[int, ...], axis: int) -> ir.Node:
+    """Returns a node that turns packed `records` back into float32, the type of `like`, of shape `shape`."""
+    shown = {key: value for key, value in row.attributes.items() if key in _PACKED}
+    attributes = {"format": row.family, "length": shape[axis], "axis": axis, **shown}
+    node = ir.node("DequantizeBlock", [records, like], attributes, domain="quarkfast")
+    node.outputs[0].shape, node.outputs[0].dtype = ir.Shape(shape), ir.DataType.FLOAT
     return node
 
 

@@ -8,6 +8,7 @@ from quarkfast import kernels
 from quarkfast.config import Scheme, match_names
 from quarkfast.errors import ConfigError, ModelError
 from quarkfast.graph.access import array_of, is_constant, is_float, is_standard, name_of, rank_of
+from quarkfast.graph.block_axes import constant_axis
 from quarkfast.graph.operators import find_operator
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement, Role
 from quarkfast.qdq.rules import Flow, Rule
@@ -111,13 +112,25 @@ class _Placer:
             self._activations.setdefault(name, name)
             return
         operator = find_operator(node)
-        role: Role = "activation" if rule.flow is Flow.CARRY else self._target.constants
-        axis = None
         if operator is not None and operator.weight == index:
-            role, rank = "weight", rank_of(value)
-            if self._scheme.weight.granularity == "channel" and rank > 1:
-                axis = operator.channel_axis(node, rank)
-        self._constants.setdefault((name, role, axis), []).append(Edge(name_of(node), index))
+            role: Role = "weight"
+        else:
+            role = "activation" if rule.flow is Flow.CARRY else self._target.constants
+        self._mark_constant(node, index, role)
+
+    def _mark_constant(self, node: ir.Node, index: int, role: Role) -> None:
+        key = name_of(node.inputs[index]), role, self._axis(node, index, role)
+        self._constants.setdefault(key, []).append(Edge(name_of(node), index))
+
+    def _axis(self, node: ir.Node, index: int, role: Role) -> int | None:
+        """Returns the axis of a constant's blocks, or that of the output channels of a weight with a scale for each."""
+        spec = self._scheme.weight if role == "weight" else self._scheme.activation
+        if spec.is_block:
+            return constant_axis(node, index)
+        operator, rank = find_operator(node), rank_of(node.inputs[index])
+        if operator is None or operator.weight != index or spec.granularity != "channel" or rank < 2:
+            return None
+        return operator.channel_axis(node, rank)
 
     def _mark_bias(self, node: ir.Node) -> None:
         operator = find_operator(node)
@@ -128,7 +141,7 @@ class _Placer:
             return
         edge = Edge(name_of(node), operator.bias)
         if self._scheme.bias == "weight":
-            self._constants.setdefault((name_of(bias), "weight", None), []).append(edge)
+            self._mark_constant(node, operator.bias, "weight")
         elif rank_of(bias) == 1 and not any(_is_decoded(node.inputs[index]) for index in (0, operator.weight)):
             weight = Edge(name_of(node), operator.weight)
             data, weight_tensor = name_of(node.inputs[0]), name_of(node.inputs[operator.weight])
@@ -162,8 +175,11 @@ class _Placer:
 
 
 _NO_RULE = Rule()
-_QUANTIZERS = frozenset({"QuantizeLinear", "ExtendedQuantizeLinear", "VitisQuantizeLinear"})
-_DEQUANTIZERS = frozenset({"DequantizeLinear", "ExtendedDequantizeLinear", "VitisDequantizeLinear"})
+_ROUNDERS = {"BFPQuantizeDequantize", "BFPFixNeuron", "MXQuantizeDequantize", "MXFixNeuron"}
+_QUANTIZERS = frozenset({"QuantizeLinear", "ExtendedQuantizeLinear", "VitisQuantizeLinear"} | _ROUNDERS)
+_DEQUANTIZERS = frozenset(
+    {"DequantizeLinear", "ExtendedDequantizeLinear", "VitisDequantizeLinear", "DequantizeBlock"} | _ROUNDERS
+)
 
 
 def _data_inputs(node: ir.Node, rule: Rule) -> tuple[int, ...]:

@@ -22,9 +22,9 @@ _RULES: Mapping[str, PowerOfTwoRule] = MappingProxyType(
 )
 
 
-def unit_quantizer(spec: TensorSpec) -> Quantizer:
-    """Returns scale 1 and zero point 0: how 16-bit floats are written as a Q/DQ pair."""
-    return Quantizer(spec.dtype, np.ones((), np.float32), np.zeros((), np.int64))
+def unit_quantizer(spec: TensorSpec, axis: int | None = None) -> Quantizer:
+    """Returns scale 1 and zero point 0: how 16-bit floats are written as a pair, and block formats along `axis`."""
+    return Quantizer(spec.dtype, np.ones((), np.float32), np.zeros((), np.int64), axis)
 
 
 def quantizer_for_range(minimum: ArrayLike, maximum: ArrayLike, spec: TensorSpec, axis: int | None = None) -> Quantizer:

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
+from quarkfast.block_formats import Rounding
 from quarkfast.config.options import OPTIONS, apply_options
 from quarkfast.config.presets import PRESETS
 from quarkfast.config.quark.algorithm import AlgoConfig
+from quarkfast.config.quark.blocks import block_of, block_rounding
 from quarkfast.config.quark.enums import CalibMethod, QuantGranularity, ScaleType
 from quarkfast.config.quark.keys import ALGORITHM_KEYS, DEAD_KEYS, NEUTRAL_VALUES, UNSUPPORTED_KEYS
 from quarkfast.config.quark.legacy import Config, QuantizationConfig
@@ -29,15 +31,6 @@ _DTYPES = {
     "QUInt32": "uint32",
     "QFloat16": "float16",
     "QBFloat16": "bfloat16",
-}
-_PRIME_BITS = {11: "mx4", 13: "mx6", 16: "mx9"}
-_MX_ELEMENTS = {
-    "int8": "mxint8",
-    "fp8_e4m3": "mxfp8_e4m3",
-    "fp8_e5m2": "mxfp8_e5m2",
-    "fp6_e3m2": "mxfp6_e3m2",
-    "fp6_e2m3": "mxfp6_e2m3",
-    "fp4_e2m1": "mxfp4_e2m1",
 }
 # Enumerations of calibration methods, by class and member, as (method, scale).
 _METHODS = {
@@ -140,6 +133,7 @@ def _from_legacy(config: QuantizationConfig) -> Scheme:
         config.enable_npu_cnn,
         options.get("ForceQuantizeNoInputCheck", False),
     )
+    scheme = replace(scheme, block_rounding=block_rounding((activation, weight), options, "half_away"))
     selection = {"exclude": config.nodes_to_exclude, "op_types": config.op_types_to_quantize}
     given = {key: value for key, value in selection.items() if value}
     return apply_options(scheme, {**_translated_options(options), **given})
@@ -157,6 +151,10 @@ def _from_qconfig(config: QConfig) -> Scheme:
     weight = _tensor_spec(layer.weight, _weight_method(layer.weight))
     npu_cnn = options.get("EnableNPUCnn", _is_power_of_two(layer.input_tensors) and _is_power_of_two(layer.weight))
     scheme = _scheme(activation, weight, npu_cnn, options.get("ForceQuantizeNoInputCheck", False))
+    dtypes = activation.dtype, weight.dtype
+    # Quark fills in attributes for its MX formats only; BFP16 keeps the operator's default.
+    default: Rounding = "half_away" if "bfp16" in dtypes else "half_even"
+    scheme = replace(scheme, block_rounding=block_rounding(dtypes, options, default))
     for item in config.exclude:
         if not isinstance(item, str):
             raise UnsupportedError(f"QConfig: exclude: expected node names in this version, got {item!r}")
@@ -184,7 +182,7 @@ def _scheme(activation: TensorSpec, weight: TensorSpec, npu_cnn: bool, forced: b
     for preset in PRESETS.values():
         if (preset.activation.dtype, preset.weight.dtype, preset.target) == (activation.dtype, weight.dtype, target):
             return replace(preset, activation=activation, weight=weight, force_pass_through=forced)
-    bias = "int32" if activation.dtype.startswith(("int", "uint")) else "weight"
+    bias = "int32" if activation.dtype.startswith(("int", "uint")) and not npu_cnn else "weight"
     name = f"{activation.dtype}-{weight.dtype}"
     return Scheme(name, target, activation, weight, bias=bias, force_pass_through=forced)  # type: ignore[arg-type]
 
@@ -237,12 +235,8 @@ def _method(member: Any) -> tuple[str, str]:
 
 def _legacy_dtype(member: Any, options: Mapping[str, Any]) -> str:
     name = getattr(member, "name", "")
-    if name == "QBFP":
-        attributes = options.get("BFPAttributes", {})
-        prime = attributes.get("bfp_method", "to_bfp") != "to_bfp"
-        return _PRIME_BITS.get(attributes.get("bit_width", 16), "bfp") if prime else "bfp16"
-    if name == "QMX":
-        return _MX_ELEMENTS.get(options.get("MXAttributes", {}).get("element_dtype", "int8"), "mx")
+    if name in ("QBFP", "QMX"):
+        return block_of("BFPAttributes" if name == "QBFP" else "MXAttributes", options)
     if name not in _DTYPES:
         raise ConfigError(f"quantized type: expected a member of QuantType or ExtendedQuantType, got {member!r}")
     return _DTYPES[name]

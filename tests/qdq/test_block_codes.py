@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from quarkfast.block_formats import BLOCK_FORMATS
+from quarkfast.qdq.block_codes import pack, rounded
+
+
+@pytest.mark.parametrize("row", BLOCK_FORMATS.values(), ids=BLOCK_FORMATS)
+def test_packed_weights_take_the_bits_that_the_format_promises(row, rng):
+    values = rng.standard_normal((6, 4 * row.block_size)).astype(np.float32)
+    records = pack(values, row, 1, "half_even")
+    assert records is not None
+    assert 8 * records.nbytes == row.bits * values.size
+    assert records.shape == (6, 4, row.record_bytes)
+
+
+@pytest.mark.parametrize("row", BLOCK_FORMATS.values(), ids=BLOCK_FORMATS)
+def test_what_is_rounded_already_stays_as_it_is(row, rng):
+    once = rounded(rng.standard_normal((3, 70)).astype(np.float32), row, 1, "half_even")
+    assert rounded(once, row, 1, "half_even").tobytes() == once.tobytes()
+
+
+def test_a_single_value_is_neither_rounded_nor_packed():
+    one = np.float32([1.23456])
+    assert rounded(one, BLOCK_FORMATS["mx4"], 0, "half_even") is one
+    assert pack(one, BLOCK_FORMATS["mx4"], 0, "half_even") is None
+
+
+def test_blocks_of_one_value_are_not_packed(rng):
+    assert pack(rng.standard_normal((8, 1, 3, 3)).astype(np.float32), BLOCK_FORMATS["mx9"], 1, "half_even") is None
+
+
+def test_values_that_records_cannot_hold_are_not_packed():
+    tiny = np.full((1, 32), 2.0**-130, np.float32)
+    assert pack(tiny, BLOCK_FORMATS["mxfp4_e2m1"], 1, "half_even") is None
+    assert rounded(tiny, BLOCK_FORMATS["mxfp4_e2m1"], 1, "half_even").tolist() == tiny.tolist()
