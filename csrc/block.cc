@@ -1,6 +1,8 @@
 #include "block.h"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "dispatch.h"
@@ -19,6 +21,46 @@ const BlockKernels<BfpPrimeParams>& kernels_of(const Kernels& k, const BfpPrimeP
 }
 const BlockKernels<MxParams>& kernels_of(const Kernels& k, const MxParams&) {
   return k.mx;
+}
+
+// Codes of one record, unpacked: 8-bit ones lie there as they are.
+template <class Code>
+const Code* unpacked(const uint8_t* packed, Code* codes, const LinearBlockParams& p) {
+  if (p.bits == 8) return reinterpret_cast<const Code*>(packed);
+  const Kernels& k = active();
+  const PackKernels& pack = p.bits == 2 ? k.p2 : p.bits == 3 ? k.p3 : k.p4;
+  if constexpr (std::is_signed_v<Code>) {
+    pack.unpack_codes_i8(packed, codes, p.block);
+  } else {
+    pack.unpack_codes_u8(packed, codes, p.block);
+  }
+  return codes;
+}
+
+// y = float32(code - zero_point) * scale, by the kernel of whole tensors.
+template <class Code>
+void dequantize_codes(const LinearKernels<Code>& k, const uint8_t* record, float* y, const LinearBlockParams& p) {
+  float scale;
+  Code zero_point = 0, codes[kLargestPackedBlock];
+  std::memcpy(&scale, record, sizeof(scale));
+  if (p.has_zero_point) std::memcpy(&zero_point, record + sizeof(scale), sizeof(zero_point));
+  k.dequantize_linear(unpacked(record + head_bytes(p), codes, p), y, 1, p.block, &scale, &zero_point);
+}
+
+void dequantize_integers(const uint8_t* records, float* y, size_t blocks, const LinearBlockParams& p) {
+  for (size_t i = 0; i < blocks; ++i) {
+    const uint8_t* record = records + i * record_bytes(p);
+    if (p.is_signed) {
+      dequantize_codes<int8_t>(active().i8, record, y + i * p.block, p);
+    } else {
+      dequantize_codes<uint8_t>(active().u8, record, y + i * p.block, p);
+    }
+  }
+}
+
+const BlockKernels<LinearBlockParams>& kernels_of(const Kernels&, const LinearBlockParams&) {
+  static constexpr BlockKernels<LinearBlockParams> kReading{nullptr, nullptr, nullptr, dequantize_integers};
+  return kReading;
 }
 
 void widen(const Kernels& k, const f16* x, float* y, size_t n) {
@@ -174,5 +216,7 @@ QF_INSTANTIATE_BLOCKS(BfpParams)
 QF_INSTANTIATE_BLOCKS(BfpPrimeParams)
 QF_INSTANTIATE_BLOCKS(MxParams)
 #undef QF_INSTANTIATE_BLOCKS
+template QUARKFAST_API void dequantize_blocks(const uint8_t*, float*, const BlockLayout&, const LinearBlockParams&,
+                                              const Pool&);
 
 }  // namespace quarkfast

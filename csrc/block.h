@@ -31,6 +31,7 @@ QUARKFAST_API std::string fault(const MxParams& p);
 QUARKFAST_API std::string storage_fault(const BfpParams& p);
 QUARKFAST_API std::string storage_fault(const BfpPrimeParams& p);
 QUARKFAST_API std::string storage_fault(const MxParams& p);
+QUARKFAST_API std::string storage_fault(const LinearBlockParams& p);
 
 // Reads Quark's names: fp8_e5m2, fp8_e4m3, fp6_e3m2, fp6_e2m3, fp4_e2m1, int8. False for any other.
 QUARKFAST_API bool parse(const std::string& name, MxElement& element);
@@ -41,7 +42,7 @@ template <class P, class T>
 QUARKFAST_API void fake_quantize_blocks(const T* x, T* y, const BlockLayout& layout, const P& p, const Pool& pool);
 
 // Packed storage: records of record_bytes(p) bytes in the order [outer, inner, block]. Short blocks are filled with
-// zeros.
+// zeros. LinearBlockParams can be read only.
 template <class P>
 QUARKFAST_API void quantize_blocks(const float* x, uint8_t* records, const BlockLayout& layout, const P& p,
                                    const Pool& pool);

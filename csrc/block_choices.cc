@@ -84,6 +84,13 @@ std::string storage_fault(const MxParams& p) {
   return first_of(fault(p), storage_block_fault(p.block));
 }
 
+std::string storage_fault(const LinearBlockParams& p) {
+  if ((p.bits < 2 || p.bits > 4) && p.bits != 8) {
+    return unmet("bits", "2, 3, 4 or 8", std::to_string(p.bits));
+  }
+  return storage_block_fault(p.block);
+}
+
 bool parse(const std::string& name, MxElement& element) {
   static const char* const names[] = {"fp8_e5m2", "fp8_e4m3", "fp6_e3m2", "fp6_e2m3", "fp4_e2m1", "int8"};
   for (int32_t i = 0; i < 6; ++i) {

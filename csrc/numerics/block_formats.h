@@ -75,6 +75,15 @@ constexpr uint32_t mx_largest_code(const MxFloat& e) {
   return (static_cast<uint32_t>(e.emax + e.bias) << e.mantissa_bits) + static_cast<uint32_t>(mantissa);
 }
 
+// Integer codes with a float32 scale and, where they are asymmetric, a zero point for each block. Storage only: the
+// codes and scales come from linear quantization.
+struct LinearBlockParams {
+  size_t block;         // elements that share a scale
+  int32_t bits;         // 2, 3, 4 or 8
+  bool is_signed;       // two's complement
+  bool has_zero_point;  // a byte of a record, in the type of the codes
+};
+
 // Packed storage: one record for a block. Code widths are at most 8 bits and blocks multiples of 8 (bfp_prime: also
 // multiples of 8 sub-blocks), so that every part fills whole bytes.
 inline constexpr size_t kLargestPackedBlock = 256;
@@ -89,6 +98,10 @@ constexpr int32_t code_bits(const BfpPrimeParams& p) {
 
 constexpr int32_t code_bits(const MxParams& p) {
   return p.element == MxElement::kInt8 ? 8 : mx_float(p.element).bits;
+}
+
+constexpr int32_t code_bits(const LinearBlockParams& p) {
+  return p.bits;
 }
 
 // Bytes of micro-exponents in a record.
@@ -106,6 +119,15 @@ constexpr size_t record_bytes(const BfpPrimeParams& p) {
 
 constexpr size_t record_bytes(const MxParams& p) {
   return 1 + p.block / 8 * static_cast<size_t>(code_bits(p));
+}
+
+// Bytes of the scale, and of the zero point, before the codes.
+constexpr size_t head_bytes(const LinearBlockParams& p) {
+  return sizeof(float) + (p.has_zero_point ? 1 : 0);
+}
+
+constexpr size_t record_bytes(const LinearBlockParams& p) {
+  return head_bytes(p) + p.block / 8 * static_cast<size_t>(code_bits(p));
 }
 
 }  // namespace quarkfast

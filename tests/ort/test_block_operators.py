@@ -182,7 +182,7 @@ NODE = "quarkfast.DequantizeBlock 'node': "
         ((2, 3, 9), {"length": -1}, "attribute 'length': expected 0 or more, got -1"),
         ((2, 3, 9), {"length": None}, "attribute 'length': expected an integer, got nothing"),
         ((2, 3, 9), {"axis": 2}, "attribute 'axis': expected -2 to 1, got 2"),
-        ((2, 3, 9), {"format": "fp8"}, "attribute 'format': expected 'bfp', 'bfp_prime' or 'mx', got 'fp8'"),
+        ((2, 3, 9), {"format": "fp8"}, "attribute 'format': expected 'bfp', 'bfp_prime', 'mx' or 'linear', got 'fp8'"),
         ((2, 3, 9), {"format": None}, "attribute 'format': expected a string, got nothing"),
         ((2, 3, 9), {"bit_width": 17}, "attribute bit_width: expected 10 to 16 for packed storage, got 17"),
         (

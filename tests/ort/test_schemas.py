@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import onnx
 import pytest
 
@@ -14,11 +13,6 @@ from .test_concurrency import OPERATORS, X
 MODELS: dict[str, tuple[str, list[Array], dict[str, Any]]] = {
     **OPERATORS,
     "observe": ("Observe", [X], {"domain": "quarkfast", "collector": 0, "slot": 0}),
-    "packed": (
-        "DequantizeBlock",
-        [np.zeros((2, 3, 9), np.uint8), np.zeros((), np.float32)],
-        {"domain": "quarkfast", "format": "bfp", "length": 24, "block_size": 8},
-    ),
 }
 
 

@@ -59,9 +59,14 @@ MxParams read_elements(const Node& node) {
 
 // Packed storage takes fewer choices; its faults include those of the format.
 template <class P>
-BlockParams storable(const P& params) {
+PackedParams storable(const P& params) {
   if (const std::string text = storage_fault(params); !text.empty()) throw Error{"attribute " + text};
   return params;
+}
+
+LinearBlockParams read_linear(const Node& node) {
+  return {read_count(node, "block_size", 32), narrowed(node.integer("bits", 4)), node.integer("signed", 1) != 0,
+          node.integer("has_zero_point", 0) != 0};
 }
 
 }  // namespace
@@ -78,12 +83,13 @@ BlockParams read_mx(const Node& node) {
   return checked(read_elements(node));
 }
 
-BlockParams read_packed(const Node& node) {
+PackedParams read_packed(const Node& node) {
   const std::string format = node.text("format");
   if (format == "bfp") return storable(read_plain(node));
   if (format == "bfp_prime") return storable(read_prime(node));
   if (format == "mx") return storable(read_elements(node));
-  throw Error{"attribute 'format': expected 'bfp', 'bfp_prime' or 'mx', got '" + format + "'"};
+  if (format == "linear") return storable(read_linear(node));
+  throw Error{"attribute 'format': expected 'bfp', 'bfp_prime', 'mx' or 'linear', got '" + format + "'"};
 }
 
 BlockLayout block_layout(const Shape& x, int64_t axis) {

@@ -1,6 +1,8 @@
 // quarkfast::DequantizeBlock: reads packed block formats, so that a file is as small as its format says.
 // docs/operators.md has the details.
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "dispatch.h"
@@ -28,12 +30,17 @@ class DequantizeBlock {
       : params_(read_packed(node)), axis_(node.integer("axis", -1)), length_(node.integer("length")) {
     if (length_ < 0) throw Error{"attribute 'length': expected 0 or more, got " + std::to_string(length_)};
     if (const auto rank = node.rank(0)) checked_rank(*rank);
-    if (const In<U8> records = node.constant<U8>(0); records.data != nullptr) result_shape(records.shape);
+    if (const In<U8> records = node.constant<U8>(0); records.data != nullptr) {
+      result_shape(records.shape);
+      check_scales(records);
+      scales_are_checked_ = true;
+    }
   }
 
   // `like` only lends its element type to the result.
   void operator()(const Run& run, In<U8> records, In<E> /*like*/, Out<E> y) const {
     const Shape shape = result_shape(records.shape);
+    if (!scales_are_checked_) check_scales(records);
     const BlockLayout layout = block_layout(shape, axis_);
     auto* out = y.allocate(shape);
     if constexpr (std::is_same_v<typename E::storage, float>) {
@@ -59,6 +66,19 @@ class DequantizeBlock {
     return normalized_axis(axis_, rank - 1);
   }
 
+  // Of the formats, only linear has scales that can be wrong.
+  void check_scales(const In<U8>& records) const {
+    const auto* linear = std::get_if<LinearBlockParams>(&params_);
+    if (linear == nullptr) return;
+    for (size_t at = 0; at < records.size; at += record_bytes(*linear)) {
+      float scale;
+      std::memcpy(&scale, records.data + at, sizeof(scale));
+      if (std::isfinite(scale) && scale > 0) continue;
+      throw Error{"records: expected finite scales greater than 0, got " + std::to_string(scale) + " in record " +
+                  std::to_string(at / record_bytes(*linear))};
+    }
+  }
+
   Shape result_shape(const Shape& records) const {
     const size_t axis = checked_rank(records.rank()), rank = records.rank() - 1;
     const size_t block = std::visit([](const auto& params) { return params.block; }, params_);
@@ -74,7 +94,8 @@ class DequantizeBlock {
     return Shape(dims);
   }
 
-  BlockParams params_;
+  PackedParams params_;
+  bool scales_are_checked_ = false;
   int64_t axis_;
   int64_t length_;
 };

@@ -25,7 +25,7 @@ _BFP: _Attributes = {
 }  # fmt: skip
 _PACKED: _Attributes = {
     "format": str, "length": int, "axis": -1, "bit_width": 16, "sub_block_size": 2, "sub_block_shift_bits": 1,
-    "element_dtype": "int8",
+    "element_dtype": "int8", "bits": 4, "signed": 1, "has_zero_point": 0,
 }  # fmt: skip
 
 # Operator, older name, inputs and output as "name type" (T is one of the types), types, attributes.

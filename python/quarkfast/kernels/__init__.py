@@ -23,6 +23,7 @@ from quarkfast.kernels.clips import (
     spread,
 )
 from quarkfast.kernels.linear import dequantize_linear, fake_quantize_linear, quantize_linear
+from quarkfast.kernels.linear_blocks import pack_linear_blocks
 from quarkfast.kernels.mx import dequantize_mx, fake_quantize_mx, quantize_mx
 from quarkfast.kernels.packing import (
     MatMulNBits,
@@ -54,6 +55,7 @@ __all__ = [
     "least_error_range",
     "moments",
     "pack_codes",
+    "pack_linear_blocks",
     "pack_matmul_nbits",
     "percentile_range",
     "power_of_two_range",

@@ -37,7 +37,7 @@ from quarkfast.reference.clips import (
     spread_of,
 )
 from quarkfast.reference.linear import dequantize_linear, fake_quantize_linear, per_element, quantize_linear
-from quarkfast.reference.packing import pack_codes, unpack_codes
+from quarkfast.reference.packing import dequantize_linear_blocks, pack_codes, pack_linear_blocks, unpack_codes
 from quarkfast.reference.requantize import requantize_linear, requantize_shift
 from quarkfast.reference.statistics import (
     count_histogram,
@@ -61,6 +61,7 @@ __all__ = [
     "dequantize_bfp",
     "dequantize_bfp_prime",
     "dequantize_linear",
+    "dequantize_linear_blocks",
     "dequantize_mx",
     "entropy_divergences",
     "fake_quantize_bfp",
@@ -72,6 +73,7 @@ __all__ = [
     "linear_for",
     "merge_histograms",
     "pack_codes",
+    "pack_linear_blocks",
     "per_element",
     "quantize_bfp",
     "quantize_bfp_prime",
