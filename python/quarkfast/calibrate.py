@@ -26,7 +26,7 @@ __all__ = ["calibrate", "calibration_key", "merge_calibrations", "open_calibrati
 # key, so that one added later cannot let old statistics pass for new ones.
 _NEUTRAL = (
     *("name", "target", "activation", "weight", "bias", "encoding", "keep_float_weights", "force_pass_through"),
-    *("packed_weights", "block_rounding"),
+    *("clip_bfloat16", "packed_weights", "block_rounding"),
     *("op_types", "exclude", "exclude_op_types", "samples", "batch_size", "preprocess"),
 )
 

@@ -85,9 +85,8 @@ def test_the_pages_hold_the_snippets_that_this_test_was_written_for(shared):
 def test_a_snippet_runs_or_is_refused_by_the_name_of_its_algorithm(shared, names, index):
     code = snippets(shared)[index]
     if "WeightScaled=True" in code:
-        code += "\nModelQuantizer(config)"
-        with pytest.raises(quarkfast.UnsupportedError, match="WeightScaled: expected False"):
-            exec(compile(redirected(code), f"snippet {index}", "exec"), names)
+        code += "\nassert ModelQuantizer(config).scheme.weight.scaled"
+        exec(compile(redirected(code), f"snippet {index}", "exec"), names)
     elif "AdaQuantConfig" in code or "FastFinetune" in code:
         algorithm = "AdaRound" if "'adaround'" in code else "AdaQuant"
         code += "\nModelQuantizer(config)" if "ModelQuantizer(" not in code else ""

@@ -151,7 +151,7 @@ def test_the_ready_made_bfp16_rounds_halves_away_from_zero_as_in_quark():
         (
             {"preset": "A8W8", "packed_weights": True},
             ConfigError,
-            "packed_weights: expected a preset with weights",
+            "packed_weights: expected weights in a block format, got int8",
         ),
         (
             {"preset": "MX9", "packed_weights": True, "keep_float_weights": True},

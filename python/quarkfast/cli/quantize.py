@@ -40,6 +40,12 @@ def quantize(
     preprocess: Annotated[
         str | None, typer.Option(help="How image files become inputs: imagenet, cifar, yolo or none.")
     ] = None,
+    activation_type: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="Type of activations, e.g. int16, bfloat16, mx9.")
+    ] = None,
+    weight_type: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="Type of weights, e.g. int4, uint8, mxfp4_e2m1.")
+    ] = None,
     per_channel: Annotated[
         bool | None, typer.Option("--per-channel/--per-tensor", help="One weight scale for each output channel.")
     ] = None,
@@ -50,7 +56,13 @@ def quantize(
         bool | None, typer.Option(help="Whether the range of weights is centred on zero.")
     ] = None,
     bf16_qdq_to_cast: Annotated[
-        bool | None, typer.Option(help="Write 16-bit floats as pairs of Cast, without custom operators.")
+        bool | None, typer.Option(help="Write floats of 8 and 16 bits as pairs of Cast, without custom operators.")
+    ] = None,
+    activation_scaled: Annotated[bool | None, typer.Option(help="Give activations of 16-bit floats a scale.")] = None,
+    weight_scaled: Annotated[bool | None, typer.Option(help="Give weights of 16-bit floats a scale.")] = None,
+    reduce_range: Annotated[bool | None, typer.Option(help="Use half of the codes of integer weights.")] = None,
+    bf16_with_clip: Annotated[
+        bool | None, typer.Option(help="Keep activations that become bfloat16 finite by a Clip.")
     ] = None,
     keep_float_weights: Annotated[
         bool | None, typer.Option(help="Keep weights in float32 with a Q/DQ pair behind them.")
@@ -86,10 +98,16 @@ def quantize(
         "samples": samples,
         "batch_size": batch_size,
         "preprocess": preprocess,
+        "activation_type": activation_type,
+        "weight_type": weight_type,
         "per_channel": per_channel,
         "activation_symmetric": activation_symmetric,
         "weight_symmetric": weight_symmetric,
         "bf16_qdq_to_cast": bf16_qdq_to_cast,
+        "activation_scaled": activation_scaled,
+        "weight_scaled": weight_scaled,
+        "reduce_range": reduce_range,
+        "bf16_with_clip": bf16_with_clip,
         "keep_float_weights": keep_float_weights,
         "packed_weights": packed_weights,
         "force_pass_through": force_pass_through,

@@ -45,7 +45,7 @@ def quantize_static(
         quant_format: ``QuantFormat.QDQ``, the only form there is.
         op_types_to_quantize: Operator types to quantize; None means all that have a rule.
         per_channel: Give each output channel of a weight its own scale.
-        reduce_range: Must be False.
+        reduce_range: Use half of the codes of weights.
         activation_type: Quantized type of activations.
         weight_type: Quantized type of weights.
         nodes_to_quantize: Must be empty.

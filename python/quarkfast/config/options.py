@@ -9,6 +9,7 @@ from typing import Any
 
 from quarkfast.config.presets import find_preset
 from quarkfast.config.scheme import Scheme
+from quarkfast.config.types import check_types, retype
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 
 __all__ = ["OPTIONS", "Option", "apply_options", "resolve"]
@@ -33,6 +34,10 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str)
+
+
 def _is_names(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
 
@@ -42,31 +47,13 @@ def _per_channel(scheme: Scheme, value: bool) -> Scheme:
 
 
 def _cast(scheme: Scheme, value: bool) -> Scheme:
-    if value and scheme.activation.dtype not in ("bfloat16", "float16"):
-        raise ConfigError(
-            f"bf16_qdq_to_cast: expected a preset of 16-bit floats, got {scheme.name} with "
-            f"{scheme.activation.dtype} activations; leave the option out"
-        )
     return replace(scheme, encoding="cast" if value else "qdq")
 
 
-def _packed(scheme: Scheme, value: bool) -> Scheme:
-    if value and not scheme.weight.is_block:
-        raise ConfigError(
-            f"packed_weights: expected a preset with weights in a block format, got {scheme.name} with "
-            f"{scheme.weight.dtype} weights, which are stored as codes anyway; leave the option out"
-        )
-    if value and scheme.keep_float_weights:
-        raise ConfigError("packed_weights: expected it or keep_float_weights, got both; leave one out")
-    return replace(scheme, packed_weights=value)
-
-
-def _symmetric(field: str) -> Callable[[Scheme, bool], Scheme]:
+def _in_spec(field: str, attribute: str) -> Callable[[Scheme, bool], Scheme]:
     def apply(scheme: Scheme, value: bool) -> Scheme:
-        spec = getattr(scheme, field)
-        if not value and not spec.dtype.startswith(("int", "uint")):
-            raise ConfigError(f"{field}_symmetric: expected True for {spec.dtype}, got False; it has no zero point")
-        return replace(scheme, **{field: replace(spec, symmetric=value)})
+        changed: dict[str, Any] = {field: replace(getattr(scheme, field), **{attribute: value})}
+        return replace(scheme, **changed)
 
     return apply
 
@@ -79,25 +66,32 @@ def _set(field: str) -> Callable[[Scheme, Any], Scheme]:
     return apply
 
 
-_BOOL, _COUNT, _NAMES = "True or False", "an integer greater than 0", "a list of strings"
+_BOOL, _COUNT = "True or False", "an integer greater than 0"
+_NAME, _NAMES = "a string", "a list of strings"
 
 OPTIONS: Mapping[str, Option] = MappingProxyType(
     {
         option.name: option
         for option in (
+            Option("activation_type", None, _NAME, _is_name, retype("activation")),
+            Option("weight_type", None, _NAME, _is_name, retype("weight")),
             Option("per_channel", "PerChannel", _BOOL, _is_bool, _per_channel),
-            Option("activation_symmetric", "ActivationSymmetric", _BOOL, _is_bool, _symmetric("activation")),
-            Option("weight_symmetric", "WeightSymmetric", _BOOL, _is_bool, _symmetric("weight")),
+            Option("activation_symmetric", "ActivationSymmetric", _BOOL, _is_bool, _in_spec("activation", "symmetric")),
+            Option("weight_symmetric", "WeightSymmetric", _BOOL, _is_bool, _in_spec("weight", "symmetric")),
+            Option("activation_scaled", "ActivationScaled", _BOOL, _is_bool, _in_spec("activation", "scaled")),
+            Option("weight_scaled", "WeightScaled", _BOOL, _is_bool, _in_spec("weight", "scaled")),
+            Option("reduce_range", "ReduceRange", _BOOL, _is_bool, _in_spec("weight", "reduce_range")),
             Option("bf16_qdq_to_cast", "BF16QDQToCast", _BOOL, _is_bool, _cast),
+            Option("bf16_with_clip", "BF16WithClip", _BOOL, _is_bool, _set("clip_bfloat16")),
             Option("keep_float_weights", "AddQDQPairToWeight", _BOOL, _is_bool, _set("keep_float_weights")),
-            Option("packed_weights", None, _BOOL, _is_bool, _packed),
+            Option("packed_weights", None, _BOOL, _is_bool, _set("packed_weights")),
             Option("force_pass_through", "ForceQuantizeNoInputCheck", _BOOL, _is_bool, _set("force_pass_through")),
             Option("op_types", "OpTypesToQuantize", _NAMES, _is_names, _set("op_types")),
             Option("exclude", "NodesToExclude", _NAMES, _is_names, _set("exclude")),
             Option("exclude_op_types", "OpTypesToExclude", _NAMES, _is_names, _set("exclude_op_types")),
             Option("samples", "CalibDataSize", _COUNT, _is_count, _set("samples")),
             Option("batch_size", None, _COUNT, _is_count, _set("batch_size")),
-            Option("preprocess", None, "a string", lambda value: isinstance(value, str), _set("preprocess")),
+            Option("preprocess", None, _NAME, _is_name, _set("preprocess")),
         )
     }
 )
@@ -151,6 +145,5 @@ def resolve(preset: str | Scheme, options: Mapping[str, Any]) -> Scheme:
     scheme = apply_options(find_preset(preset) if isinstance(preset, str) else preset, options)
     if scheme.activation.method == "minmse":
         raise UnsupportedError("activation: expected the method minmax or nonoverflow in this version, got minmse")
-    if "power_of_two" in (scheme.activation.scale, scheme.weight.scale) and scheme.weight.granularity == "channel":
-        raise ConfigError(f"per_channel: expected False for {scheme.name}, got True; its target has one shift a tensor")
+    check_types(scheme)
     return scheme

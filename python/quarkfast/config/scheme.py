@@ -26,8 +26,10 @@ class Scheme:
         bias: ``"int32"`` quantizes a bias with scale ``s_x * s_w``; ``"weight"`` treats it like a weight;
             ``"float"`` leaves it.
         encoding: ``"qdq"`` writes QuantizeLinear and DequantizeLinear (custom operators where the standard has no such
-            type); ``"cast"`` writes a pair of Casts, for 16-bit floats only.
+            type); ``"cast"`` writes a pair of Casts, for floats of 8 and 16 bits only.
         keep_float_weights: Keep weights in float32 with a pair of nodes behind them instead of storing codes.
+        clip_bfloat16: Put a Clip to +-3.38953139e38 in front of activations that become bfloat16, so that none becomes
+            infinite.
         packed_weights: Store weights of block formats packed, with the operator ``quarkfast::DequantizeBlock`` behind
             them, instead of in float32 with Quark's operator behind them; the values are the same.
         block_rounding: Where block formats round a value half way between two codes; float elements of the OCP formats
@@ -53,6 +55,7 @@ class Scheme:
     bias: BiasKind = "int32"
     encoding: Encoding = "qdq"
     keep_float_weights: bool = False
+    clip_bfloat16: bool = False
     packed_weights: bool = False
     block_rounding: Rounding = "half_even"
     force_pass_through: bool = False

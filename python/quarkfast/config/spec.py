@@ -27,6 +27,9 @@ class TensorSpec:
         method: How a range is derived from what is known of the values: ``"minmax"`` and ``"nonoverflow"`` take the
             extremes (as power-of-two scales the nearest one, and the next larger one); ``"minmse"`` takes the
             power of two with the least squared error, for weights only.
+        scaled: Whether 16-bit floats get a scale: bfloat16 that which brings values into [-2, 2], float16 that which
+            makes the largest value 65504. Otherwise their scale is 1.
+        reduce_range: Whether integers use half of their codes, for CPUs whose 8-bit products saturate at 16 bits.
 
     Example:
         >>> TensorSpec("uint8", symmetric=False).granularity
@@ -38,11 +41,13 @@ class TensorSpec:
     granularity: Granularity = "tensor"
     scale: ScaleKind = "float32"
     method: Method = "minmax"
+    scaled: bool = False
+    reduce_range: bool = False
 
     @property
     def needs_range(self) -> bool:
         """Whether a scale has to be found; other types hold floats as they are, or find exponents block by block."""
-        return self.dtype.startswith(("int", "uint"))
+        return self.scaled or self.dtype.startswith(("int", "uint", "float8"))
 
     @property
     def is_block(self) -> bool:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.block_formats import BLOCK_FORMATS
-from quarkfast.dtypes import qtype
 from quarkfast.graph.placement import BiasSlot, ConstantSlot
 
 __all__ = ["Plan", "Quantizer"]
@@ -44,7 +43,7 @@ class Quantizer:
     @property
     def is_plain_cast(self) -> bool:
         """Whether codes are turned back into floats by nothing but a change of type."""
-        return not qtype(self.dtype).is_integer and bool(np.all(self.scale == 1))
+        return self.dtype in ("bfloat16", "float16") and bool(np.all(self.scale == 1))
 
 
 @dataclass(frozen=True, slots=True)

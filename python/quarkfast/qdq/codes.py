@@ -11,12 +11,12 @@ from quarkfast import kernels
 from quarkfast.dtypes import qtype
 from quarkfast.graph.plan import Quantizer
 
-__all__ = ["codes_of", "limited"]
+__all__ = ["LARGEST_BFLOAT16", "codes_of", "limited", "scale_along"]
 
 # Quark keeps the magnitude of bfloat16 weights between the smallest normal number and a bound just under the largest
 # finite bfloat16 (specification of Quark, section 3.5), so that no weight becomes infinite or subnormal.
 _BFLOAT16_SMALLEST = np.float32(1.17549435e-38)
-_BFLOAT16_LARGEST = np.float32(3.38953139e38)
+LARGEST_BFLOAT16 = np.float32(3.38953139e38)
 
 
 def limited(values: NDArray[np.float32], dtype: str) -> NDArray[np.float32]:
@@ -31,8 +31,22 @@ def limited(values: NDArray[np.float32], dtype: str) -> NDArray[np.float32]:
         return np.clip(values, np.float32(-65504), np.float32(65504))
     if dtype != "bfloat16":
         return values
-    magnitude = np.clip(np.abs(values), _BFLOAT16_SMALLEST, _BFLOAT16_LARGEST)
+    magnitude = np.clip(np.abs(values), _BFLOAT16_SMALLEST, LARGEST_BFLOAT16)
     return np.where(values == 0, values, np.copysign(magnitude, values))
+
+
+def scale_along(quantizer: Quantizer, rank: int) -> NDArray[np.float32]:
+    """Returns the scale in a shape that goes with values of that rank."""
+    scale: NDArray[np.float32] = _along(quantizer, quantizer.scale, rank)
+    return scale
+
+
+def _along(quantizer: Quantizer, parameter: NDArray[Any], rank: int) -> NDArray[Any]:
+    if quantizer.axis is None or not parameter.ndim:
+        return parameter
+    others = tuple(axis for axis in range(rank) if axis != quantizer.axis)
+    along: NDArray[Any] = np.expand_dims(parameter, others)
+    return along
 
 
 def codes_of(values: NDArray[np.float32], quantizer: Quantizer) -> NDArray[Any]:
@@ -42,10 +56,15 @@ def codes_of(values: NDArray[np.float32], quantizer: Quantizer) -> NDArray[Any]:
     """
     row = qtype(quantizer.dtype)
     if not row.is_integer:
-        return kernels.cast(limited(values, quantizer.dtype), row.dtype)
+        if not quantizer.is_plain_cast:
+            values = values / scale_along(quantizer, values.ndim)
+        return kernels.cast(limited(values, quantizer.dtype), row.dtype, saturate=row.bits == 8)
     if row.bits > 16:
-        codes = np.rint(values.astype(np.float64) / quantizer.scale.astype(np.float64))
-        return np.clip(codes, row.qmin, row.qmax).astype(row.dtype)
+        scale = scale_along(quantizer, values.ndim).astype(np.float64)
+        zero_point = _along(quantizer, quantizer.zero_point, values.ndim)
+        codes = np.rint(values.astype(np.float64) / scale) + zero_point
+        clipped: NDArray[Any] = np.clip(codes, row.qmin, row.qmax).astype(row.dtype)
+        return clipped
     axis = 0 if quantizer.axis is None else quantizer.axis
     return kernels.quantize_linear(
         values,

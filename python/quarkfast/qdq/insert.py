@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
@@ -9,15 +11,23 @@ from numpy.typing import NDArray
 from quarkfast.block_formats import BLOCK_FORMATS
 from quarkfast.config import Scheme
 from quarkfast.dtypes import qtype
-from quarkfast.graph.access import array_of, is_standard, name_of
+from quarkfast.graph.access import array_of, is_standard, name_of, rank_of
 from quarkfast.graph.block_axes import activation_axes
 from quarkfast.graph.edit import splice
 from quarkfast.graph.names import Names
 from quarkfast.graph.placement import Edge
 from quarkfast.graph.plan import Plan, Quantizer
 from quarkfast.qdq.block_codes import PackingTally, pack
-from quarkfast.qdq.codes import codes_of, limited
-from quarkfast.qdq.nodes import decode_block_node, dequantize_node, find_form, quantize_node, round_node
+from quarkfast.qdq.codes import LARGEST_BFLOAT16, codes_of, limited, scale_along
+from quarkfast.qdq.nodes import (
+    Spelling,
+    clip_node,
+    decode_block_node,
+    dequantize_nodes,
+    find_form,
+    quantize_nodes,
+    round_node,
+)
 
 __all__ = ["insert"]
 
@@ -39,9 +49,9 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
         if quantizer.is_block:
             inserter.insert_block_constant(slot.tensor, quantizer, slot.edges)
         else:
-            inserter.insert_constant(slot.tensor, slot.tensor, quantizer, slot.edges, scheme.keep_float_weights)
+            inserter.insert_constant(slot.tensor, slot.tensor, quantizer, slot.edges, scheme.encoding)
     for bias, quantizer in plan.biases:
-        inserter.insert_constant(bias.tensor, f"{bias.tensor}_quantized", quantizer, (bias.edge,), keep_float=False)
+        inserter.insert_constant(bias.tensor, f"{bias.tensor}_quantized", quantizer, (bias.edge,), "bias")
     for tensor, root in plan.activations.items():
         if plan.quantizers[root].is_block:
             inserter.insert_rounding(values[tensor], plan.quantizers[root])
@@ -55,59 +65,69 @@ class _Inserter:
     def __init__(self, model: ir.Model, scheme: Scheme) -> None:
         self._model = model
         self._graph = model.graph
-        self._encoding = scheme.encoding
-        self._rounding, self._packed = scheme.block_rounding, scheme.packed_weights
+        self._scheme = scheme
         self._tally = PackingTally()
         self._like: ir.Value | None = None
+        self._limits: list[ir.Value] = []
         self._names = Names.of(model)
         self._nodes = {node.name: node for node in model.graph}
         self._parameters: dict[str, tuple[ir.Value, ...]] = {}
 
     def insert_pair(self, value: ir.Value, root: str, quantizer: Quantizer) -> None:
         if root not in self._parameters:
-            self._parameters[root] = self._initialize(root, quantizer)
+            self._parameters[root] = self._initialize(root, quantizer, self._scheme.encoding)
         name = name_of(value)
-        quantize, dequantize = self._pair(value, name, quantizer, self._parameters[root])
+        clip = self._clip(value, quantizer)
+        nodes = clip + self._pair(clip[0].outputs[0] if clip else value, name, quantizer, self._parameters[root])
         inner = self._names.fresh(f"{name}_QuantizeLinear_Input") if value.is_graph_output() else ""
-        splice(self._graph, value, (quantize, dequantize), dequantize.outputs[0], inner)
+        splice(self._graph, value, nodes, nodes[-1].outputs[0], inner)
+
+    def _clip(self, value: ir.Value, quantizer: Quantizer) -> list[ir.Node]:
+        """Returns what keeps `value` from becoming infinite, where the scheme asks for it."""
+        if not self._scheme.clip_bfloat16 or quantizer.dtype != "bfloat16":
+            return []
+        if not self._limits:
+            ends = ("lowest", -LARGEST_BFLOAT16), ("largest", LARGEST_BFLOAT16)
+            self._limits = [self._add(f"quarkfast_{name}_bfloat16", np.asarray(end)) for name, end in ends]
+        return self._call([clip_node(value, *self._limits)], f"{name_of(value)}_QuantizeLinear")
 
     def insert_rounding(self, value: ir.Value, quantizer: Quantizer) -> None:
         name = name_of(value)
         for axis, readers in activation_axes(value):
-            node = round_node(value, quantizer.dtype, axis, self._rounding)
-            self._call(node, f"{name}_DequantizeLinear")
+            node = round_node(value, quantizer.dtype, axis, self._scheme.block_rounding)
+            self._call([node], f"{name}_DequantizeLinear")
             inner = self._names.fresh(f"{name}_QuantizeLinear_Input") if value.is_graph_output() else ""
             splice(self._graph, value, (node,), node.outputs[0], inner, readers)
 
     def insert_block_constant(self, tensor: str, quantizer: Quantizer, edges: tuple[Edge, ...]) -> None:
         value, axis = self._graph.initializers[tensor], quantizer.axis or 0
         row, floats = BLOCK_FORMATS[quantizer.dtype], array_of(value)
-        records = pack(floats, row, axis, self._rounding) if self._packed else None
+        rounding = self._scheme.block_rounding
+        records = pack(floats, row, axis, rounding) if self._scheme.packed_weights else None
         if records is None:
-            node = round_node(value, quantizer.dtype, axis, self._rounding)
+            node = round_node(value, quantizer.dtype, axis, rounding)
         else:
             stored = self._add(f"{tensor}_packed", records)
             node = decode_block_node(stored, self._float32(), row, floats.shape, axis)
         self._tally.add(row, floats, records)
-        self._call(node, f"{tensor}_DequantizeLinear")
-        self._connect((node,), edges)
+        self._connect(self._call([node], f"{tensor}_DequantizeLinear"), edges)
 
     def notes(self) -> tuple[str, ...]:
-        return self._tally.notes() if self._packed else ()
+        return self._tally.notes() if self._scheme.packed_weights else ()
 
     def insert_constant(
-        self, tensor: str, stem: str, quantizer: Quantizer, edges: tuple[Edge, ...], keep_float: bool
+        self, tensor: str, stem: str, quantizer: Quantizer, edges: tuple[Edge, ...], spelling: Spelling
     ) -> None:
         floats = array_of(self._graph.initializers[tensor])
-        if keep_float:
+        if self._scheme.keep_float_weights and spelling != "bias":
             source = self._add(f"{tensor}_quantized", limited(floats, quantizer.dtype))
-            added: tuple[ir.Node, ...] = self._pair(source, tensor, quantizer, self._initialize(stem, quantizer))
+            added = self._pair(source, tensor, quantizer, self._initialize(stem, quantizer, spelling))
         else:
             source = self._add(f"{tensor}_quantized", codes_of(floats, quantizer))
-            added = (self._decode(source, tensor, stem, quantizer),)
+            added = self._decode(source, tensor, stem, quantizer, spelling)
         self._connect(added, edges)
 
-    def _connect(self, added: tuple[ir.Node, ...], edges: tuple[Edge, ...]) -> None:
+    def _connect(self, added: list[ir.Node], edges: tuple[Edge, ...]) -> None:
         nodes = [self._nodes[edge.node] for edge in edges]
         self._graph.insert_before(nodes[0], added)
         for node, edge in zip(nodes, edges, strict=True):
@@ -122,38 +142,43 @@ class _Inserter:
             if not is_standard(node):
                 self._model.opset_imports.setdefault(node.domain, 1)
 
-    def _decode(self, codes: ir.Value, name: str, stem: str, quantizer: Quantizer) -> ir.Node:
-        if quantizer.is_plain_cast:
-            # onnxruntime computes a Cast of a constant once, but never a custom operator: with that in front of its
-            # weights a convolution is neither prepacked nor laid out in blocks.
-            node = dequantize_node(codes, (), quantizer, "cast")
-            self._call(node, f"{name}_DequantizeLinear")
-            return node
-        return self._dequantize(codes, name, quantizer, self._initialize(stem, quantizer))
+    def _decode(self, codes: ir.Value, name: str, stem: str, quantizer: Quantizer, spelling: Spelling) -> list[ir.Node]:
+        # onnxruntime computes a Cast of a constant once, but never a custom operator: with that in front of its weights
+        # a convolution is neither prepacked nor laid out in blocks.
+        spelling = "cast" if quantizer.is_plain_cast else spelling
+        nodes = dequantize_nodes(codes, self._initialize(stem, quantizer, spelling), quantizer, spelling)
+        return self._call(nodes, f"{name}_DequantizeLinear")
 
     def _pair(
         self, value: ir.Value, name: str, quantizer: Quantizer, parameters: tuple[ir.Value, ...]
-    ) -> tuple[ir.Node, ir.Node]:
-        quantize = quantize_node(value, parameters, quantizer, self._encoding)
-        self._call(quantize, f"{name}_QuantizeLinear")
-        return quantize, self._dequantize(quantize.outputs[0], name, quantizer, parameters)
+    ) -> list[ir.Node]:
+        quantize = quantize_nodes(value, parameters, quantizer, self._scheme.encoding)
+        named = self._call(quantize, f"{name}_QuantizeLinear")
+        dequantize = dequantize_nodes(named[-1].outputs[0], parameters, quantizer, self._scheme.encoding)
+        return named + self._call(dequantize, f"{name}_DequantizeLinear")
 
-    def _dequantize(
-        self, value: ir.Value, name: str, quantizer: Quantizer, parameters: tuple[ir.Value, ...]
-    ) -> ir.Node:
-        dequantize = dequantize_node(value, parameters, quantizer, self._encoding)
-        self._call(dequantize, f"{name}_DequantizeLinear")
-        return dequantize
+    def _call(self, nodes: Iterable[ir.Node], name: str) -> list[ir.Node]:
+        """Names nodes and their outputs; a Mul or Clip beside the operator that the name is of says so."""
+        called = list(nodes)
+        for node in called:
+            own = f"{name}_{node.op_type}" if node.op_type in ("Mul", "Clip") else name
+            node.name = self._names.fresh(own)
+            node.outputs[0].name = self._names.fresh(f"{own}_Output")
+        return called
 
-    def _call(self, node: ir.Node, name: str) -> None:
-        node.name = self._names.fresh(name)
-        node.outputs[0].name = self._names.fresh(f"{name}_Output")
-
-    def _initialize(self, stem: str, quantizer: Quantizer) -> tuple[ir.Value, ...]:
-        if not find_form(quantizer.dtype, self._encoding).parameters:
+    def _initialize(self, stem: str, quantizer: Quantizer, spelling: Spelling) -> tuple[ir.Value, ...]:
+        """Adds what the nodes of `quantizer` take: scale and zero point, or scale and its inverse, or nothing."""
+        if find_form(quantizer.dtype, spelling).parameters:
+            zero_point = quantizer.zero_point.astype(qtype(quantizer.dtype).dtype)
+            return self._add(f"{stem}_scale", quantizer.scale), self._add(f"{stem}_zero_point", zero_point)
+        if quantizer.is_plain_cast:
             return ()
-        zero_point = quantizer.zero_point.astype(qtype(quantizer.dtype).dtype)
-        return self._add(f"{stem}_scale", quantizer.scale), self._add(f"{stem}_zero_point", zero_point)
+        scale = scale_along(quantizer, self._rank(stem))
+        return self._add(f"{stem}_scale", scale), self._add(f"{stem}_inverse_scale", np.float32(1) / scale)
+
+    def _rank(self, tensor: str) -> int:
+        value = self._graph.initializers.get(tensor)
+        return rank_of(value)
 
     def _float32(self) -> ir.Value:
         """Returns the constant that lends its type to unpacked weights, the same for all."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Literal
 
 import onnx_ir as ir
 
@@ -13,9 +14,22 @@ from quarkfast.config import Encoding, Scheme
 from quarkfast.dtypes import qtype
 from quarkfast.graph.plan import Quantizer
 
-__all__ = ["Form", "decode_block_node", "dequantize_node", "find_form", "lowest_opset", "quantize_node", "round_node"]
+__all__ = [
+    "Form",
+    "Spelling",
+    "clip_node",
+    "decode_block_node",
+    "dequantize_nodes",
+    "find_form",
+    "lowest_opset",
+    "quantize_nodes",
+    "round_node",
+]
 
 _QUARK = "com.amd.quark"
+
+# How a tensor is written: as the scheme says, or as a bias, whose int32 codes the standard can turn back but not make.
+Spelling = Encoding | Literal["bias"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +54,13 @@ class Form:
 
 
 _STANDARD = Form("", "QuantizeLinear", "DequantizeLinear", 10)
+_STANDARD_19 = Form("", "QuantizeLinear", "DequantizeLinear", 19)
 _STANDARD_21 = Form("", "QuantizeLinear", "DequantizeLinear", 21)
 # 13 because stored constants are turned back by a Cast, which knows bfloat16 from there on.
 _CUSTOM = Form(_QUARK, "ExtendedQuantizeLinear", "ExtendedDequantizeLinear", 13)
+_CUSTOM_10 = Form(_QUARK, "ExtendedQuantizeLinear", "ExtendedDequantizeLinear", 10)
 _CAST = Form("", "Cast", "Cast", 13, parameters=False)
+_CAST_19 = Form("", "Cast", "Cast", 19, parameters=False)
 
 # Numbers of Quark's attribute; those of `quarkfast.kernels`.
 _ROUNDING_MODES: Mapping[Rounding, int] = MappingProxyType({"half_away": 0, "half_up": 1, "half_even": 2})
@@ -51,17 +68,25 @@ _ROUNDING_MODES: Mapping[Rounding, int] = MappingProxyType({"half_away": 0, "hal
 # Attributes of Quark's operators that `DequantizeBlock` takes as well.
 _PACKED = frozenset({"bit_width", "block_size", "sub_block_size", "sub_block_shift_bits", "element_dtype"})
 
-_FORMS: Mapping[tuple[str, Encoding], Form] = MappingProxyType(
+_FORMS: Mapping[tuple[str, Spelling], Form] = MappingProxyType(
     {
         ("int8", "qdq"): _STANDARD,
         ("uint8", "qdq"): _STANDARD,
-        ("int32", "qdq"): _STANDARD,
+        ("int32", "bias"): _STANDARD,
         ("int16", "qdq"): _STANDARD_21,
         ("uint16", "qdq"): _STANDARD_21,
+        ("int4", "qdq"): _STANDARD_21,
+        ("uint4", "qdq"): _STANDARD_21,
+        ("float8_e4m3fn", "qdq"): _STANDARD_19,
+        ("float8_e5m2", "qdq"): _STANDARD_19,
+        ("int32", "qdq"): _CUSTOM_10,
+        ("uint32", "qdq"): _CUSTOM_10,
         ("bfloat16", "qdq"): _CUSTOM,
         ("float16", "qdq"): _CUSTOM,
         ("bfloat16", "cast"): _CAST,
         ("float16", "cast"): _CAST,
+        ("float8_e4m3fn", "cast"): _CAST_19,
+        ("float8_e5m2", "cast"): _CAST_19,
         **{
             (row.name, "qdq"): Form(_QUARK, row.operator, None, 10, parameters=False, attributes=row.attributes)
             for row in BLOCK_FORMATS.values()
@@ -70,9 +95,9 @@ _FORMS: Mapping[tuple[str, Encoding], Form] = MappingProxyType(
 )
 
 
-def find_form(dtype: str, encoding: Encoding) -> Form:
-    """Returns how `dtype` is spelled in `encoding`; every preset and option leads to a row that exists."""
-    return _FORMS[dtype, encoding]
+def find_form(dtype: str, spelling: Spelling) -> Form:
+    """Returns how `dtype` is spelled; what has no Cast or is no bias is spelled as ``"qdq"``."""
+    return _FORMS.get((dtype, spelling)) or _FORMS[dtype, "qdq"]
 
 
 def lowest_opset(scheme: Scheme) -> int:
@@ -87,24 +112,49 @@ def lowest_opset(scheme: Scheme) -> int:
     return max(*forms, 13 if scheme.weight.granularity == "channel" else 10)
 
 
-def quantize_node(
-    value: ir.Value, parameters: tuple[ir.Value, ...], quantizer: Quantizer, encoding: Encoding
-) -> ir.Node:
-    """Returns a node that turns the floats of `value` into codes."""
-    form = find_form(quantizer.dtype, encoding)
+def quantize_nodes(
+    value: ir.Value, parameters: tuple[ir.Value, ...], quantizer: Quantizer, spelling: Spelling
+) -> tuple[ir.Node, ...]:
+    """Returns the nodes that turn the floats of `value` into codes, in order.
+
+    Args:
+        value: What to quantize.
+        parameters: Scale and zero point; for Casts with a scale, the scale and its inverse; or nothing.
+        quantizer: Type and axis.
+        spelling: Which operators.
+    """
+    form = find_form(quantizer.dtype, spelling)
     dtype = ir.DataType(qtype(quantizer.dtype).onnx)
+    scaling: tuple[ir.Node, ...] = ()
+    if not form.parameters and parameters:
+        scaling, parameters = (_multiply(value, parameters[1]),), ()
+        value = scaling[0].outputs[0]
     node = _node(form, form.quantize, value, parameters, quantizer, dtype)
     node.outputs[0].dtype = dtype
+    return (*scaling, node)
+
+
+def dequantize_nodes(
+    value: ir.Value, parameters: tuple[ir.Value, ...], quantizer: Quantizer, spelling: Spelling
+) -> tuple[ir.Node, ...]:
+    """Returns the nodes that turn the codes of `value` back into floats; arguments as of :func:`quantize_nodes`."""
+    form = find_form(quantizer.dtype, spelling)
+    given = parameters if form.parameters else ()
+    node = _node(form, form.dequantize or form.quantize, value, given, quantizer, ir.DataType.FLOAT)
+    node.outputs[0].dtype = ir.DataType.FLOAT
+    return (node,) if form.parameters or not parameters else (node, _multiply(node.outputs[0], parameters[0]))
+
+
+def clip_node(value: ir.Value, low: ir.Value, high: ir.Value) -> ir.Node:
+    """Returns a node that limits `value`."""
+    node = ir.node("Clip", [value, low, high])
+    node.outputs[0].shape, node.outputs[0].dtype = value.shape, ir.DataType.FLOAT
     return node
 
 
-def dequantize_node(
-    value: ir.Value, parameters: tuple[ir.Value, ...], quantizer: Quantizer, encoding: Encoding
-) -> ir.Node:
-    """Returns a node that turns the codes of `value` back into floats."""
-    form = find_form(quantizer.dtype, encoding)
-    node = _node(form, form.dequantize or form.quantize, value, parameters, quantizer, ir.DataType.FLOAT)
-    node.outputs[0].dtype = ir.DataType.FLOAT
+def _multiply(value: ir.Value, factor: ir.Value) -> ir.Node:
+    node = ir.node("Mul", [value, factor])
+    node.outputs[0].shape, node.outputs[0].dtype = value.shape, ir.DataType.FLOAT
     return node
 
 
@@ -117,7 +167,9 @@ def round_node(value: ir.Value, dtype: str, axis: int, rounding: Rounding) -> ir
     return node
 
 
-def decode_block_node(records: ir.Value, like: ir.Value, row: BlockFormat, shape: tuple[int, ...], axis: int) -> ir.Node:
+def decode_block_node(
+    records: ir.Value, like: ir.Value, row: BlockFormat, shape: tuple[int, ...], axis: int
+) -> ir.Node:
     """Returns a node that turns packed `records` back into float32, the type of `like`, of shape `shape`."""
     shown = {key: value for key, value in row.attributes.items() if key in _PACKED}
     attributes = {"format": row.family, "length": shape[axis], "axis": axis, **shown}

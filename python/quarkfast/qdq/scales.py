@@ -22,6 +22,10 @@ _RULES: Mapping[str, PowerOfTwoRule] = MappingProxyType(
 )
 
 
+# What the largest magnitude becomes. bfloat16 has the exponents of float32, so that any value would do; 2 is Quark's.
+_FLOAT_LIMITS = MappingProxyType({"bfloat16": 2.0, "float16": 65504.0, "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0})
+
+
 def unit_quantizer(spec: TensorSpec, axis: int | None = None) -> Quantizer:
     """Returns scale 1 and zero point 0: how 16-bit floats are written as a pair, and block formats along `axis`."""
     return Quantizer(spec.dtype, np.ones((), np.float32), np.zeros((), np.int64), axis)
@@ -33,17 +37,21 @@ def quantizer_for_range(minimum: ArrayLike, maximum: ArrayLike, spec: TensorSpec
     Args:
         minimum: Least finite value, a scalar or one for each channel; above `maximum` where there was none.
         maximum: Greatest finite value, of the same shape.
-        spec: An integer type.
+        spec: A type with a scale.
         axis: Axis of the channels.
 
     Source:
-        :func:`quarkfast.qparams.from_range`; a range without values is one of zero alone, which has scale 1.
+        Integers: :func:`quarkfast.qparams.from_range`; a range without values is one of zero alone, which has scale 1.
+        Floats: the largest magnitude becomes 2 (bfloat16), 65504 (float16) or the largest float8, as in Quark (its
+        specification, section 3.5).
 
     Example:
         >>> q = quantizer_for_range(-1.0, 3.0, TensorSpec("uint8", symmetric=False))
         >>> float(q.scale), int(q.zero_point)
         (0.01568627543747425, 64)
     """
+    if not spec.dtype.startswith(("int", "uint")):
+        return _float_quantizer(minimum, maximum, spec, axis)
     params = _params(minimum, maximum, spec)
     if spec.scale == "power_of_two":
         params = qparams.power_of_two(params, _RULES[spec.method])
@@ -55,7 +63,7 @@ def quantizer_for_values(values: NDArray[np.float32], spec: TensorSpec, axis: in
 
     Args:
         values: Finite, any shape.
-        spec: An integer type.
+        spec: A type with a scale.
         axis: Axis of the channels, or None for one scale.
 
     Source:
@@ -71,11 +79,23 @@ def quantizer_for_values(values: NDArray[np.float32], spec: TensorSpec, axis: in
     return _quantizer(params, spec, axis)
 
 
+def _float_quantizer(minimum: ArrayLike, maximum: ArrayLike, spec: TensorSpec, axis: int | None) -> Quantizer:
+    low, high = np.asarray(minimum, np.float64), np.asarray(maximum, np.float64)
+    absmax = np.where(low > high, 0.0, np.maximum(np.abs(low), np.abs(high)))
+    scale = np.where(absmax == 0, 1.0, absmax / _FLOAT_LIMITS[spec.dtype]).astype(np.float32)
+    scale = np.maximum(scale, np.finfo(np.float32).tiny)
+    return Quantizer(spec.dtype, scale, np.zeros(scale.shape, np.int64), axis)
+
+
 def _params(minimum: ArrayLike, maximum: ArrayLike, spec: TensorSpec) -> QParams:
     low, high = np.asarray(minimum, np.float64), np.asarray(maximum, np.float64)
     empty = low > high
     return qparams.from_range(
-        np.where(empty, 0.0, low), np.where(empty, 0.0, high), spec.dtype, symmetric=spec.symmetric
+        np.where(empty, 0.0, low),
+        np.where(empty, 0.0, high),
+        spec.dtype,
+        symmetric=spec.symmetric,
+        reduce_range=spec.reduce_range,
     )
 
 

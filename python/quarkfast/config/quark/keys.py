@@ -85,8 +85,6 @@ NEUTRAL_VALUES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "SimplifyModel": (True, False),
         "SplitLargeKernelPool": (False,),
         "UseRandomData": (False,),
-        "WeightScaled": (False,),
-        "ActivationScaled": (False,),
         "WeightsOnly": (False,),
     }
 )
@@ -94,7 +92,6 @@ NEUTRAL_VALUES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
 #: Keys of Quark that exist and have an effect there, but none here yet.
 UNSUPPORTED_KEYS = frozenset(
     [
-        "BF16WithClip",
         "CalibMovingAverage",
         "CalibPassthroughOpTypes",
         "CalibTensorRangeSymmetric",

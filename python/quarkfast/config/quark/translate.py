@@ -18,6 +18,7 @@ from quarkfast.config.quark.qconfig import QConfig
 from quarkfast.config.quark.spec import QTensorConfig
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import Granularity, Method, ScaleKind, TensorSpec
+from quarkfast.config.types import bias_of
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 
 __all__ = ["scheme_of"]
@@ -31,6 +32,9 @@ _DTYPES = {
     "QUInt32": "uint32",
     "QFloat16": "float16",
     "QBFloat16": "bfloat16",
+    "QFLOAT8E4M3FN": "float8_e4m3fn",
+    "QInt4": "int4",
+    "QUInt4": "uint4",
 }
 # Enumerations of calibration methods, by class and member, as (method, scale).
 _METHODS = {
@@ -182,9 +186,8 @@ def _scheme(activation: TensorSpec, weight: TensorSpec, npu_cnn: bool, forced: b
     for preset in PRESETS.values():
         if (preset.activation.dtype, preset.weight.dtype, preset.target) == (activation.dtype, weight.dtype, target):
             return replace(preset, activation=activation, weight=weight, force_pass_through=forced)
-    bias = "int32" if activation.dtype.startswith(("int", "uint")) and not npu_cnn else "weight"
-    name = f"{activation.dtype}-{weight.dtype}"
-    return Scheme(name, target, activation, weight, bias=bias, force_pass_through=forced)  # type: ignore[arg-type]
+    scheme = Scheme(f"{activation.dtype}-{weight.dtype}", target, activation, weight, force_pass_through=forced)
+    return replace(scheme, bias=bias_of(scheme))
 
 
 def _is_power_of_two(config: QTensorConfig) -> bool:
@@ -205,9 +208,6 @@ def _tensor_spec(config: QTensorConfig, calibration: CalibMethod) -> TensorSpec:
 
 
 def _spec(dtype: str, symmetric: bool, granularity: str, scale: str, method: str) -> TensorSpec:
-    known = {spec.dtype for scheme in PRESETS.values() for spec in (scheme.activation, scheme.weight)}
-    if dtype not in known | {"uint8", "int8", "int16", "uint16"}:
-        raise UnsupportedError(f"data type: expected one of {', '.join(sorted(known))} in this version, got {dtype}")
     if not dtype.startswith(("int", "uint")):
         method, scale = "minmax", "float32"
     return TensorSpec(

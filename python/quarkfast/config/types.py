@@ -1,0 +1,116 @@
+"""Which types activations and weights may have, and which combinations make no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from quarkfast.block_formats import BLOCK_FORMATS
+from quarkfast.config.scheme import BiasKind, Scheme
+from quarkfast.config.spec import TensorSpec
+from quarkfast.errors import ConfigError, did_you_mean
+
+__all__ = ["ACTIVATION_TYPES", "WEIGHT_TYPES", "bias_of", "check_types", "retype"]
+
+_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
+_FLOATS = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+_HALVES = ("float16", "bfloat16")
+
+#: Types that activations may have.
+ACTIVATION_TYPES = (*_INTEGERS, *_FLOATS, *BLOCK_FORMATS)
+
+#: Types that weights may have.
+WEIGHT_TYPES = ("int4", "uint4", *ACTIVATION_TYPES)
+
+
+def retype(field: str) -> Callable[[Scheme, str], Scheme]:
+    """Returns what gives ``"activation"`` or ``"weight"`` of a scheme another type, with that type's usual symmetry.
+
+    Unsigned integers become asymmetric, everything else symmetric. Floats and block formats have no scale to choose.
+    Activations that change between integers and other types change the placement, and biases follow both types.
+    """
+    known = ACTIVATION_TYPES if field == "activation" else WEIGHT_TYPES
+
+    def apply(scheme: Scheme, dtype: str) -> Scheme:
+        if dtype not in known:
+            raise ConfigError(
+                f"{field}_type: expected one of {', '.join(known)}, got {dtype!r}{did_you_mean(dtype, known)}"
+            )
+        old: TensorSpec = getattr(scheme, field)
+        if dtype == old.dtype:
+            return scheme
+        integer = dtype in WEIGHT_TYPES[:2] + _INTEGERS
+        spec = replace(old, dtype=dtype, symmetric=not dtype.startswith("uint"), scaled=False)
+        if not integer:
+            spec = TensorSpec(dtype)
+        given: dict[str, Any] = {field: spec}
+        changed = replace(scheme, **given)
+        return replace(changed, bias=bias_of(changed), target=_target(changed, old))
+
+    return apply
+
+
+def bias_of(scheme: Scheme) -> BiasKind:
+    """Returns how biases go with the types of a scheme.
+
+    ``"int32"`` needs the scales of both operands, and weights of at most 8 bits: with those of 16 the product of the
+    scales is so small that biases leave int32. Where one operand is no integer, or is too wide, biases stay float;
+    where both are not, and on XINT8's target, they are treated like weights.
+    """
+    activation, weight = _is_integer(scheme.activation), _is_integer(scheme.weight)
+    if scheme.target == "ryzenai-xint8" or not (activation or weight):
+        return "weight"
+    narrow = scheme.weight.dtype in ("int4", "uint4", "int8", "uint8")
+    short = scheme.activation.dtype in _INTEGERS[:4]
+    return "int32" if narrow and short else "float"
+
+
+def check_types(scheme: Scheme) -> None:
+    """Makes sure that the types of a scheme go with each other and with its other choices.
+
+    Raises:
+        ConfigError: If they do not.
+    """
+    for field in ("activation", "weight"):
+        spec: TensorSpec = getattr(scheme, field)
+        if not spec.symmetric and not _is_integer(spec):
+            raise ConfigError(f"{field}_symmetric: expected True for {spec.dtype}, got False; it has no zero point")
+        if spec.scaled and spec.dtype not in _HALVES:
+            raise ConfigError(f"{field}_scaled: expected float16 or bfloat16, got {spec.dtype}; leave the option out")
+        if spec.reduce_range and not _is_integer(spec):
+            raise ConfigError(f"reduce_range: expected integers, got {spec.dtype} for the {field}; leave it out")
+    weight = scheme.weight
+    if weight.granularity == "channel" and not weight.needs_range:
+        raise ConfigError(f"per_channel: expected weights with a scale, got {weight.dtype}; leave the option out")
+    if "power_of_two" in (scheme.activation.scale, weight.scale) and weight.granularity == "channel":
+        raise ConfigError(f"per_channel: expected False for {scheme.name}, got True; its target has one shift a tensor")
+    if scheme.target == "ryzenai-xint8" and not (weight.dtype == "int8" and scheme.activation.dtype.endswith("int8")):
+        types = f"activations {scheme.activation.dtype}, weights {weight.dtype}"
+        raise ConfigError(f"{scheme.name}: expected int8 or uint8 activations and int8 weights, got {types}; use A8W8")
+    if scheme.packed_weights and not weight.is_block:
+        raise ConfigError(
+            f"packed_weights: expected weights in a block format, got {weight.dtype}, stored as codes anyway; "
+            "leave the option out"
+        )
+    if scheme.packed_weights and scheme.keep_float_weights:
+        raise ConfigError("packed_weights: expected it or keep_float_weights, got both; leave one out")
+    if scheme.encoding == "cast" and scheme.activation.dtype not in _FLOATS:
+        raise ConfigError(
+            f"bf16_qdq_to_cast: expected activations of 8- or 16-bit floats, got {scheme.activation.dtype}; "
+            "leave the option out"
+        )
+    if scheme.clip_bfloat16 and scheme.activation.dtype != "bfloat16":
+        raise ConfigError(
+            f"bf16_with_clip: expected bfloat16 activations, got {scheme.activation.dtype}; leave the option out"
+        )
+
+
+def _is_integer(spec: TensorSpec) -> bool:
+    return spec.dtype.startswith(("int", "uint"))
+
+
+def _target(scheme: Scheme, old: TensorSpec) -> str:
+    if _is_integer(scheme.activation) == _is_integer(old):
+        return scheme.target
+    return "ryzenai-a8w8" if _is_integer(scheme.activation) else "ryzenai-bf16"
