@@ -12,7 +12,7 @@ import quarkfast
 from quarkfast import reference
 from quarkfast.dtypes import qtype
 
-from . import block_targets, clip_targets
+from . import block_targets, cast_targets, clip_targets, packing_targets
 from .draw import Draw
 
 INTEGERS = ("int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "uint32")
@@ -32,6 +32,12 @@ class Target:
     call: Callable[..., Any]
     draw: Callable[[Draw], dict[str, Any]]
     expected: Callable[..., Any]
+
+
+def _real(d: Draw, shape: tuple[int, ...]) -> Any:
+    """float32 values, or what remains of them in 16 bits."""
+    x = d.floats(shape)
+    return x if d.chance(0.6) else quarkfast.cast(x, d.pick(SMALL_FLOATS))
 
 
 def _scales(d: Draw, shape: tuple[int, ...]) -> tuple[dict[str, Any], tuple[int, ...]]:
@@ -59,14 +65,15 @@ def _linear(d: Draw) -> tuple[dict[str, Any], tuple[int, ...], Any]:
 
 def _draw_quantize(d: Draw, in_place: bool = False) -> dict[str, Any]:
     arguments, shape, row = _linear(d)
-    arguments |= {"x": d.laid_out(d.floats(shape)), "dtype": d.pick((row.name, row.dtype))}
+    x = _real(d, shape)
+    arguments |= {"x": d.laid_out(x), "dtype": d.pick((row.name, row.dtype))}
     if "zero_point" not in arguments and d.chance(0.3):
         low, high = int(row.qmin), int(row.qmax)
         ends = sorted((d.integer(low, high), d.integer(low, high)))
         if ends[0] <= 0 <= ends[1]:
             arguments["qmin"], arguments["qmax"] = ends
     if d.chance(0.4):
-        arguments["out"] = d.output(shape, np.float32 if in_place else row.dtype)
+        arguments["out"] = d.output(shape, x.dtype if in_place else row.dtype)
     if in_place and d.chance(0.2):
         arguments["x"] = arguments["out"] = np.array(arguments["x"], order="C")
     return arguments
@@ -75,8 +82,11 @@ def _draw_quantize(d: Draw, in_place: bool = False) -> dict[str, Any]:
 def _draw_dequantize(d: Draw) -> dict[str, Any]:
     arguments, shape, row = _linear(d)
     arguments["x"] = d.laid_out(d.codes(row.dtype, int(row.qmin), int(row.qmax), shape))
+    real = np.dtype(np.float32) if d.chance(0.6) else qtype(d.pick(SMALL_FLOATS)).dtype
+    if real != np.float32 or d.chance(0.2):
+        arguments["dtype"] = real
     if d.chance(0.4):
-        arguments["out"] = d.output(shape, np.float32)
+        arguments["out"] = d.output(shape, real)
     return arguments
 
 
@@ -95,9 +105,9 @@ def _quantized(
 
 
 def _dequantized(
-    x: Any, scale: Any, zero_point: Any = None, axis: int = 1, block_size: int = 0, out: Any = None
+    x: Any, scale: Any, zero_point: Any = None, axis: int = 1, block_size: int = 0, dtype: Any = "f4", out: Any = None
 ) -> Any:
-    return reference.dequantize_linear(x, *_each(x, scale, zero_point, axis, block_size))
+    return reference.dequantize_linear(x, *_each(x, scale, zero_point, axis, block_size), dtype)
 
 
 def _fake_quantized(
@@ -135,38 +145,8 @@ def _shifted(
     return reference.requantize_shift(x, *_each(x, shift, zero_point, axis, 0), dtype, rounding)
 
 
-def _draw_cast(d: Draw) -> dict[str, Any]:
-    row, shape, down = qtype(d.pick(SMALL_FLOATS)), d.shape(), d.chance(0.5)
-    bits = d.rng.integers(0, 1 << 16, shape, dtype=np.uint16)
-    x = d.floats(shape) if down else np.asarray(bits).view(row.dtype)
-    arguments = {"x": d.laid_out(x), "dtype": row.dtype if down else np.dtype(np.float32)}
-    if d.chance(0.4):
-        arguments["out"] = d.output(shape, arguments["dtype"])
-    return arguments
-
-
-def _cast(x: Any, dtype: Any, out: Any = None) -> Any:
-    codes = ["f32" if np.dtype(each) == np.float32 else qtype(each).code for each in (x.dtype, dtype)]
-    if "f32" not in codes:
-        x, codes[0] = getattr(reference, f"cast_{codes[0]}_f32")(x), "f32"
-    return getattr(reference, f"cast_{codes[0]}_{codes[1]}")(x)
-
-
-def _draw_round(d: Draw) -> dict[str, Any]:
-    shape = d.shape()
-    arguments = {"x": d.laid_out(d.floats(shape)), "dtype": d.pick(SMALL_FLOATS)}
-    if d.chance(0.4):
-        arguments["out"] = d.output(shape, np.float32)
-    return arguments
-
-
-def _rounded(x: Any, dtype: Any, out: Any = None) -> Any:
-    return getattr(reference, f"round_f32_{qtype(dtype).code}")(x)
-
-
 def _draw_floats(d: Draw) -> dict[str, Any]:
-    x = d.floats(d.shape())
-    return {"x": d.laid_out(x if d.chance(0.6) else quarkfast.cast(x, d.pick(SMALL_FLOATS)))}
+    return {"x": d.laid_out(_real(d, d.shape()))}
 
 
 def _draw_absmax(d: Draw) -> dict[str, Any]:
@@ -198,41 +178,6 @@ def _told_moments(x: Any) -> Any:
     return found.count, found.sum, found.squares
 
 
-def _draw_width(d: Draw) -> tuple[Any, int, dict[str, int]]:
-    row = qtype(d.pick(("int2", "uint2", "int4", "uint4", "int8", "uint8")))
-    if row.bits < 8:
-        return row, row.bits, {}
-    bits = d.integer(2, 4)
-    return row, bits, {"bits": bits}
-
-
-def _draw_pack(d: Draw) -> dict[str, Any]:
-    row, bits, arguments = _draw_width(d)
-    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if row.kind == "int" else (0, (1 << bits) - 1)
-    x = d.laid_out(d.codes(row.dtype, low, high, d.shape()))
-    out = {"out": d.output((-(-x.size * bits // 8),), np.uint8)} if d.chance(0.4) else {}
-    return {"x": x, **arguments, **out}
-
-
-def _packed(x: Any, bits: Any = None, out: Any = None) -> Any:
-    return reference.pack_codes(x, bits or qtype(x.dtype).bits)
-
-
-def _draw_unpack(d: Draw) -> dict[str, Any]:
-    row, bits, arguments = _draw_width(d)
-    shape = d.shape()
-    size = -(-int(np.prod(shape)) * bits // 8)
-    x = d.laid_out(d.rng.integers(0, 256, size, dtype=np.uint8))
-    out = {"out": d.output(shape, row.dtype)} if d.chance(0.4) else {}
-    return {"x": x, "dtype": row.dtype, "shape": shape, **arguments, **out}
-
-
-def _unpacked(x: Any, dtype: Any, shape: Any, bits: Any = None, out: Any = None) -> Any:
-    row = qtype(dtype)
-    codes = reference.unpack_codes(x, int(np.prod(shape)), bits or row.bits, row.kind == "int")
-    return codes.astype(row.dtype).reshape(shape)
-
-
 TARGETS = {
     "quantize_linear": Target(quarkfast.quantize_linear, _draw_quantize, _quantized),
     "dequantize_linear": Target(quarkfast.dequantize_linear, _draw_dequantize, _dequantized),
@@ -241,15 +186,15 @@ TARGETS = {
     ),
     "requantize_linear": Target(quarkfast.requantize_linear, _draw_requantize, _requantized),
     "requantize_shift": Target(quarkfast.requantize_shift, lambda d: _draw_requantize(d, by_shift=True), _shifted),
-    "cast": Target(quarkfast.cast, _draw_cast, _cast),
-    "round_trip": Target(quarkfast.round_trip, _draw_round, _rounded),
     "reduce_range": Target(quarkfast.reduce_range, _draw_floats, _range),
     "histogram": Target(_told_histogram, _draw_floats, _histogram),
     "moments": Target(_told_moments, _draw_floats, reference.sum_moments),
     "absmax": Target(quarkfast.absmax, _draw_absmax, _absmax),
-    "pack_codes": Target(quarkfast.pack_codes, _draw_pack, _packed),
-    "unpack_codes": Target(quarkfast.unpack_codes, _draw_unpack, _unpacked),
-    **{name: Target(*row) for name, row in clip_targets.CALLS.items()},
+    **{
+        name: Target(*row)
+        for calls in (cast_targets.CALLS, packing_targets.CALLS, clip_targets.CALLS)
+        for name, row in calls.items()
+    },
     **{
         f"{verb}_{family}": Target(getattr(quarkfast, f"{verb}_{family}"), draw(family), expected(family))
         for family in ("bfp", "bfp_prime", "mx")

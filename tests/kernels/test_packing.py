@@ -130,6 +130,7 @@ def test_onnxruntime_multiplies_by_the_weights_that_were_packed(rng, dtype, bits
 
 Q = np.zeros((4, 2), np.int8)
 S = np.ones((1, 2), np.float32)
+PACKED = quarkfast.pack_matmul_nbits(Q, S, block_size=16)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,11 @@ S = np.ones((1, 2), np.float32)
         (lambda: quarkfast.pack_matmul_nbits(Q, S, block_size=16, bits=3), ValueError, "bits: expected 2, 4 or 8"),
         (lambda: quarkfast.pack_matmul_nbits(Q[0], S, block_size=16), ValueError, r"codes: expected shape \[K, N\]"),
         (lambda: quarkfast.pack_matmul_nbits(Q, S[0], block_size=16), ValueError, r"scale: expected shape \(1, 2\)"),
-        (lambda: quarkfast.pack_matmul_nbits(Q, S, Q, block_size=16), ValueError, r"zero_point: expected shape \(1, 2"),
+        (
+            lambda: quarkfast.pack_matmul_nbits(Q, S, Q, block_size=16),
+            ValueError,
+            r"zero_point: expected int8 of shape \(1, 2",
+        ),
         (
             lambda: quarkfast.pack_matmul_nbits(Q + 8, S, block_size=16),
             ValueError,
@@ -162,6 +167,20 @@ S = np.ones((1, 2), np.float32)
             lambda: quarkfast.unpack_matmul_nbits(quarkfast.pack_matmul_nbits(Q, S, block_size=16), 40, block_size=16),
             ValueError,
             r"weight: expected shape \(2, 3, 8\), got \(2, 1, 8\)",
+        ),
+        (lambda: quarkfast.pack_matmul_nbits(Q, S, block_size=16.0), TypeError, "block_size: expected an integer"),
+        (lambda: quarkfast.pack_matmul_nbits(Q, S.astype("f8"), block_size=16), TypeError, "expected float32 or float"),
+        (lambda: quarkfast.unpack_matmul_nbits((Q, S, Q), 4, block_size=16), TypeError, "packed: expected a MatMulNBi"),
+        (lambda: quarkfast.unpack_matmul_nbits(PACKED, -1, block_size=16), ValueError, "k: expected 0 or more, got -1"),
+        (
+            lambda: quarkfast.unpack_matmul_nbits(PACKED._replace(zero_point=S), 4, block_size=16),
+            TypeError,
+            "zero_point: expected dtype uint8, got float32",
+        ),
+        (
+            lambda: quarkfast.unpack_matmul_nbits(PACKED._replace(scale=S[:, :1]), 4, block_size=16),
+            ValueError,
+            "packed: expected 2 scales and 2 bytes of zero points, got 1 and 2",
         ),
     ],
 )

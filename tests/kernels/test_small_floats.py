@@ -136,6 +136,8 @@ def test_types_can_be_named() -> None:
         (lambda: quarkfast.cast(np.zeros(2), "float8_e5m2"), "two different types among float32, .* got float64 to"),
         (lambda: quarkfast.cast(np.zeros(2, np.float32), np.float32), "got float32 to float32"),
         (lambda: quarkfast.cast(np.zeros(2, np.float32), np.int8), "got float32 to int8"),
+        (lambda: quarkfast.cast(np.zeros(2, "f4"), "float16", saturate="no"), "saturate: expected True or False, got"),
+        (lambda: quarkfast.round_trip(np.zeros(2, "f4"), "float16", saturate=1), "saturate: expected True or False"),
         (lambda: quarkfast.round_trip(np.zeros(2, np.float32), np.float32), "dtype: expected one of float16, bfloat16"),
         (lambda: quarkfast.round_trip(np.zeros(2), "float8_e5m2"), "x: expected dtype float32, got float64"),
     ],

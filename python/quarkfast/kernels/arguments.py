@@ -13,7 +13,18 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from quarkfast.dtypes import TYPES, integer_type
 from quarkfast.errors import shown
 
-__all__ = ["F32", "Layout", "as_array", "as_dtype", "as_integer", "contiguous", "laid_out", "layout", "output"]
+__all__ = [
+    "F32",
+    "Layout",
+    "as_array",
+    "as_dtype",
+    "as_flag",
+    "as_integer",
+    "contiguous",
+    "laid_out",
+    "layout",
+    "output",
+]
 
 F32 = np.dtype(np.float32)
 # NumPy does not know that these are real numbers.
@@ -47,6 +58,13 @@ def as_integer(value: Any, where: str, argument: str, bits: int = 64) -> int:
     if not -(1 << (bits - 1)) <= integer < 1 << (bits - 1):
         raise ValueError(f"{where}: {argument}: expected an integer of {bits} bits, got {integer}")
     return integer
+
+
+def as_flag(value: Any, where: str, argument: str) -> bool:
+    """Return value as a bool; nothing else counts as one."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{where}: {argument}: expected True or False, got {shown(value)}")
+    return bool(value)
 
 
 def contiguous(x: ArrayLike, where: str, dtype: np.dtype[Any]) -> NDArray[Any]:

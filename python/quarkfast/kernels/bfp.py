@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quarkfast import _core
-from quarkfast.errors import shown
 from quarkfast.kernels import block_arguments as blocks
-from quarkfast.kernels.arguments import as_integer
+from quarkfast.kernels.arguments import as_flag, as_integer
 
 __all__ = [
     "dequantize_bfp",
@@ -24,9 +23,8 @@ __all__ = [
 
 def _bfp(where: str, block_size: int, bit_width: int, rounding: str, raise_exponent: bool = False) -> _core.Bfp:
     size, width = as_integer(block_size, where, "block_size"), as_integer(bit_width, where, "bit_width", 32)
-    if not isinstance(raise_exponent, bool | np.bool_):
-        raise TypeError(f"{where}: raise_exponent: expected a bool, got {shown(raise_exponent)}")
-    return _core.Bfp(size, width, blocks.rounding_mode(where, rounding), bool(raise_exponent))
+    flag = as_flag(raise_exponent, where, "raise_exponent")
+    return _core.Bfp(size, width, blocks.rounding_mode(where, rounding), flag)
 
 
 def _prime(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
-from quarkfast.kernels.arguments import F32, as_array, as_dtype, contiguous, output
+from quarkfast.kernels.arguments import F32, as_array, as_dtype, as_flag, contiguous, output
 
 __all__ = ["cast", "round_trip"]
 
@@ -52,7 +52,7 @@ def cast(x: ArrayLike, dtype: DTypeLike, *, saturate: bool = False, out: NDArray
         Array of ``dtype``: rounded half to even, subnormals kept, NaN stays NaN where the type has it.
 
     Raises:
-        TypeError: the pair of types is not among the above.
+        TypeError: the pair of types is not among the above, or ``saturate`` is not a bool.
 
     Source:
         IEEE 754-2019 sections 4.3.1 and 5.4.2 (binary16); ml_dtypes for the others, bit for bit; ONNX Cast-19 for
@@ -67,7 +67,7 @@ def cast(x: ArrayLike, dtype: DTypeLike, *, saturate: bool = False, out: NDArray
         >>> cast(np.float32([0.3, 500.0]), "float8_e4m3fn", saturate=True).astype(float).tolist()
         [0.3125, 448.0]
     """
-    array, target = as_array(x, "cast"), _named(dtype, "cast")
+    array, target, saturate = as_array(x, "cast"), _named(dtype, "cast"), as_flag(saturate, "cast", "saturate")
     codes = {F32: "f32", **_CODES}
     source_code, target_code = codes.get(array.dtype), codes.get(target)
     if source_code is None or target_code is None or source_code == target_code:
@@ -96,7 +96,7 @@ def round_trip(
         ``cast(cast(x, dtype, saturate=saturate), float32)``, bit for bit, in one pass.
 
     Raises:
-        TypeError: ``x`` is not float32 or ``dtype`` not a smaller float.
+        TypeError: ``x`` is not float32, ``dtype`` not a smaller float or ``saturate`` not a bool.
 
     Source:
         As :func:`cast`.
@@ -108,7 +108,7 @@ def round_trip(
         >>> round_trip(np.float32([1.2, 3.14159]), "float4_e2m1fn")
         array([1., 3.], dtype=float32)
     """
-    target = _named(dtype, "round_trip")
+    target, saturate = _named(dtype, "round_trip"), as_flag(saturate, "round_trip", "saturate")
     code = _CODES.get(target)
     if code is None:
         raise TypeError(f"round_trip: dtype: expected one of {_NAMES}, got {target}")

@@ -13,7 +13,7 @@ import numpy as np
 
 from quarkfast import _core
 from quarkfast.errors import shown
-from quarkfast.kernels.arguments import as_integer
+from quarkfast.kernels.arguments import as_flag, as_integer
 from quarkfast.kernels.statistics import Histogram
 
 __all__ = [
@@ -41,12 +41,6 @@ def _number(value: Any, where: str, argument: str) -> float:
         return float(value)
     except OverflowError:  # an int beyond float64
         return math.inf
-
-
-def _flag(value: Any, where: str, argument: str) -> bool:
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{where}: {argument}: expected True or False, got {shown(value)}")
-    return bool(value)
 
 
 def _within(value: Any, where: str, argument: str, low: int, high: int) -> int:
@@ -92,7 +86,7 @@ def percentile_range(h: Histogram, percentile: float = 99.999, *, symmetric: boo
     share = _number(percentile, where, "percentile")
     if not 0 <= share <= 100:
         raise ValueError(f"{where}: percentile: expected 0 to 100, got {percentile}")
-    return _core.clip_percentile(*_observed(h, where), share, _flag(symmetric, where, "symmetric"))
+    return _core.clip_percentile(*_observed(h, where), share, as_flag(symmetric, where, "symmetric"))
 
 
 def entropy_range(
@@ -164,7 +158,7 @@ def least_error_range(h: Histogram, qmin: int, qmax: int, *, symmetric: bool = T
     """
     where = "least_error_range"
     codes = _codes(qmin, qmax, where)
-    return _core.clip_squared_error(*_observed(h, where), *codes, _flag(symmetric, where, "symmetric"))
+    return _core.clip_squared_error(*_observed(h, where), *codes, as_flag(symmetric, where, "symmetric"))
 
 
 def power_of_two_range(
@@ -197,7 +191,7 @@ def power_of_two_range(
     """
     where = "power_of_two_range"
     codes, count = _codes(qmin, qmax, where), _within(count, where, "count", 1, 32)
-    return _core.clip_power_of_two(*_observed(h, where), *codes, _flag(symmetric, where, "symmetric"), count)
+    return _core.clip_power_of_two(*_observed(h, where), *codes, as_flag(symmetric, where, "symmetric"), count)
 
 
 def quantization_error(h: Histogram, scale: float, zero_point: int, qmin: int, qmax: int) -> float:

@@ -10,11 +10,13 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
 from quarkfast.dtypes import QType, integer_type
+from quarkfast.errors import shown
 from quarkfast.kernels.arguments import as_array, as_dtype, as_integer, output
 
 __all__ = ["MatMulNBits", "pack_codes", "pack_matmul_nbits", "unpack_codes", "unpack_matmul_nbits"]
 
 _U8 = np.dtype(np.uint8)
+_PACK, _UNPACK = "pack_matmul_nbits", "unpack_matmul_nbits"
 
 
 def pack_codes(x: ArrayLike, *, bits: int | None = None, out: NDArray[Any] | None = None) -> NDArray[np.uint8]:
@@ -128,7 +130,7 @@ def pack_matmul_nbits(
         codes: ``[K, N]`` codes that :func:`~quarkfast.quantize_linear` gave for ``axis=0`` and ``block_size``. Signed
             codes are shifted by ``2**(bits - 1)``: the operator knows unsigned ones only.
         scale: ``[ceil(K / block_size), N]``, float32 or float16.
-        zero_point: Codes of the shape of ``scale``; zeros when absent.
+        zero_point: Codes of the shape of ``scale`` and the dtype of ``codes``; zeros when absent.
         block_size: A power of two, at least 16: rows that share a scale.
         bits: 2, 4 or 8.
 
@@ -136,8 +138,9 @@ def pack_matmul_nbits(
         The operator's inputs. Rows beyond K are filled with the zero point, hence with zeros.
 
     Raises:
-        TypeError: codes are not of an integer type of at most 8 bits.
-        ValueError: shapes do not fit, or ``block_size`` or ``bits`` is not among the above.
+        TypeError: codes are not of an integer type of at most 8 bits, or scales of another type.
+        ValueError: shapes do not fit, a code does not fit ``bits``, or ``block_size`` or ``bits`` is not among the
+            above.
 
     Source:
         onnxruntime, docs/ContribOperators.md, com.microsoft.MatMulNBits.
@@ -150,18 +153,22 @@ def pack_matmul_nbits(
         >>> pack_matmul_nbits(q, scale, block_size=32).weight.shape
         (2, 1, 16)
     """
-    array, scales = np.asarray(codes), np.asarray(scale)
-    row = _code_type(array.dtype, "pack_matmul_nbits")
-    _check_nbits("pack_matmul_nbits", bits, block_size)
+    array, scales = (as_array(*given) for given in ((codes, _PACK, "codes"), (scale, _PACK, "scale")))
+    row = _code_type(array.dtype, _PACK)
+    block_size, bits = _checked_nbits(_PACK, block_size, bits)
+    if scales.dtype not in (np.float32, np.float16):
+        raise TypeError(f"{_PACK}: scale: expected float32 or float16, got {scales.dtype}")
     if array.ndim != 2:
-        raise ValueError(f"pack_matmul_nbits: codes: expected shape [K, N], got {array.shape}")
+        raise ValueError(f"{_PACK}: codes: expected shape [K, N], got {array.shape}")
     k, n = array.shape
     blocks = -(-k // block_size)
     if scales.shape != (blocks, n):
-        raise ValueError(f"pack_matmul_nbits: scale: expected shape {(blocks, n)}, got {scales.shape}")
-    zeros = np.zeros(scales.shape, array.dtype) if zero_point is None else np.asarray(zero_point)
-    if zeros.shape != scales.shape:
-        raise ValueError(f"pack_matmul_nbits: zero_point: expected shape {scales.shape}, got {zeros.shape}")
+        raise ValueError(f"{_PACK}: scale: expected shape {(blocks, n)}, got {scales.shape}")
+    zeros = np.zeros(scales.shape, array.dtype) if zero_point is None else as_array(zero_point, _PACK, "zero_point")
+    if (zeros.dtype, zeros.shape) != (array.dtype, scales.shape):
+        raise ValueError(
+            f"{_PACK}: zero_point: expected {array.dtype} of shape {scales.shape}, got {zeros.dtype} of {zeros.shape}"
+        )
     unsigned = [_unsigned(each, row, bits).T for each in (array, zeros)]
     padded = np.repeat(unsigned[1], block_size, axis=1)
     padded[:, :k] = unsigned[0]
@@ -185,6 +192,7 @@ def unpack_matmul_nbits(
         bits: 2, 4 or 8.
 
     Raises:
+        TypeError: ``packed`` is no :class:`MatMulNBits` or its codes are not uint8.
         ValueError: ``block_size`` or ``bits`` is not among those of :func:`pack_matmul_nbits`, or sizes do not fit.
 
     Source:
@@ -192,18 +200,20 @@ def unpack_matmul_nbits(
 
     Example:
         >>> import numpy as np
-        >>> packed = pack_matmul_nbits(np.full((20, 3), 5, np.uint8), np.ones((2, 3)), block_size=16)
+        >>> packed = pack_matmul_nbits(np.full((20, 3), 5, np.uint8), np.ones((2, 3), "f4"), block_size=16)
         >>> unpack_matmul_nbits(packed, 20, block_size=16)[0].shape
         (20, 3)
     """
-    _check_nbits("unpack_matmul_nbits", bits, block_size)
-    blocks, n = -(-k // block_size), packed.weight.shape[0]
-    if packed.weight.shape != (n, blocks, block_size * bits // 8):
-        raise ValueError(
-            f"unpack_matmul_nbits: weight: expected shape {(n, blocks, block_size * bits // 8)}, "
-            f"got {packed.weight.shape}"
-        )
+    block_size, bits = _checked_nbits(_UNPACK, block_size, bits)
+    k = as_integer(k, _UNPACK, "k")
+    if k < 0:
+        raise ValueError(f"{_UNPACK}: k: expected 0 or more, got {k}")
+    if not isinstance(packed, MatMulNBits):
+        raise TypeError(f"{_UNPACK}: packed: expected a MatMulNBits, got {shown(packed)}")
+    packed = MatMulNBits(*(as_array(each, _UNPACK, name) for name, each in packed._asdict().items()))
+    blocks, n = -(-k // block_size), packed.weight.shape[0] if packed.weight.ndim else 0
     shapes = (n, blocks * block_size), (n, -(-blocks * bits // 8) * 8 // bits)
+    _check_packed(packed, (n, blocks, block_size * bits // 8), n * shapes[1][1] * bits // 8)
     codes, zeros = (
         unpack_codes(part, np.uint8, shape, bits=bits) if bits < 8 else part.reshape(shape)
         for part, shape in zip((packed.weight, packed.zero_point), shapes, strict=True)
@@ -234,18 +244,32 @@ def _width(row: QType, bits: int | None, where: str) -> int:
     return width
 
 
-def _check_nbits(where: str, bits: int, block_size: int) -> None:
+def _checked_nbits(where: str, block_size: int, bits: int) -> tuple[int, int]:
+    block_size, bits = as_integer(block_size, where, "block_size"), as_integer(bits, where, "bits")
     if bits not in (2, 4, 8):
         raise ValueError(f"{where}: bits: expected 2, 4 or 8, got {bits}")
     if block_size < 16 or block_size & (block_size - 1):
         raise ValueError(f"{where}: block_size: expected a power of two of at least 16, got {block_size}")
+    return block_size, bits
+
+
+def _check_packed(packed: MatMulNBits, weight: tuple[int, ...], zeros: int) -> None:
+    """Hold the inputs of the operator against the shape of the weight and the bytes of the zero points."""
+    for name in ("weight", "zero_point"):
+        if getattr(packed, name).dtype != _U8:
+            raise TypeError(f"{_UNPACK}: {name}: expected dtype uint8, got {getattr(packed, name).dtype}")
+    if packed.weight.shape != weight:
+        raise ValueError(f"{_UNPACK}: weight: expected shape {weight}, got {packed.weight.shape}")
+    if packed.scale.size != weight[0] * weight[1] or packed.zero_point.size != zeros:
+        raise ValueError(
+            f"{_UNPACK}: packed: expected {weight[0] * weight[1]} scales and {zeros} bytes of zero points, "
+            f"got {packed.scale.size} and {packed.zero_point.size}"
+        )
 
 
 def _unsigned(codes: NDArray[Any], row: QType, bits: int) -> NDArray[np.uint8]:
     """Shift signed codes by half the range of ``bits``; codes that do not fit are refused."""
     shifted = codes.astype(np.int16) + ((1 << (bits - 1)) if row.kind == "int" else 0)
     if shifted.size and not (shifted.min() >= 0 and shifted.max() < 1 << bits):
-        raise ValueError(
-            f"pack_matmul_nbits: codes: expected {bits}-bit codes, got [{codes.min()}, {codes.max()}] of {row.name}"
-        )
+        raise ValueError(f"{_PACK}: codes: expected {bits}-bit codes, got [{codes.min()}, {codes.max()}] of {row.name}")
     return shifted.astype(np.uint8)
