@@ -59,8 +59,7 @@ def test_a_script_for_onnxruntime_runs_with_its_own_enumerations_and_reader(mode
     ("options", "error", "message"),
     [
         ({"quant_format": compat.QuantFormat.QOperator}, quarkfast.UnsupportedError, "expected QuantFormat.QDQ"),
-        ({"reduce_range": True}, quarkfast.UnsupportedError, "reduce_range: expected its default"),
-        ({"nodes_to_quantize": ["conv"]}, quarkfast.UnsupportedError, "nodes_to_quantize: expected its default"),
+        ({"nodes_to_quantize": ["cnv"]}, quarkfast.ConfigError, "include: expected the name of a node, got 'cnv'"),
         ({"activation_type": "int8"}, quarkfast.ConfigError, "expected a member of QuantType"),
         ({"calibrate_method": "minmax"}, quarkfast.ConfigError, "expected a calibration method, got 'minmax'"),
         ({"extra_options": {"ActivationSymetric": True}}, quarkfast.ConfigError, "did you mean 'ActivationSymmetric'"),
@@ -72,6 +71,19 @@ def test_what_cannot_be_honoured_is_refused_before_any_work(model, tmp_path, opt
     assert not (tmp_path / "out.onnx").exists()
 
 
-def test_dynamic_quantization_is_refused():
-    with pytest.raises(quarkfast.UnsupportedError, match="use quantize_static"):
-        compat.quantize_dynamic("in.onnx", "out.onnx")
+def test_a_script_for_dynamic_quantization_runs_with_onnxruntimes_own_enumeration(model, tmp_path):
+    from onnxruntime.quantization import QuantType
+
+    for weight_type, dtype in ((QuantType.QInt8, 3), (QuantType.QUInt8, 2)):
+        out = tmp_path / f"{weight_type}.onnx"
+        compat.quantize_dynamic(model, out, weight_type=weight_type, nodes_to_quantize=["conv"], reduce_range=True)
+        written = onnx.load(out)
+        assert [node.op_type for node in written.graph.node] == [
+            "DynamicQuantizeLinear", "ConvInteger", "Cast", "Mul", "Mul",
+        ]  # fmt: skip
+        assert {t.name: t.data_type for t in written.graph.initializer}["w_quantized"] == dtype
+
+
+def test_dynamic_quantization_of_a_node_that_does_not_exist_is_refused(model, tmp_path):
+    with pytest.raises(quarkfast.ConfigError, match=r"include: expected the name of a node, got 'cnv'; did you mean"):
+        compat.quantize_dynamic(model, tmp_path / "out.onnx", nodes_to_quantize=["cnv"])

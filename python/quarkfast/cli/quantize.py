@@ -76,6 +76,10 @@ def quantize(
     op_types: Annotated[
         list[str] | None, typer.Option(metavar="TYPE", help="Quantize only operators of this type; repeatable.")
     ] = None,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NODE", help="Quantize only nodes of this name, glob or ^regular expression; repeatable."),
+    ] = None,
     exclude: Annotated[
         list[str] | None,
         typer.Option(
@@ -112,6 +116,7 @@ def quantize(
         "packed_weights": packed_weights,
         "force_pass_through": force_pass_through,
         "op_types": op_types,
+        "include": include,
         "exclude": exclude,
         "exclude_op_types": exclude_op_types,
     }

@@ -48,7 +48,7 @@ def quantize_static(
         reduce_range: Use half of the codes of weights.
         activation_type: Quantized type of activations.
         weight_type: Quantized type of weights.
-        nodes_to_quantize: Must be empty.
+        nodes_to_quantize: Names of the only nodes to quantize; None or empty means all.
         nodes_to_exclude: Names of nodes that stay float.
         use_external_data_format: Accepted; large models get external data by themselves.
         calibrate_method: How ranges are found.
@@ -91,12 +91,56 @@ def for_cpu(scheme: Scheme) -> Scheme:
     return scheme if scheme.encoding != "qdq" else replace(scheme, target="ort-cpu")
 
 
-def quantize_dynamic(*arguments: Any, **options: Any) -> None:
-    """Refuse: activations are quantized with fixed scales in this version.
+def quantize_dynamic(
+    model_input: Any,
+    model_output: str | os.PathLike[str],
+    op_types_to_quantize: list[str] | None = None,
+    per_channel: bool = False,
+    reduce_range: bool = False,
+    weight_type: Any = QuantType.QInt8,
+    nodes_to_quantize: list[str] | None = None,
+    nodes_to_exclude: list[str] | None = None,
+    use_external_data_format: bool = False,
+    extra_options: Mapping[str, Any] | None = None,
+) -> None:
+    """Quantize weights, and activations as they come, as ``onnxruntime.quantization.quantize_dynamic`` does.
+
+    Args:
+        model_input: Path of an ONNX file or an ``onnx.ModelProto``.
+        model_output: Where to write the result.
+        op_types_to_quantize: Operator types to quantize; None means Conv, Gather, Gemm and MatMul.
+        per_channel: Give each output channel of a weight its own scale.
+        reduce_range: Use half of the codes of weights.
+        weight_type: ``QuantType.QInt8`` or ``QuantType.QUInt8``.
+        nodes_to_quantize: Names of the only nodes to quantize; None or empty means all.
+        nodes_to_exclude: Names of nodes that stay float.
+        use_external_data_format: Accepted; large models get external data by themselves.
+        extra_options: Options by onnxruntime's keys.
 
     Raises:
-        UnsupportedError: always.
+        ConfigError: An option is unknown, or the weight type is another.
+        UnsupportedError: An option is known and cannot be honoured.
+        QuarkfastError: As :func:`quarkfast.quantize`.
+
+    Example:
+        >>> import numpy as np, onnx
+        >>> graph = onnx.parser.parse_graph("g (float[N, 4] x) => (float[N, 4] y) { y = MatMul(x, w) }")
+        >>> graph.initializer.append(onnx.numpy_helper.from_array(np.eye(4, dtype=np.float32), "w"))
+        >>> model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
+        >>> quantize_dynamic(model, "out.onnx")
+        >>> [node.op_type for node in onnx.load("out.onnx").graph.node][:2]
+        ['DynamicQuantizeLinear', 'MatMulInteger']
     """
-    raise UnsupportedError(
-        "quantize_dynamic: expected static quantization in this version, got dynamic; use quantize_static"
+    config = QuantizationConfig(
+        activation_type=QuantType.QUInt8,
+        weight_type=weight_type,
+        op_types_to_quantize=list(op_types_to_quantize or []),
+        nodes_to_quantize=list(nodes_to_quantize or []),
+        nodes_to_exclude=list(nodes_to_exclude or []),
+        per_channel=per_channel,
+        reduce_range=reduce_range,
+        use_dynamic_quant=True,
+        use_external_data_format=use_external_data_format,
+        extra_options=dict(extra_options or {}),
     )
+    quantize(model_input, model_output, scheme_of(config))

@@ -87,6 +87,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             Option("packed_weights", None, _BOOL, _is_bool, _set("packed_weights")),
             Option("force_pass_through", "ForceQuantizeNoInputCheck", _BOOL, _is_bool, _set("force_pass_through")),
             Option("op_types", "OpTypesToQuantize", _NAMES, _is_names, _set("op_types")),
+            Option("include", "NodesToQuantize", _NAMES, _is_names, _set("include")),
             Option("exclude", "NodesToExclude", _NAMES, _is_names, _set("exclude")),
             Option("exclude_op_types", "OpTypesToExclude", _NAMES, _is_names, _set("exclude_op_types")),
             Option("samples", "CalibDataSize", _COUNT, _is_count, _set("samples")),

@@ -28,6 +28,7 @@ PRESETS: Mapping[str, Scheme] = MappingProxyType(
             Scheme("A8W8", "ryzenai-a8w8", _INT8, _INT8, force_pass_through=True),
             Scheme("A16W8", "ryzenai-a8w8", _INT16, _INT8, force_pass_through=True),
             Scheme("U8S8", "ort-cpu", _UINT8, _INT8),
+            Scheme("DYNAMIC", "ort-dynamic", _UINT8, _INT8, bias="float", encoding="dynamic"),
             Scheme("XINT8", "ryzenai-xint8", _XINT8, _XINT8_WEIGHT, bias="weight", force_pass_through=True),
             Scheme("FP16", "ryzenai-bf16", _FLOAT16, _FLOAT16, bias="weight", force_pass_through=True),
             Scheme("BF16", "ryzenai-bf16", _BFLOAT16, _BFLOAT16, bias="weight", force_pass_through=True),

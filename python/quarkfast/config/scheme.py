@@ -11,7 +11,7 @@ from quarkfast.config.spec import TensorSpec
 __all__ = ["BiasKind", "Encoding", "Scheme"]
 
 BiasKind = Literal["int32", "weight", "float"]
-Encoding = Literal["qdq", "cast"]
+Encoding = Literal["qdq", "cast", "dynamic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,8 @@ class Scheme:
         bias: ``"int32"`` quantizes a bias with scale ``s_x * s_w``; ``"weight"`` treats it like a weight;
             ``"float"`` leaves it.
         encoding: ``"qdq"`` writes QuantizeLinear and DequantizeLinear (custom operators where the standard has no such
-            type); ``"cast"`` writes a pair of Casts, for floats of 8 and 16 bits only.
+            type); ``"cast"`` writes a pair of Casts, for floats of 8 and 16 bits only;
+            ``"dynamic"`` quantizes activations as they come, in front of integer operators.
         keep_float_weights: Keep weights in float32 with a pair of nodes behind them instead of storing codes.
         clip_bfloat16: Put a Clip to +-3.38953139e38 in front of activations that become bfloat16, so that none becomes
             infinite.
@@ -36,6 +37,7 @@ class Scheme:
             always round to even.
         force_pass_through: Quantize data movement (Reshape, MaxPool, ...) also where its input is float.
         op_types: Operator types to quantize; empty means all that the target has a rule for.
+        include: Names, globs or regular expressions of the only nodes to quantize; empty means all.
         exclude: Names, globs or regular expressions (``^...``) of nodes that stay float.
         exclude_op_types: Operator types that stay float.
         samples: Number of calibration samples to read, or None for all of them.
@@ -60,6 +62,7 @@ class Scheme:
     block_rounding: Rounding = "half_even"
     force_pass_through: bool = False
     op_types: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     exclude_op_types: tuple[str, ...] = ()
     samples: int | None = None

@@ -56,9 +56,11 @@ def bias_of(scheme: Scheme) -> BiasKind:
 
     ``"int32"`` needs the scales of both operands, and weights of at most 8 bits: with those of 16 the product of the
     scales is so small that biases leave int32. Where one operand is no integer, or is too wide, biases stay float;
-    where both are not, and on XINT8's target, they are treated like weights.
+    where both are not, and on XINT8's target, they are treated like weights. Dynamic quantization adds them in floats.
     """
     activation, weight = _is_integer(scheme.activation), _is_integer(scheme.weight)
+    if scheme.encoding == "dynamic":
+        return "float"
     if scheme.target == "ryzenai-xint8" or not (activation or weight):
         return "weight"
     narrow = scheme.weight.dtype in ("int4", "uint4", "int8", "uint8")
@@ -81,6 +83,8 @@ def check_types(scheme: Scheme) -> None:
         if spec.reduce_range and not _is_integer(spec):
             raise ConfigError(f"reduce_range: expected integers, got {spec.dtype} for the {field}; leave it out")
     weight = scheme.weight
+    if scheme.encoding == "dynamic":
+        _check_dynamic(scheme)
     if weight.granularity == "channel" and not weight.needs_range:
         raise ConfigError(f"per_channel: expected weights with a scale, got {weight.dtype}; leave the option out")
     if "power_of_two" in (scheme.activation.scale, weight.scale) and weight.granularity == "channel":
@@ -104,6 +108,24 @@ def check_types(scheme: Scheme) -> None:
         raise ConfigError(
             f"bf16_with_clip: expected bfloat16 activations, got {scheme.activation.dtype}; leave the option out"
         )
+
+
+def _check_dynamic(scheme: Scheme) -> None:
+    activation, weight = scheme.activation, scheme.weight
+    if activation.dtype != "uint8" or activation.symmetric:
+        raise ConfigError(
+            f"{scheme.name}: expected uint8 activations, asymmetric, as DynamicQuantizeLinear gives, "
+            f"got {activation.dtype}{', symmetric' if activation.symmetric else ''}"
+        )
+    if weight.dtype not in ("int8", "uint8"):
+        raise ConfigError(f"{scheme.name}: expected int8 or uint8 weights, got {weight.dtype}")
+    if weight.granularity == "channel" and not weight.symmetric:
+        raise ConfigError(
+            f"{scheme.name}: expected symmetric weights where each channel has a scale, got asymmetric ones; "
+            "ConvInteger has one zero point"
+        )
+    if scheme.keep_float_weights:
+        raise ConfigError(f"{scheme.name}: expected keep_float_weights left out, got True")
 
 
 def _is_integer(spec: TensorSpec) -> bool:

@@ -2,6 +2,7 @@
 
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement
 from quarkfast.graph.plan import Plan, Quantizer
+from quarkfast.qdq.dynamic import insert_dynamic
 from quarkfast.qdq.freeze import freeze, needs_ranges
 from quarkfast.qdq.insert import insert
 from quarkfast.qdq.nodes import lowest_opset
@@ -20,6 +21,7 @@ __all__ = [
     "Target",
     "freeze",
     "insert",
+    "insert_dynamic",
     "lowest_opset",
     "needs_ranges",
     "place",

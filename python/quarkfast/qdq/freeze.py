@@ -23,7 +23,7 @@ __all__ = ["freeze", "needs_ranges"]
 
 def needs_ranges(scheme: Scheme) -> bool:
     """Whether the activations of `scheme` have scales, so that data is needed."""
-    return scheme.activation.needs_range
+    return scheme.activation.needs_range and scheme.encoding != "dynamic"
 
 
 def freeze(model: ir.Model, placement: Placement, scheme: Scheme, ranges: Mapping[str, Range]) -> Plan:

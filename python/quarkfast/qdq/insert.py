@@ -19,6 +19,7 @@ from quarkfast.graph.placement import Edge
 from quarkfast.graph.plan import Plan, Quantizer
 from quarkfast.qdq.block_codes import PackingTally, pack
 from quarkfast.qdq.codes import LARGEST_BFLOAT16, codes_of, limited, scale_along
+from quarkfast.qdq.dynamic import insert_dynamic
 from quarkfast.qdq.nodes import (
     Spelling,
     clip_node,
@@ -43,6 +44,9 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
        ``packed_weights`` constants are stored as records, where that is smaller and exact.
     5. The nodes stay topologically sorted; graph inputs and outputs keep their names and types.
     """
+    if scheme.encoding == "dynamic":
+        insert_dynamic(model, plan)
+        return ()
     inserter = _Inserter(model, scheme)
     values = ir.convenience.create_value_mapping(model.graph)
     for slot, quantizer in plan.constants:

@@ -108,6 +108,8 @@ def lowest_opset(scheme: Scheme) -> int:
         >>> lowest_opset(PRESETS["A8W8"]), lowest_opset(PRESETS["A16W8"])
         (10, 21)
     """
+    if scheme.encoding == "dynamic":
+        return 11
     forms = [find_form(spec.dtype, scheme.encoding).opset for spec in (scheme.activation, scheme.weight)]
     return max(*forms, 13 if scheme.weight.granularity == "channel" else 10)
 

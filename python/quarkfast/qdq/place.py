@@ -37,8 +37,10 @@ def place(model: ir.Model, scheme: Scheme) -> Placement:
         for name in getattr(scheme, option):
             if name not in types:
                 raise ConfigError(f"{option}: expected operator types of the model ({', '.join(types)}), got {name!r}")
-    excluded = match_names(scheme.exclude, [name_of(node) for node in model.graph], "exclude")
-    placer = _Placer(scheme, TARGETS[scheme.target], excluded)
+    names = [name_of(node) for node in model.graph]
+    included = match_names(scheme.include, names, "include") if scheme.include else frozenset(names)
+    excluded = match_names(scheme.exclude, names, "exclude")
+    placer = _Placer(scheme, TARGETS[scheme.target], included, excluded)
     for node in model.graph:
         placer.visit(node)
     return placer.placement()
@@ -47,9 +49,9 @@ def place(model: ir.Model, scheme: Scheme) -> Placement:
 class _Placer:
     """Walks over the nodes once, in topological order, and gathers what a `Placement` holds."""
 
-    def __init__(self, scheme: Scheme, target: Target, excluded: frozenset[str]) -> None:
+    def __init__(self, scheme: Scheme, target: Target, included: frozenset[str], excluded: frozenset[str]) -> None:
         self._scheme = scheme
-        self._excluded = excluded
+        self._included, self._excluded = included, excluded
         self._target = target
         self._activations: dict[str, str] = {}
         self._absorbed: set[str] = set()
@@ -88,6 +90,8 @@ class _Placer:
             return f"{self._target.name} has no rule for {node.op_type}"
         if node.name in self._excluded or node.op_type in self._scheme.exclude_op_types:
             return "excluded"
+        if node.name not in self._included:
+            return "not among the nodes to quantize"
         if self._scheme.op_types and node.op_type not in self._scheme.op_types:
             return "not among op_types"
         data = _data_inputs(node, rule)
@@ -96,7 +100,7 @@ class _Placer:
         for index in data:
             if _is_infinite(node, index):
                 return f"its constant {name_of(node.inputs[index])!r} is infinite"
-        return ""
+        return rule.objects(node)
 
     def _why_not_reached(self, node: ir.Node, rule: Rule) -> str:
         if rule.flow is Flow.COMPUTE or self._scheme.force_pass_through:
@@ -109,7 +113,8 @@ class _Placer:
         if name in self._absorbed or _is_decoded(value):
             return
         if not is_constant(value):
-            self._activations.setdefault(name, name)
+            if not self._target.dynamic:
+                self._activations.setdefault(name, name)
             return
         operator = find_operator(node)
         if operator is not None and operator.weight == index:
@@ -148,10 +153,8 @@ class _Placer:
             self._biases.append(BiasSlot(name_of(bias), edge, data, weight, weight_tensor))
 
     def _mark_output(self, node: ir.Node, output: ir.Value, rule: Rule) -> None:
-        if not is_float(output):
-            return
         name = name_of(output)
-        if _is_encoded(output):
+        if not is_float(output) or _is_encoded(output) or self._target.dynamic:
             return
         if self._is_absorbed(node, output):
             self._absorbed.add(name)

@@ -8,7 +8,12 @@ from enum import Enum
 
 import onnx_ir as ir
 
-__all__ = ["Flow", "Rule", "always"]
+__all__ = ["Flow", "Rule", "always", "never"]
+
+
+def never(node: ir.Node) -> str:
+    """The objection of a rule that has none."""
+    return ""
 
 
 def always(node: ir.Node) -> bool:
@@ -37,10 +42,12 @@ class Rule:
         flow: What happens to the scale.
         inputs: Indices of the inputs that hold data; None means every float input.
         output_range: Range of the output when the operator's definition gives it (Softmax).
+        objects: Why this very node cannot be quantized; empty if it can.
         carries: For `Flow.CARRY`, whether this very node can carry its input's scale; otherwise it computes.
     """
 
     flow: Flow = Flow.COMPUTE
     inputs: tuple[int, ...] | None = None
     output_range: tuple[float, float] | None = None
+    objects: Callable[[ir.Node], str] = never
     carries: Callable[[ir.Node], bool] = always

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
 import onnx_ir as ir
 
+from quarkfast.graph.access import is_constant
 from quarkfast.qdq.rules import Flow, Rule
 
 __all__ = ["TARGETS", "Target"]
@@ -22,6 +23,7 @@ class Target:
         name: How presets refer to it.
         rules: Operator type of the standard domain -> its rule. An operator without a rule stays float.
         absorbed: Activation -> operators that compute it along, so that no Q/DQ pair stands between the two.
+        dynamic: Whether activations are quantized as they come, so that only weights are placed.
         constants: Which spec constants take that are no operator's weight (the ``b`` of ``x + b``).
     """
 
@@ -29,6 +31,7 @@ class Target:
     rules: Mapping[str, Rule]
     absorbed: Mapping[str, frozenset[str]]
     constants: Literal["activation", "weight"]
+    dynamic: bool = False
 
 
 def _rows(rule: Rule, *op_types: str) -> dict[str, Rule]:
@@ -109,6 +112,33 @@ _ORT_CPU_ABSORBED = MappingProxyType(
     dict.fromkeys(("Clip", "Relu"), frozenset({"Add", "Conv", "Gemm", "MatMul", "Mul"}))
 )
 
+
+def _weight_objection(index: int) -> Callable[[ir.Node], str]:
+    def objects(node: ir.Node) -> str:
+        return "" if is_constant(node.inputs[index]) else "its weight is no constant"
+
+    return objects
+
+
+def _gemm_objection(node: ir.Node) -> str:
+    if node.attributes.get_int("transA", 0):
+        return "it transposes its first operand"
+    beta, bias = node.attributes.get_float("beta", 1.0), node.inputs[2] if len(node.inputs) > 2 else None
+    if beta != 1 and bias is not None and not is_constant(bias):
+        return "it scales a bias that is no constant"
+    return _weight_objection(1)(node)
+
+
+# What ONNX Runtime has integer operators for whose first operand is quantized as it comes; and Gather from a constant,
+# which is what most of a transformer's bytes are.
+_DYNAMIC: Mapping[str, Rule] = MappingProxyType(
+    {
+        **_rows(Rule(inputs=(0, 1), objects=_weight_objection(1)), "Conv", "MatMul"),
+        "Gemm": Rule(inputs=(0, 1), objects=_gemm_objection),
+        "Gather": Rule(inputs=(0,), objects=_weight_objection(0)),
+    }
+)
+
 TARGETS: Mapping[str, Target] = MappingProxyType(
     {
         target.name: target
@@ -117,6 +147,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             Target("ryzenai-xint8", _RYZENAI, _RYZENAI_ABSORBED, "weight"),
             Target("ryzenai-bf16", _RYZENAI, _RYZENAI_ABSORBED, "weight"),
             Target("ort-cpu", _ORT_CPU, _ORT_CPU_ABSORBED, "activation"),
+            Target("ort-dynamic", _DYNAMIC, MappingProxyType({}), "weight", dynamic=True),
         )
     }
 )

@@ -73,7 +73,7 @@ _NEUTRAL_FIELDS = {
 }  # fmt: skip
 _TRANSLATED_FIELDS = {
     "calibrate_method", "activation_type", "weight_type", "extra_options", "per_channel", "nodes_to_exclude",
-    "op_types_to_quantize", "enable_npu_cnn",
+    "nodes_to_quantize", "op_types_to_quantize", "enable_npu_cnn", "reduce_range", "use_dynamic_quant",
 }  # fmt: skip
 
 
@@ -137,10 +137,22 @@ def _from_legacy(config: QuantizationConfig) -> Scheme:
         config.enable_npu_cnn,
         options.get("ForceQuantizeNoInputCheck", False),
     )
+    if config.use_dynamic_quant:
+        scheme = _dynamic(scheme.weight)
     scheme = replace(scheme, block_rounding=block_rounding((activation, weight), options, "half_away"))
-    selection = {"exclude": config.nodes_to_exclude, "op_types": config.op_types_to_quantize}
+    selection = {
+        "include": config.nodes_to_quantize,
+        "exclude": config.nodes_to_exclude,
+        "op_types": config.op_types_to_quantize,
+        "reduce_range": config.reduce_range,
+    }
     given = {key: value for key, value in selection.items() if value}
     return apply_options(scheme, {**_translated_options(options), **given})
+
+
+def _dynamic(weight: TensorSpec) -> Scheme:
+    """Returns the preset with other weights; Quark takes their extremes, whatever the method for activations."""
+    return replace(PRESETS["DYNAMIC"], weight=replace(weight, scale="float32", method="minmax"))
 
 
 def _from_qconfig(config: QConfig) -> Scheme:

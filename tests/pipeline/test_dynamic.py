@@ -1,0 +1,150 @@
+"""Dynamic quantization: no data, integer products, close to the float model."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import quarkfast
+from quarkfast import ort
+from quarkfast.errors import ConfigError
+from tiny_models import conv_relu_model, samples, tiny_model
+
+FLOOR = 28.0
+
+
+def _run(model, feed):
+    return ort.inference_session(model if isinstance(model, bytes) else model.SerializeToString()).run(None, feed)[0]
+
+
+def _sqnr(reference, got):
+    return 10 * np.log10(np.square(reference).sum() / np.square(reference - got).sum())
+
+
+def _close(proto, feed, **options):
+    result = quarkfast.quantize(proto, preset="DYNAMIC", **options)
+    onnx.checker.check_model(result.proto, full_check=True)
+    assert _sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > FLOOR
+    return result
+
+
+def _matrices(expression, rng, **shapes):
+    arrays = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    return tiny_model(f"g (float[N, 16] x) => (float[N, 8] y) {{ y = {expression} }}", arrays)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"per_channel": True}, {"weight_type": "uint8"}, {"weight_type": "uint8", "weight_symmetric": True}],
+    ids=["int8", "int8 per channel", "uint8", "uint8 symmetric"],
+)
+@pytest.mark.parametrize(
+    ("expression", "shapes"),
+    [
+        ("MatMul(x, w)", {"w": (16, 8)}),
+        ("Gemm(x, w, b)", {"w": (16, 8), "b": (8,)}),
+        ("Gemm<transB = 1, alpha = -0.5, beta = 2.0>(x, w, b)", {"w": (8, 16), "b": (8,)}),
+        ("Gemm<transB = 1>(x, w)", {"w": (8, 16)}),
+    ],
+)
+def test_products_of_matrices_are_integer_and_stay_close(expression, shapes, options, rng):
+    result = _close(_matrices(expression, rng, **shapes), {"x": samples(64, (16,))}, **options)
+    counts = Counter(node.op_type for node in result.proto.graph.node)
+    assert counts["MatMulInteger"] == 1
+    assert counts["MatMul"] == counts["Gemm"] == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"per_channel": True}, {"weight_type": "uint8"}])
+def test_convolutions_are_integer_and_stay_close(options):
+    result = _close(conv_relu_model(), {"x": samples()}, **options)
+    assert Counter(node.op_type for node in result.proto.graph.node)["ConvInteger"] == 2
+    assert [node.op_type for node in result.summary.left_float] == ["Relu", "Add"]
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+def test_convolutions_over_a_line_and_a_volume(rank, rng):
+    text = f"""g (float[N, 4, {", ".join("6" * rank)}] x) => (float[N, 6, {", ".join("4" * rank)}] y) {{
+        y = Conv<group = 2, strides = [{", ".join("1" * rank)}], pads = [{", ".join("1" * 2 * rank)}]> (x, w, b)
+    }}"""
+    weight = rng.standard_normal((6, 2, *((5,) * rank))).astype(np.float32)
+    proto = tiny_model(text, {"w": weight, "b": rng.standard_normal(6).astype(np.float32)})
+    _close(proto, {"x": samples(4, (4, *((6,) * rank)))}, per_channel=True)
+
+
+def test_an_embedding_gathers_codes(rng):
+    text = "g (int64[N, 3] x) => (float[N, 3, 16] y) { y = Gather(table, x) }"
+    table = rng.standard_normal((50, 16)).astype(np.float32)
+    feed = {"x": rng.integers(0, 50, (8, 3))}
+    result = _close(tiny_model(text, {"table": table}), feed)
+    stored = {each.name: each for each in result.proto.graph.initializer}
+    assert stored["table_quantized"].data_type == onnx.TensorProto.INT8
+    assert [node.op_type for node in result.proto.graph.node] == ["Gather", "DequantizeLinear"]
+
+
+def test_a_tensor_that_several_layers_read_is_quantized_once(rng):
+    text = "g (float[N, 16] x) => (float[N, 8] y) { a = MatMul(x, v) b = MatMul(x, w) y = Add(a, b) }"
+    proto = tiny_model(text, {name: rng.standard_normal((16, 8)).astype(np.float32) for name in "vw"})
+    result = _close(proto, {"x": samples(64, (16,))})
+    assert Counter(node.op_type for node in result.proto.graph.node)["DynamicQuantizeLinear"] == 1
+
+
+def test_a_tied_weight_is_stored_once(rng):
+    text = "g (float[N, 16] x) => (float[N, 16] y) { a = MatMul(x, w) y = MatMul(a, w) }"
+    proto = tiny_model(text, {"w": rng.standard_normal((16, 16)).astype(np.float32)})
+    result = _close(proto, {"x": samples(64, (16,))})
+    assert [each.name for each in result.proto.graph.initializer] == ["w_quantized", "w_scale"]
+
+
+def test_what_has_no_constant_weight_stays_float_and_says_so(rng):
+    text = "g (float[4, 4] x) => (float[4, 4] y) { a = MatMul(x, x) b = Gemm<transA = 1>(a, w) y = MatMul(b, w) }"
+    proto = tiny_model(text, {"w": rng.standard_normal((4, 4)).astype(np.float32)})
+    result = quarkfast.quantize(proto, preset="DYNAMIC")
+    assert [node.reason for node in result.summary.left_float] == [
+        "its weight is no constant",
+        "it transposes its first operand",
+    ]
+    assert result.summary.quantized == {"MatMul": 1}
+
+
+def test_onnxruntime_fuses_products_and_their_scales(rng, tmp_path):
+    proto = _matrices("Gemm(x, w, b)", rng, w=(16, 8), b=(8,))
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    onnxruntime.InferenceSession(quarkfast.quantize(proto, preset="DYNAMIC").model_bytes, options)
+    assert [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node] == ["DynamicQuantizeMatMul"]
+
+
+def test_graph_inputs_and_outputs_keep_names_and_types():
+    proto = conv_relu_model()
+    result = quarkfast.quantize(proto, preset="DYNAMIC").proto
+    assert list(result.graph.input) == list(proto.graph.input)
+    assert list(result.graph.output) == list(proto.graph.output)
+
+
+def test_the_model_is_quantized_as_onnxruntime_does_it(rng, tmp_path):
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    proto, feed = _matrices("MatMul(x, w)", rng, w=(16, 8)), {"x": samples(64, (16,))}
+    onnx.save(proto, tmp_path / "model.onnx")
+    quantize_dynamic(tmp_path / "model.onnx", tmp_path / "theirs.onnx", weight_type=QuantType.QInt8)
+    ours = quarkfast.quantize(proto, preset="DYNAMIC").model_bytes
+    np.testing.assert_array_equal(_run(ours, feed), _run((tmp_path / "theirs.onnx").read_bytes(), feed))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"activation_type": "int8"}, "DYNAMIC: expected uint8 activations, asymmetric, .*, got int8, symmetric"),
+        ({"activation_symmetric": True}, "DYNAMIC: expected uint8 activations, .*, got uint8, symmetric"),
+        ({"weight_type": "int4"}, "DYNAMIC: expected int8 or uint8 weights, got int4"),
+        ({"weight_type": "uint8", "per_channel": True}, "DYNAMIC: expected symmetric weights where each channel"),
+        ({"keep_float_weights": True}, "DYNAMIC: expected keep_float_weights left out, got True"),
+    ],
+)
+def test_what_dynamic_quantization_cannot_do_is_one_sentence(options, message):
+    with pytest.raises(ConfigError, match=message):
+        quarkfast.quantize(conv_relu_model(), preset="DYNAMIC", **options)
