@@ -125,7 +125,7 @@ def quantize_dynamic(
     Example:
         >>> import numpy as np, onnx
         >>> graph = onnx.parser.parse_graph("g (float[N, 4] x) => (float[N, 4] y) { y = MatMul(x, w) }")
-        >>> graph.initializer.append(onnx.numpy_helper.from_array(np.eye(4, dtype=np.float32), "w"))
+        >>> graph.initializer.extend([onnx.numpy_helper.from_array(np.eye(4, dtype=np.float32), "w")])
         >>> model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
         >>> quantize_dynamic(model, "out.onnx")
         >>> [node.op_type for node in onnx.load("out.onnx").graph.node][:2]
