@@ -1,5 +1,6 @@
 #include "percentile.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 
@@ -58,7 +59,8 @@ Clip clip_percentile(const Observed& o, double percentile, bool symmetric) {
   };
   const double low = std::ldexp(quantile(upwards, kHistogramBins, cut) - kHistogramSide, o.width);
   const double high = std::ldexp(kHistogramSide - quantile(downwards, kHistogramBins, cut), o.width);
-  return {low > all.low ? low : all.low, high < all.high ? high : all.high};
+  // Values count as spread over their bin, so a place in the outermost one may lie beyond either extreme.
+  return {std::clamp(low, all.low, all.high), std::clamp(high, all.low, all.high)};
 }
 
 }  // namespace quarkfast

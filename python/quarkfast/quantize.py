@@ -148,9 +148,9 @@ def _write(
     from quarkfast.qdq import freeze, insert
     from quarkfast.refine import refine
 
-    ranges, samples = _calibrate(model, placement, scheme, source, clock)
+    ranges, seen, samples = _calibrate(model, placement, scheme, source, clock)
     with clock.stage("insert"):
-        plan = refine(model, freeze(model, placement, scheme, ranges), scheme.target)
+        plan = refine(model, freeze(model, placement, scheme, ranges, seen), scheme.target)
         notes = insert(model, plan, scheme)
         plan = replace(plan, notes=(*plan.notes, *notes))
         _sign(model, scheme)
@@ -173,25 +173,32 @@ class _Source:
 
 def _calibrate(
     model: ir.Model, placement: Placement, scheme: Scheme, source: _Source, clock: Clock
-) -> tuple[dict[str, Range], int]:
+) -> tuple[dict[str, Range], dict[str, Range], int]:
+    """Returns the range to keep and the range seen of each tensor, and the number of samples."""
     from quarkfast.calibration import Gather, Job, calibrate_prepared, model_inputs, open_data, parse_bytes
+    from quarkfast.methods import needs_histogram, range_kept
     from quarkfast.qdq import needs_ranges
 
     if not needs_ranges(scheme) or not placement.observed:
-        return {}, 0
+        return {}, {}, 0
     if source.calibration is not None:
         found = open_calibration(source.calibration)
     else:
         # Opened before the stage begins: it says how many samples there are, and one that does not fit stops here.
         samples = open_data(source.data, model_inputs(model), scheme.samples, scheme.batch_size, scheme.preprocess)
         limit = None if source.max_memory is None else parse_bytes(source.max_memory)
-        job = Job(model, placement.observed, source.key, Gather(), scheme.batch_size, max_memory=limit)
+        gather = Gather(histogram=needs_histogram(scheme.activation))
+        job = Job(model, placement.observed, source.key, gather, scheme.batch_size, max_memory=limit)
         with clock.stage("calibrate", samples.total) as report:
             found = calibrate_prepared(job, samples, report)
     if found.random:
         model.metadata_props["quarkfast.calibration"] = "random data: the ranges of activations mean nothing"
     statistics = found.select(placement.observed, source.key)
-    return {name: each.range for name, each in statistics.items()}, found.samples
+    seen = {name: each.range for name, each in statistics.items()}
+    if found.key is None:  # a table of another tool, whose method has chosen the ranges already
+        return seen, seen, found.samples
+    kept = {name: range_kept(each, scheme.activation, name) for name, each in statistics.items()}
+    return kept, seen, found.samples
 
 
 def _unchanged(model: ModelSource) -> bytes:

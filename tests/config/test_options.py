@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from quarkfast import CalibMethod, ExtendedCalibrationMethod
 from quarkfast.config import OPTIONS, PRESETS, Scheme, find_preset, resolve
 from quarkfast.errors import ConfigError
 
@@ -58,9 +59,84 @@ def test_an_asymmetric_float_is_an_error():
 
 @pytest.mark.parametrize("option", [each for each in OPTIONS.values() if each.quark_key], ids=lambda each: each.name)
 def test_quarks_key_means_the_same_as_the_option(option):
-    value = {"True or False": True, "an integer greater than 0": 5}.get(option.expects, ["Conv"])
-    preset = "A8W8" if option.name in ("per_channel", "reduce_range") else "BF16"
+    value = _VALUES.get(option.name, {"True or False": True, "an integer greater than 0": 5}.get(option.expects))
+    preset = "BF16" if option.name in _OF_FLOATS else "U8S8"
     assert resolve(preset, {option.name: value}) == resolve(preset, {option.quark_key: value})
+
+
+_OF_FLOATS = ("activation_scaled", "weight_scaled", "bf16_qdq_to_cast", "bf16_with_clip")
+_VALUES = {
+    "method": "Entropy",
+    "weight_method": "MinMSE",
+    "percentile": 99.9,
+    "percentiles": [99.0, 99.9],
+    "metric": "mse",
+    "scenario": "p3",
+    "op_types": ["Conv"],
+    "exclude": ["Conv"],
+    "exclude_op_types": ["Conv"],
+}
+
+
+@pytest.mark.parametrize(
+    "given", ["layerwise_percentile", "LayerWisePercentile", "LAYERWISEPERCENTILE", CalibMethod.LayerwisePercentile]
+)
+def test_a_method_is_found_by_any_spelling_of_its_name(given):
+    assert resolve("A8W8", {"method": given}).activation.method == "layerwise_percentile"
+    assert resolve("A8W8", {"weight_method": ExtendedCalibrationMethod.MinMSE}).weight.method == "minmse"
+
+
+def test_parameters_of_a_method_reach_the_activations():
+    spec = resolve("U8S8", {"method": "entropy", "NumBins": 128, "NumQuantizedBins": 64}).activation
+    assert (spec.method, spec.bins, spec.levels) == ("entropy", 128, 64)
+    spec = resolve("U8S8", {"method": "percentile", "CalibTensorRangeSymmetric": True, "NumBins": 2048}).activation
+    assert (spec.bins, spec.range_symmetric, spec.mirrored, spec.symmetric) == (None, True, True, False)
+    assert resolve("U8S8", {"PercentileCandidates": [99, 99.9]}).activation.percentiles == (99, 99.9)
+    assert resolve("U8S8", {"CalibMovingAverage": True}).activation.method == "moving_average"
+    assert resolve("U8S8", {"CalibMovingAverage": False}) == PRESETS["U8S8"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "minmsee"}, "method: expected one of minmax, .*, got 'minmsee'; did you mean 'minmse'"),
+        ({"method": 3}, "option method: expected the name of a method, got 3"),
+        ({"percentile": 0}, "percentile: expected percents above 0 and up to 100, got 0"),
+        ({"percentile": True}, "option percentile: expected a number, got True"),
+        ({"percentiles": [99.0, 101.0]}, "percentiles: expected percents above 0 and up to 100, got 101.0"),
+        ({"percentiles": []}, "percentiles: expected at least one, got none"),
+        ({"percentiles": 3.0}, "option percentiles: expected a list of numbers, got 3.0"),
+        ({"metric": "rms"}, "metric: expected one of mae, mse, got 'rms'"),
+        ({"scenario": "p2"}, "scenario: expected one of same, p3, got 'p2'"),
+        ({"levels": 1}, "levels: expected 2 to 2048, got 1"),
+        ({"method": "entropy", "bins": 100}, "bins: expected a power of two from 128 to 4096, got 100"),
+        ({"bins": 4096}, "bins: expected at most 2048, which every histogram has, got 4096; leave it out"),
+        (
+            {"method": "entropy", "bins": 128, "levels": 256},
+            r"levels: expected at most as many as bins \(128\), got 256",
+        ),
+        (
+            {"method": "entropy", "moving_average": True},
+            "moving_average: expected False for method entropy, got True; it goes with minmax",
+        ),
+    ],
+    ids=str,
+)
+def test_a_method_that_does_not_fit_is_one_sentence(options, message):
+    with pytest.raises(ConfigError, match=message):
+        resolve("A8W8", options)
+
+
+def test_a_method_for_a_type_without_a_scale_is_an_error():
+    with pytest.raises(ConfigError, match=r"method: expected a type with a scale, got bfloat16 \(activation\); leave"):
+        resolve("BF16", {"method": "percentile"})
+
+
+def test_a_method_that_needs_integers_is_an_error_for_floats():
+    message = r"method: expected minmax, .* or distribution for bfloat16 \(activation\), got minmse"
+    with pytest.raises(ConfigError, match=message):
+        resolve("BF16", {"activation_scaled": True, "method": "minmse"})
+    assert resolve("BF16", {"activation_scaled": True, "method": "percentile"}).activation.method == "percentile"
 
 
 def test_options_do_not_leak_into_the_preset():

@@ -18,7 +18,7 @@ PYTHON_LAYERS = [
     ["kernels", "reference", "isa"],
     ["qparams"],
     ["config"],
-    ["graph", "ort"],
+    ["graph", "ort", "methods"],
     ["prepare", "calibration", "qdq", "refine", "tune", "evaluate", "tools"],
     ["summary", "progress"],
     ["calibrate"],

@@ -46,6 +46,32 @@ def quantize(
     weight_type: Annotated[
         str | None, typer.Option(metavar="TYPE", help="Type of weights, e.g. int4, uint8, mxfp4_e2m1.")
     ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METHOD",
+            help="How ranges of activations are found: minmax, moving_average, nonoverflow, percentile, "
+            "layerwise_percentile, entropy, distribution, minmse or auto.",
+        ),
+    ] = None,
+    weight_method: Annotated[
+        str | None, typer.Option(metavar="METHOD", help="How ranges of weights are found; the same names.")
+    ] = None,
+    moving_average: Annotated[bool | None, typer.Option(help="Average the extremes of runs, with minmax.")] = None,
+    percentile: Annotated[float | None, typer.Option(help="Percent of the values to keep, with percentile.")] = None,
+    percentiles: Annotated[
+        list[float] | None,
+        typer.Option(metavar="PERCENT", help="What layerwise_percentile chooses from; repeatable."),
+    ] = None,
+    metric: Annotated[str | None, typer.Option(help="What layerwise_percentile chooses by: mae or mse.")] = None,
+    scenario: Annotated[
+        str | None, typer.Option(help="What distribution reads: same (the values) or p3 (their cube roots).")
+    ] = None,
+    bins: Annotated[int | None, typer.Option(help="With entropy: onnxruntime's rule, with so many bins.")] = None,
+    levels: Annotated[int | None, typer.Option(help="Groups of values, with entropy.")] = None,
+    range_symmetric: Annotated[
+        bool | None, typer.Option(help="Whether ranges mirror around zero; as codes do by default.")
+    ] = None,
     per_channel: Annotated[
         bool | None, typer.Option("--per-channel/--per-tensor", help="One weight scale for each output channel.")
     ] = None,
@@ -104,6 +130,16 @@ def quantize(
         "preprocess": preprocess,
         "activation_type": activation_type,
         "weight_type": weight_type,
+        "method": method,
+        "weight_method": weight_method,
+        "moving_average": moving_average,
+        "percentile": percentile,
+        "percentiles": percentiles,
+        "metric": metric,
+        "scenario": scenario,
+        "bins": bins,
+        "levels": levels,
+        "range_symmetric": range_symmetric,
         "per_channel": per_channel,
         "activation_symmetric": activation_symmetric,
         "weight_symmetric": weight_symmetric,

@@ -18,6 +18,9 @@ from quarkfast.quantize import quantize
 
 __all__ = ["CalibrationMethod", "QuantFormat", "QuantType", "quantize_dynamic", "quantize_static"]
 
+# Keys of onnxruntime that Quark calls something else; calibration holds one batch, whatever the second asks for.
+_QUARK_KEYS = {"CalibPercentile": "Percentile", "CalibMaxIntermediateOutputs": "CalibWorkerNum"}
+
 
 def quantize_static(
     model_input: Any,
@@ -53,7 +56,7 @@ def quantize_static(
         use_external_data_format: Accepted; large models get external data by themselves.
         calibrate_method: How ranges are found.
         calibration_providers: Must be None or the CPU's.
-        extra_options: Options by onnxruntime's keys.
+        extra_options: Options by onnxruntime's or Quark's keys.
 
     Raises:
         ConfigError: An option is unknown.
@@ -81,7 +84,7 @@ def quantize_static(
         reduce_range=reduce_range,
         execution_providers=list(calibration_providers or ["CPUExecutionProvider"]),
         use_external_data_format=use_external_data_format,
-        extra_options=dict(extra_options or {}),
+        extra_options={_QUARK_KEYS.get(key, key): value for key, value in (extra_options or {}).items()},
     )
     quantize(model_input, model_output, for_cpu(scheme_of(config)), calibration_data_reader)
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from quarkfast.config.method_options import choose, choose_bins, choose_method, choose_moving_average, is_method
 from quarkfast.config.presets import find_preset
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.types import check_types, retype
-from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
+from quarkfast.errors import ConfigError, did_you_mean
 
 __all__ = ["OPTIONS", "Option", "apply_options", "resolve"]
 
@@ -66,8 +67,17 @@ def _set(field: str) -> Callable[[Scheme, Any], Scheme]:
     return apply
 
 
-_BOOL, _COUNT = "True or False", "an integer greater than 0"
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_numbers(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(_is_number(item) for item in value)
+
+
+_BOOL, _COUNT, _METHOD = "True or False", "an integer greater than 0", "the name of a method"
 _NAME, _NAMES = "a string", "a list of strings"
+_NUMBER, _NUMBERS = "a number", "a list of numbers"
 
 OPTIONS: Mapping[str, Option] = MappingProxyType(
     {
@@ -93,6 +103,18 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             Option("samples", "CalibDataSize", _COUNT, _is_count, _set("samples")),
             Option("batch_size", None, _COUNT, _is_count, _set("batch_size")),
             Option("preprocess", None, _NAME, _is_name, _set("preprocess")),
+            Option("method", "CalibrateMethod", _METHOD, is_method, choose_method("activation")),
+            Option("weight_method", "WeightCalibrateMethod", _METHOD, is_method, choose_method("weight")),
+            Option("moving_average", "CalibMovingAverage", _BOOL, _is_bool, choose_moving_average),
+            Option("percentile", "Percentile", _NUMBER, _is_number, choose("activation", "percentile")),
+            Option("percentiles", "PercentileCandidates", _NUMBERS, _is_numbers, choose("activation", "percentiles")),
+            Option("metric", "LWPMetric", _NAME, _is_name, choose("activation", "metric")),
+            Option("scenario", "Scenario", _NAME, _is_name, choose("activation", "scenario")),
+            Option("bins", "NumBins", _COUNT, _is_count, choose_bins),
+            Option("levels", "NumQuantizedBins", _COUNT, _is_count, choose("activation", "levels")),
+            Option(
+                "range_symmetric", "CalibTensorRangeSymmetric", _BOOL, _is_bool, choose("activation", "range_symmetric")
+            ),
         )
     }
 )
@@ -139,12 +161,9 @@ def resolve(preset: str | Scheme, options: Mapping[str, Any]) -> Scheme:
 
     Raises:
         ConfigError: If the preset or an option is unknown or does not fit.
-        UnsupportedError: If the scheme asks for something that this version lacks.
     """
     if not isinstance(preset, str | Scheme):
         raise ConfigError(f"preset: expected a name or a Scheme, got {type(preset).__name__}")
     scheme = apply_options(find_preset(preset) if isinstance(preset, str) else preset, options)
-    if scheme.activation.method == "minmse":
-        raise UnsupportedError("activation: expected the method minmax or nonoverflow in this version, got minmse")
     check_types(scheme)
     return scheme

@@ -18,8 +18,7 @@ _UINT8 = TensorSpec("uint8", symmetric=False)
 _BFLOAT16 = TensorSpec("bfloat16")
 _FLOAT16 = TensorSpec("float16")
 _BLOCKS = {name: TensorSpec(name) for name in BLOCK_FORMATS}
-_XINT8 = TensorSpec("int8", scale="power_of_two", method="nonoverflow")
-_XINT8_WEIGHT = TensorSpec("int8", scale="power_of_two", method="minmse")
+_XINT8 = TensorSpec("int8", scale="power_of_two", method="minmse")
 
 PRESETS: Mapping[str, Scheme] = MappingProxyType(
     {
@@ -29,7 +28,7 @@ PRESETS: Mapping[str, Scheme] = MappingProxyType(
             Scheme("A16W8", "ryzenai-a8w8", _INT16, _INT8, force_pass_through=True),
             Scheme("U8S8", "ort-cpu", _UINT8, _INT8),
             Scheme("DYNAMIC", "ort-dynamic", _UINT8, _INT8, bias="float", encoding="dynamic"),
-            Scheme("XINT8", "ryzenai-xint8", _XINT8, _XINT8_WEIGHT, bias="weight", force_pass_through=True),
+            Scheme("XINT8", "ryzenai-xint8", _XINT8, _XINT8, bias="weight", force_pass_through=True),
             Scheme("FP16", "ryzenai-bf16", _FLOAT16, _FLOAT16, bias="weight", force_pass_through=True),
             Scheme("BF16", "ryzenai-bf16", _BFLOAT16, _BFLOAT16, bias="weight", force_pass_through=True),
             *(

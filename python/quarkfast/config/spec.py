@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from quarkfast.block_formats import BLOCK_FORMATS
+from quarkfast.errors import ConfigError
 
-__all__ = ["Granularity", "Method", "ScaleKind", "TensorSpec"]
+__all__ = ["ErrorMetric", "Granularity", "Method", "ScaleKind", "Scenario", "TensorSpec"]
 
 Granularity = Literal["tensor", "channel"]
 ScaleKind = Literal["float32", "power_of_two"]
-Method = Literal["minmax", "nonoverflow", "minmse"]
+Method = Literal[
+    "minmax",
+    "moving_average",
+    "nonoverflow",
+    "percentile",
+    "layerwise_percentile",
+    "entropy",
+    "distribution",
+    "minmse",
+    "auto",
+]
+ErrorMetric = Literal["mae", "mse"]
+Scenario = Literal["same", "p3"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +37,24 @@ class TensorSpec:
         symmetric: Whether zero maps to the middle of the type, so that the range is ``[-absmax, absmax]``.
         granularity: One scale for the whole tensor, or one for each output channel.
         scale: The set that scales are taken from.
-        method: How a range is derived from what is known of the values: ``"minmax"`` and ``"nonoverflow"`` take the
-            extremes (as power-of-two scales the nearest one, and the next larger one); ``"minmse"`` takes the
-            power of two with the least squared error, for weights only.
+        method: How a range is derived from what is known of the values, a row of `quarkfast.methods`.
         scaled: Whether 16-bit floats get a scale: bfloat16 that which brings values into [-2, 2], float16 that which
             makes the largest value 65504. Otherwise their scale is 1.
         reduce_range: Whether integers use half of their codes, for CPUs whose 8-bit products saturate at 16 bits.
+        percentile: Percent of the values that ``"percentile"`` keeps, above 0 and up to 100.
+        percentiles: What ``"layerwise_percentile"`` chooses from.
+        metric: The error that ``"layerwise_percentile"`` chooses by: mean absolute or mean squared.
+        scenario: Whether ``"distribution"`` reads the values or, ``"p3"``, their cube roots.
+        levels: Groups of values for ``"entropy"``, from 2 to 2048; None means half the codes of the type.
+        bins: None, for ``"entropy"`` by TensorRT's definition; a power of two from 128 to 4096 means onnxruntime's
+            arithmetic with so many bins.
+        range_symmetric: Whether ranges mirror themselves around zero; None means where codes do.
+
+    Raises:
+        ConfigError: If the method or one of its parameters is not among these.
 
     Example:
-        >>> TensorSpec("uint8", symmetric=False).granularity
+        >>> TensorSpec("uint8", symmetric=False, method="percentile", percentile=99.9).granularity
         'tensor'
     """
 
@@ -43,6 +65,29 @@ class TensorSpec:
     method: Method = "minmax"
     scaled: bool = False
     reduce_range: bool = False
+    percentile: float = 99.999
+    percentiles: tuple[float, ...] = (99.99, 99.999, 99.99999)
+    metric: ErrorMetric = "mae"
+    scenario: Scenario = "same"
+    levels: int | None = None
+    bins: int | None = None
+    range_symmetric: bool | None = None
+
+    def __post_init__(self) -> None:
+        for field, kind in (("method", Method), ("metric", ErrorMetric), ("scenario", Scenario)):
+            _require_one_of(field, getattr(self, field), get_args(kind))
+        if not self.percentiles:
+            raise ConfigError("percentiles: expected at least one, got none")
+        for field, percents in (("percentile", (self.percentile,)), ("percentiles", self.percentiles)):
+            for percent in percents:
+                if not 0 < percent <= 100:
+                    raise ConfigError(f"{field}: expected percents above 0 and up to 100, got {percent}")
+        if self.levels is not None and not 2 <= self.levels <= 2048:
+            raise ConfigError(f"levels: expected 2 to 2048, got {self.levels}")
+        if self.bins is not None and (not 128 <= self.bins <= 4096 or self.bins & (self.bins - 1)):
+            raise ConfigError(f"bins: expected a power of two from 128 to 4096, got {self.bins}")
+        if self.bins is not None and self.levels is not None and self.levels > self.bins:
+            raise ConfigError(f"levels: expected at most as many as bins ({self.bins}), got {self.levels}")
 
     @property
     def needs_range(self) -> bool:
@@ -53,3 +98,13 @@ class TensorSpec:
     def is_block(self) -> bool:
         """Whether the type is a block format."""
         return self.dtype in BLOCK_FORMATS
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether the range mirrors itself around zero."""
+        return self.symmetric if self.range_symmetric is None else self.range_symmetric
+
+
+def _require_one_of(field: str, value: Any, known: tuple[Any, ...]) -> None:
+    if value not in known:
+        raise ConfigError(f"{field}: expected one of {', '.join(known)}, got {value!r}")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from quarkfast.block_formats import BLOCK_FORMATS
+from quarkfast.config.method_options import check_method
 from quarkfast.config.scheme import BiasKind, Scheme
 from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError, did_you_mean
@@ -82,6 +83,7 @@ def check_types(scheme: Scheme) -> None:
             raise ConfigError(f"{field}_scaled: expected float16 or bfloat16, got {spec.dtype}; leave the option out")
         if spec.reduce_range and not _is_integer(spec):
             raise ConfigError(f"reduce_range: expected integers, got {spec.dtype} for the {field}; leave it out")
+        check_method(spec, field)
     weight = scheme.weight
     if scheme.encoding == "dynamic":
         _check_dynamic(scheme)

@@ -26,7 +26,13 @@ def needs_ranges(scheme: Scheme) -> bool:
     return scheme.activation.needs_range and scheme.encoding != "dynamic"
 
 
-def freeze(model: ir.Model, placement: Placement, scheme: Scheme, ranges: Mapping[str, Range]) -> Plan:
+def freeze(
+    model: ir.Model,
+    placement: Placement,
+    scheme: Scheme,
+    ranges: Mapping[str, Range],
+    seen: Mapping[str, Range] | None = None,
+) -> Plan:
     """Returns the plan for `placement`.
 
     1. An activation takes its range from the operator's definition, from the constant it moves, or from `ranges`.
@@ -39,11 +45,12 @@ def freeze(model: ir.Model, placement: Placement, scheme: Scheme, ranges: Mappin
         model: The prepared model, for the values of its constants.
         placement: What to quantize.
         scheme: The specs.
-        ranges: What calibration saw of each tensor of ``placement.observed``; not needed for float types.
+        ranges: What a method keeps of each tensor of ``placement.observed``; not needed for float types.
+        seen: What calibration saw of them, which tells masks; `ranges` by default.
     """
     notes: list[str] = []
     if needs_ranges(scheme):
-        ranges, masks = limit_masks(model, placement, ranges)
+        ranges, masks = limit_masks(model, placement, ranges, seen or ranges)
         notes.extend(masks)
     initializers = model.graph.initializers
     constants = {

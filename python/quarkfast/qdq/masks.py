@@ -22,7 +22,7 @@ _RATIO = 8.0
 
 
 def limit_masks(
-    model: ir.Model, placement: Placement, ranges: Mapping[str, Range]
+    model: ir.Model, placement: Placement, ranges: Mapping[str, Range], seen: Mapping[str, Range]
 ) -> tuple[dict[str, Range], tuple[str, ...]]:
     """Returns `ranges` in which masks reach no further down than they need to, and a sentence for each.
 
@@ -37,38 +37,38 @@ def limit_masks(
     Args:
         model: The prepared model.
         placement: What is quantized.
-        ranges: What calibration saw.
+        ranges: What a method keeps of what calibration saw.
+        seen: What it saw.
     """
     limits: dict[str, float] = {}
     limited = dict(ranges)
-    for mask, total, scores in _masked_sums(model, placement, ranges):
+    for mask, total, found in _masked_sums(model, placement, seen):
+        scores = _range_of(found, model, ranges)
         limits[mask] = min(limits.get(mask, 0.0), scores.min - scores.max - _DISTANCE)
         if total in limited:
             limited[total] = replace(limited[total], min=scores.min - _DISTANCE, max=scores.max)
     for mask, least in limits.items():
-        limited[mask] = replace(_range_of(mask, model, ranges), min=least)
-    return limited, tuple(_note(mask, _range_of(mask, model, ranges).min, least) for mask, least in limits.items())
+        limited[mask] = replace(_range_of(mask, model, seen), min=least)
+    return limited, tuple(_note(mask, _range_of(mask, model, seen).min, least) for mask, least in limits.items())
 
 
 def _note(mask: str, seen: float, least: float) -> str:
     return f"tensor {mask!r}: values down to {seen:g} mask a Softmax; its range ends at {least:.3g}"
 
 
-def _masked_sums(
-    model: ir.Model, placement: Placement, ranges: Mapping[str, Range]
-) -> Iterator[tuple[str, str, Range]]:
-    """Yields mask, sum and the range of the scores for each quantized sum in front of a Softmax."""
+def _masked_sums(model: ir.Model, placement: Placement, seen: Mapping[str, Range]) -> Iterator[tuple[str, str, str]]:
+    """Yields mask, sum and scores for each quantized sum in front of a Softmax."""
     roots = placement.activations
     for node in model.graph:
         total = name_of(node.outputs[0])
         if not is_standard(node) or node.op_type != "Add" or total not in roots or not _feeds_softmax(node):
             continue
         names = [roots.get(name_of(value), name_of(value)) for value in node.inputs]
-        found = [_range_of(name, model, ranges) for name in names]
+        found = [_range_of(name, model, seen) for name in names]
         for mask, scores in ((0, 1), (1, 0)):
             reach = max(abs(found[scores].min), abs(found[scores].max), 1.0)
             if found[scores].min <= found[scores].max and found[mask].max <= 0 and found[mask].min < -_RATIO * reach:
-                yield names[mask], roots[total], found[scores]
+                yield names[mask], roots[total], names[scores]
 
 
 def _feeds_softmax(node: ir.Node) -> bool:

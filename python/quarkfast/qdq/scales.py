@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quarkfast import qparams
+from quarkfast import kernels, qparams
 from quarkfast.config import TensorSpec
 from quarkfast.graph.plan import Quantizer
-from quarkfast.qparams import PowerOfTwoRule, QParams
+from quarkfast.methods import Values, needs_histogram, params_for, range_to_keep
+from quarkfast.qparams import QParams
 
 __all__ = ["quantizer_for_range", "quantizer_for_values", "unit_quantizer"]
-
-# Quark's NonOverflow rounds the exponent to nearest and saturates up to 29 % of the range; the next larger power of two
-# keeps what the name says.
-_RULES: Mapping[str, PowerOfTwoRule] = MappingProxyType(
-    {"minmax": "nearest", "nonoverflow": "ceil", "minmse": "nearest"}
-)
-
 
 # What the largest magnitude becomes. bfloat16 has the exponents of float32, so that any value would do; 2 is Quark's.
 _FLOAT_LIMITS = MappingProxyType({"bfloat16": 2.0, "float16": 65504.0, "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0})
@@ -52,10 +46,9 @@ def quantizer_for_range(minimum: ArrayLike, maximum: ArrayLike, spec: TensorSpec
     """
     if not spec.dtype.startswith(("int", "uint")):
         return _float_quantizer(minimum, maximum, spec, axis)
-    params = _params(minimum, maximum, spec)
-    if spec.scale == "power_of_two":
-        params = qparams.power_of_two(params, _RULES[spec.method])
-    return _quantizer(params, spec, axis)
+    low, high = np.asarray(minimum, np.float64), np.asarray(maximum, np.float64)
+    empty = low > high
+    return _quantizer(params_for(np.where(empty, 0.0, low), np.where(empty, 0.0, high), spec), spec, axis)
 
 
 def quantizer_for_values(values: NDArray[np.float32], spec: TensorSpec, axis: int | None = None) -> Quantizer:
@@ -63,20 +56,31 @@ def quantizer_for_values(values: NDArray[np.float32], spec: TensorSpec, axis: in
 
     Args:
         values: Finite, any shape.
-        spec: A type with a scale.
+        spec: A type with a scale, and a method; power-of-two scales of least squared error are searched over the values
+            themselves, other methods that read histograms get one of each channel.
         axis: Axis of the channels, or None for one scale.
-
-    Source:
-        As :func:`quantizer_for_range` over the extremes; ``"minmse"`` is :func:`quarkfast.qparams.search_power_of_two`.
     """
     if not values.size:
         return quantizer_for_range(0.0, 0.0, spec)
+    if spec.method == "minmse" and spec.scale == "power_of_two":
+        low, high = _extremes(values, axis)
+        params = qparams.from_range(low, high, spec.dtype, symmetric=spec.symmetric, reduce_range=spec.reduce_range)
+        return _quantizer(qparams.search_power_of_two(values, params, axis=axis or 0), spec, axis)
+    if not needs_histogram(spec):
+        return quantizer_for_range(*_extremes(values, axis), spec, axis)
+    if axis is None:
+        return quantizer_for_range(*_kept(values, spec), spec)
+    low, high = zip(*(_kept(channel, spec) for channel in np.moveaxis(values, axis, 0)), strict=True)
+    return quantizer_for_range(low, high, spec, axis)
+
+
+def _extremes(values: NDArray[np.float32], axis: int | None) -> tuple[Any, Any]:
     others = None if axis is None else tuple(each for each in range(values.ndim) if each != axis)
-    low, high = values.min(axis=others), values.max(axis=others)
-    if spec.method != "minmse":
-        return quantizer_for_range(low, high, spec, axis)
-    params = qparams.search_power_of_two(values, _params(low, high, spec), axis=axis or 0)
-    return _quantizer(params, spec, axis)
+    return values.min(axis=others), values.max(axis=others)
+
+
+def _kept(values: NDArray[np.float32], spec: TensorSpec) -> tuple[float, float]:
+    return range_to_keep(Values(kernels.histogram(values)), spec, "weight")
 
 
 def _float_quantizer(minimum: ArrayLike, maximum: ArrayLike, spec: TensorSpec, axis: int | None) -> Quantizer:
@@ -85,18 +89,6 @@ def _float_quantizer(minimum: ArrayLike, maximum: ArrayLike, spec: TensorSpec, a
     scale = np.where(absmax == 0, 1.0, absmax / _FLOAT_LIMITS[spec.dtype]).astype(np.float32)
     scale = np.maximum(scale, np.finfo(np.float32).tiny)
     return Quantizer(spec.dtype, scale, np.zeros(scale.shape, np.int64), axis)
-
-
-def _params(minimum: ArrayLike, maximum: ArrayLike, spec: TensorSpec) -> QParams:
-    low, high = np.asarray(minimum, np.float64), np.asarray(maximum, np.float64)
-    empty = low > high
-    return qparams.from_range(
-        np.where(empty, 0.0, low),
-        np.where(empty, 0.0, high),
-        spec.dtype,
-        symmetric=spec.symmetric,
-        reduce_range=spec.reduce_range,
-    )
 
 
 def _quantizer(params: QParams, spec: TensorSpec, axis: int | None) -> Quantizer:

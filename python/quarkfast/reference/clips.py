@@ -63,7 +63,7 @@ def clip_percentile(seen: Seen, percentile: float, symmetric: bool) -> Clip:
     cut = total * ((100 - percentile) / 200)
     first = (_quantile(counts, cut, at_zero, none) - _SIDE) * 2.0**exponent
     last = (_SIDE - _quantile(counts[::-1], cut, none, at_zero[::-1])) * 2.0**exponent
-    return max(first, low), min(last, high)
+    return min(max(first, low), high), max(min(last, high), low)
 
 
 def entropy_divergences(seen: Seen, levels: int) -> dict[int, float]:

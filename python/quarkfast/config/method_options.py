@@ -1,0 +1,90 @@
+"""Options that choose a method of calibration: how each is read, and what it changes in a scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, get_args
+
+from quarkfast.config.scheme import Scheme
+from quarkfast.config.spec import Method, TensorSpec
+from quarkfast.errors import ConfigError, did_you_mean
+
+__all__ = ["check_method", "choose", "choose_bins", "choose_method", "choose_moving_average", "is_method"]
+
+# What needs no error of codes, which is known for integers.
+_METHODS_OF_FLOATS = ("minmax", "moving_average", "nonoverflow", "percentile", "entropy", "distribution")
+_ENUMERATIONS = ("CalibMethod", "CalibrationMethod", "ExtendedCalibrationMethod")
+
+
+def is_method(value: Any) -> bool:
+    """Whether `value` could name a method: a string, or a member of an enumeration of Quark or onnxruntime."""
+    return isinstance(value, str) or type(value).__name__ in _ENUMERATIONS
+
+
+def choose(part: str, field: str) -> Callable[[Scheme, Any], Scheme]:
+    """Returns what sets a parameter of the method of ``"activation"`` or ``"weight"``."""
+
+    def apply(scheme: Scheme, value: Any) -> Scheme:
+        spec: TensorSpec = getattr(scheme, part)
+        if not spec.needs_range:
+            raise ConfigError(f"{field}: expected a type with a scale, got {spec.dtype} ({part}); leave the option out")
+        changed: dict[str, Any] = {field: tuple(value) if isinstance(value, list) else value}
+        given: dict[str, Any] = {part: replace(spec, **changed)}
+        return replace(scheme, **given)
+
+    return apply
+
+
+def choose_method(part: str) -> Callable[[Scheme, Any], Scheme]:
+    """Returns what sets the method of ``"activation"`` or ``"weight"``, by its name in any spelling or a member."""
+
+    def apply(scheme: Scheme, value: Any) -> Scheme:
+        name = str(getattr(value, "name", value))
+        known = {method.replace("_", ""): method for method in get_args(Method)}
+        found = known.get(name.replace("_", "").lower())
+        if found is None:
+            listed, hint = ", ".join(known.values()), did_you_mean(name, known.values())
+            raise ConfigError(f"method: expected one of {listed}, got {name!r}{hint}")
+        return choose(part, "method")(scheme, found)
+
+    return apply
+
+
+def choose_moving_average(scheme: Scheme, value: bool) -> Scheme:
+    """Makes ``"minmax"`` average the extremes of runs.
+
+    Raises:
+        ConfigError: If the method is another one.
+    """
+    method = scheme.activation.method
+    if value and method not in ("minmax", "moving_average"):
+        raise ConfigError(f"moving_average: expected False for method {method}, got True; it goes with minmax")
+    return choose("activation", "method")(scheme, "moving_average") if value else scheme
+
+
+def choose_bins(scheme: Scheme, value: int) -> Scheme:
+    """Gives ``"entropy"`` its bins; other methods have at least 2048 whatever is asked for.
+
+    Raises:
+        ConfigError: If more are asked for.
+    """
+    if scheme.activation.method == "entropy":
+        return choose("activation", "bins")(scheme, value)
+    if value > 2048:
+        raise ConfigError(f"bins: expected at most 2048, which every histogram has, got {value}; leave it out")
+    return scheme
+
+
+def check_method(spec: TensorSpec, part: str) -> None:
+    """Makes sure that the method of a type goes with it.
+
+    Raises:
+        ConfigError: If it needs the error that integer codes leave, and the type is a float.
+    """
+    integer = spec.dtype.startswith(("int", "uint"))
+    if spec.needs_range and not integer and spec.method not in _METHODS_OF_FLOATS:
+        raise ConfigError(
+            f"method: expected {', '.join(_METHODS_OF_FLOATS[:-1])} or {_METHODS_OF_FLOATS[-1]} for {spec.dtype} "
+            f"({part}), got {spec.method}"
+        )
