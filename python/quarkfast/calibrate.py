@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarkfast.config import PRESETS, Scheme, resolve
+from quarkfast.errors import ConfigError
 from quarkfast.progress import Clock, Progress
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ def calibrate(
         >>> results = [quarkfast.quantize(MODEL, preset=name, calibration=calibration) for name in ("A8W8", "U8S8")]
     """
     schemes = [resolve(each, options) for each in ([preset] if preset is not None else _integer_presets())]
+    if schemes[0].weights_only:
+        raise ConfigError(f"calibrate: expected a preset that quantizes activations, got {schemes[0].name}")
     clock = Clock(progress)
     with clock.stage("import"):
         from quarkfast.calibration import Gather, Job, calibrate_prepared, model_inputs, open_data, parse_bytes

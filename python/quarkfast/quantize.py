@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections import Counter
@@ -11,12 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import quarkfast
 from quarkfast.calibrate import calibration_key, open_calibration
 from quarkfast.config import Scheme, resolve
 from quarkfast.errors import ConfigError
 from quarkfast.progress import Clock, Progress
+from quarkfast.provenance import sign
 from quarkfast.summary import FloatNode, Summary
+from quarkfast.weight_only import store_weights
 
 if TYPE_CHECKING:
     import onnx
@@ -115,15 +115,18 @@ def quantize(
     """
     scheme = resolve(preset, options)
     clock = Clock(progress)
+    if scheme.weights_only:
+        data, summary, path = store_weights(model, output, scheme, clock)
+        return QuantizedModel(data, summary, path)
     with clock.stage("import"):
-        from quarkfast.graph.load import load_model
+        from quarkfast.graph.load import load_model, model_bytes
         from quarkfast.graph.save import check_output, save_bytes
         from quarkfast.prepare import prepare
         from quarkfast.qdq import lowest_opset, place
     path = None if output is None else check_output(output)
     with clock.stage("load"):
         loaded = load_model(model)
-    before = _size(model, loaded)
+    before = model_bytes(model, loaded)
     key = calibration_key(loaded, scheme) if calibration is not None else ""
     source = _Source(calibration_data, calibration, max_memory, key)
     with clock.stage("prepare"):
@@ -153,7 +156,7 @@ def _write(
         plan = refine(model, freeze(model, placement, scheme, ranges, seen), scheme.target)
         notes = insert(model, plan, scheme)
         plan = replace(plan, notes=(*plan.notes, *notes))
-        _sign(model, scheme)
+        sign(model, scheme)
         return serialize(model), plan, samples
 
 
@@ -211,27 +214,6 @@ def _unchanged(model: ModelSource) -> bytes:
     if isinstance(model, str | os.PathLike) and not external_bytes(loaded):
         return Path(model).read_bytes()
     return serialize(loaded)
-
-
-def _size(model: ModelSource, loaded: ir.Model) -> int:
-    """Returns the bytes that the model takes, external data included."""
-    import onnx
-    import onnx_ir as ir
-
-    from quarkfast.graph.load import external_bytes
-    from quarkfast.graph.save import serialize
-
-    if isinstance(model, ir.Model):
-        return len(serialize(loaded))
-    own = model.ByteSize() if isinstance(model, onnx.ModelProto) else Path(model).stat().st_size
-    return own + external_bytes(loaded)
-
-
-def _sign(model: ir.Model, scheme: Scheme) -> None:
-    """Writes into the model what made it: no time, no path, so that the same input gives the same bytes."""
-    model.producer_name = "quarkfast"
-    model.producer_version = quarkfast.__version__
-    model.metadata_props["quarkfast.scheme"] = json.dumps(scheme.to_dict(), sort_keys=True)
 
 
 def _summarize(

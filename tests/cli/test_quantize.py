@@ -122,6 +122,7 @@ def test_every_option_of_the_configuration_is_an_option_here(
     [
         (["--per-channel"], "per_channel", True),
         (["--per-tensor"], "per_channel", False),
+        (["--group-size", "32"], "group_size", 32),
         (["--no-activation-symmetric"], "activation_symmetric", False),
         (["--weight-symmetric"], "weight_symmetric", True),
         (["--bf16-qdq-to-cast"], "bf16_qdq_to_cast", True),

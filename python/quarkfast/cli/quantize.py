@@ -75,6 +75,9 @@ def quantize(
     per_channel: Annotated[
         bool | None, typer.Option("--per-channel/--per-tensor", help="One weight scale for each output channel.")
     ] = None,
+    group_size: Annotated[
+        int | None, typer.Option(help="Weights that share a scale, for presets of weights alone: 16 to 256.")
+    ] = None,
     activation_symmetric: Annotated[
         bool | None, typer.Option(help="Whether the range of activations is centred on zero.")
     ] = None,
@@ -141,6 +144,7 @@ def quantize(
         "levels": levels,
         "range_symmetric": range_symmetric,
         "per_channel": per_channel,
+        "group_size": group_size,
         "activation_symmetric": activation_symmetric,
         "weight_symmetric": weight_symmetric,
         "bf16_qdq_to_cast": bf16_qdq_to_cast,

@@ -10,6 +10,7 @@ from typing import Any
 from quarkfast.config.method_options import choose, choose_bins, choose_method, choose_moving_average, is_method
 from quarkfast.config.presets import find_preset
 from quarkfast.config.scheme import Scheme
+from quarkfast.config.stored_weights import check_stored_weights
 from quarkfast.config.types import check_types, retype
 from quarkfast.errors import ConfigError, did_you_mean
 
@@ -39,12 +40,22 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _is_group(value: Any) -> bool:
+    return _is_count(value) and value in (16, 32, 64, 128, 256)
+
+
 def _is_names(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
 
 
 def _per_channel(scheme: Scheme, value: bool) -> Scheme:
     return replace(scheme, weight=replace(scheme.weight, granularity="channel" if value else "tensor"))
+
+
+def _group_size(scheme: Scheme, value: int) -> Scheme:
+    if not scheme.weights_only or not scheme.weight.dtype.startswith(("int", "uint")):
+        raise ConfigError(f"group_size: expected a preset of integer weights alone, got {scheme.name}; leave it out")
+    return replace(scheme, weight=replace(scheme.weight, granularity="group", group_size=value))
 
 
 def _cast(scheme: Scheme, value: bool) -> Scheme:
@@ -76,6 +87,7 @@ def _is_numbers(value: Any) -> bool:
 
 
 _BOOL, _COUNT, _METHOD = "True or False", "an integer greater than 0", "the name of a method"
+_GROUP = "16, 32, 64, 128 or 256"
 _NAME, _NAMES = "a string", "a list of strings"
 _NUMBER, _NUMBERS = "a number", "a list of numbers"
 
@@ -86,6 +98,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             Option("activation_type", None, _NAME, _is_name, retype("activation")),
             Option("weight_type", None, _NAME, _is_name, retype("weight")),
             Option("per_channel", "PerChannel", _BOOL, _is_bool, _per_channel),
+            Option("group_size", None, _GROUP, _is_group, _group_size),
             Option("activation_symmetric", "ActivationSymmetric", _BOOL, _is_bool, _in_spec("activation", "symmetric")),
             Option("weight_symmetric", "WeightSymmetric", _BOOL, _is_bool, _in_spec("weight", "symmetric")),
             Option("activation_scaled", "ActivationScaled", _BOOL, _is_bool, _in_spec("activation", "scaled")),
@@ -165,5 +178,8 @@ def resolve(preset: str | Scheme, options: Mapping[str, Any]) -> Scheme:
     if not isinstance(preset, str | Scheme):
         raise ConfigError(f"preset: expected a name or a Scheme, got {type(preset).__name__}")
     scheme = apply_options(find_preset(preset) if isinstance(preset, str) else preset, options)
+    if scheme.weights_only:
+        check_stored_weights(scheme)
+        return scheme
     check_types(scheme)
     return scheme

@@ -19,6 +19,9 @@ _BFLOAT16 = TensorSpec("bfloat16")
 _FLOAT16 = TensorSpec("float16")
 _BLOCKS = {name: TensorSpec(name) for name in BLOCK_FORMATS}
 _XINT8 = TensorSpec("int8", scale="power_of_two", method="minmse")
+_FLOAT32 = TensorSpec("float32")
+_INT8_CHANNEL = TensorSpec("int8", granularity="channel")
+_INT4_GROUP = TensorSpec("int4", granularity="group")
 
 PRESETS: Mapping[str, Scheme] = MappingProxyType(
     {
@@ -35,10 +38,16 @@ PRESETS: Mapping[str, Scheme] = MappingProxyType(
                 Scheme(name.upper().replace("_", ""), "ryzenai-bf16", spec, spec, bias="weight")
                 for name, spec in _BLOCKS.items()
             ),
+            Scheme("INT8_WO", "ort-cpu", _FLOAT32, _INT8_CHANNEL, bias="float"),
+            Scheme("INT4_WO", "ort-cpu", _FLOAT32, _INT4_GROUP, bias="float"),
+            Scheme("MATMUL_NBITS", "ort-cpu", _FLOAT32, _INT4_GROUP, bias="float", encoding="nbits"),
+            Scheme("BF16_WO", "ort-cpu", _FLOAT32, _BFLOAT16, bias="weight", encoding="cast"),
+            Scheme("FP16_WO", "ort-cpu", _FLOAT32, _FLOAT16, bias="weight", encoding="cast"),
         )
     }
 )
-"""Name -> scheme. Symmetric int8 and int16 run on Ryzen AI's NPU; U8S8 is what ONNX Runtime fuses on CPUs."""
+"""Name -> scheme. Symmetric int8 and int16 run on Ryzen AI's NPU; U8S8 is what ONNX Runtime fuses on CPUs; ``_WO`` and
+MATMUL_NBITS store weights alone and leave activations as they are."""
 
 
 def find_preset(name: str) -> Scheme:

@@ -11,7 +11,7 @@ from quarkfast.config.spec import TensorSpec
 __all__ = ["BiasKind", "Encoding", "Scheme"]
 
 BiasKind = Literal["int32", "weight", "float"]
-Encoding = Literal["qdq", "cast", "dynamic"]
+Encoding = Literal["qdq", "cast", "dynamic", "nbits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,8 @@ class Scheme:
             ``"float"`` leaves it.
         encoding: ``"qdq"`` writes QuantizeLinear and DequantizeLinear (custom operators where the standard has no such
             type); ``"cast"`` writes a pair of Casts, for floats of 8 and 16 bits only;
-            ``"dynamic"`` quantizes activations as they come, in front of integer operators.
+            ``"dynamic"`` quantizes activations as they come, in front of integer operators; ``"nbits"`` writes
+            onnxruntime's MatMulNBits, for 4-bit weights beside float activations only.
         keep_float_weights: Keep weights in float32 with a pair of nodes behind them instead of storing codes.
         clip_bfloat16: Put a Clip to +-3.38953139e38 in front of activations that become bfloat16, so that none becomes
             infinite.
@@ -68,6 +69,11 @@ class Scheme:
     samples: int | None = None
     batch_size: int | None = None
     preprocess: str | None = None
+
+    @property
+    def weights_only(self) -> bool:
+        """Whether activations stay as they are, so that weights alone are stored in a narrower type."""
+        return self.activation.dtype == "float32"
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the scheme as plain data, for JSON."""

@@ -10,7 +10,7 @@ from quarkfast.errors import ConfigError
 
 __all__ = ["ErrorMetric", "Granularity", "Method", "ScaleKind", "Scenario", "TensorSpec"]
 
-Granularity = Literal["tensor", "channel"]
+Granularity = Literal["tensor", "channel", "group"]
 ScaleKind = Literal["float32", "power_of_two"]
 Method = Literal[
     "minmax",
@@ -33,9 +33,10 @@ class TensorSpec:
 
     Attributes:
         dtype: Name of a row of `quarkfast.dtypes` or of `quarkfast.block_formats`, such as ``"int8"``, ``"bfloat16"``
-            or ``"mx9"``.
+            or ``"mx9"``; ``"float32"`` for activations that stay as they are.
         symmetric: Whether zero maps to the middle of the type, so that the range is ``[-absmax, absmax]``.
-        granularity: One scale for the whole tensor, or one for each output channel.
+        granularity: One scale for the whole tensor, one for each output channel, or one for each group of weights
+            along the axis that a matrix product sums over (weights beside float activations only).
         scale: The set that scales are taken from.
         method: How a range is derived from what is known of the values, a row of `quarkfast.methods`.
         scaled: Whether 16-bit floats get a scale: bfloat16 that which brings values into [-2, 2], float16 that which
@@ -49,6 +50,7 @@ class TensorSpec:
         bins: None, for ``"entropy"`` by TensorRT's definition; a power of two from 128 to 4096 means onnxruntime's
             arithmetic with so many bins.
         range_symmetric: Whether ranges mirror themselves around zero; None means where codes do.
+        group_size: Weights of one group.
 
     Raises:
         ConfigError: If the method or one of its parameters is not among these.
@@ -72,6 +74,7 @@ class TensorSpec:
     levels: int | None = None
     bins: int | None = None
     range_symmetric: bool | None = None
+    group_size: int = 128
 
     def __post_init__(self) -> None:
         for field, kind in (("method", Method), ("metric", ErrorMetric), ("scenario", Scenario)):

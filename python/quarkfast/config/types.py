@@ -87,6 +87,11 @@ def check_types(scheme: Scheme) -> None:
     weight = scheme.weight
     if scheme.encoding == "dynamic":
         _check_dynamic(scheme)
+    if weight.granularity == "group" or scheme.encoding == "nbits":
+        raise ConfigError(
+            f"{scheme.name}: expected one scale a tensor or channel beside {scheme.activation.dtype} activations, got "
+            "groups; leave activation_type out"
+        )
     if weight.granularity == "channel" and not weight.needs_range:
         raise ConfigError(f"per_channel: expected weights with a scale, got {weight.dtype}; leave the option out")
     if "power_of_two" in (scheme.activation.scale, weight.scale) and weight.granularity == "channel":

@@ -13,8 +13,11 @@ from quarkfast.demo.data import INPUT_NAME, MODEL, Images, load_images
 
 FLOAT = "float"
 
-#: Block formats pay in larger models: this one's channels do not fill their blocks.
-DEMO_PRESETS = tuple(name for name, scheme in PRESETS.items() if not scheme.weight.is_block)
+#: Block formats pay in larger models: this one's channels do not fill their blocks. Groups of weights lie along the sum
+#: of a matrix product, and this one convolves.
+DEMO_PRESETS = tuple(
+    name for name, scheme in PRESETS.items() if not scheme.weight.is_block and scheme.weight.granularity != "group"
+)
 
 
 class Row(NamedTuple):

@@ -8,7 +8,17 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-__all__ = ["array_of", "is_constant", "is_float", "is_standard", "name_of", "rank_of"]
+__all__ = [
+    "array_of",
+    "graph_of",
+    "is_constant",
+    "is_float",
+    "is_standard",
+    "name_of",
+    "rank_of",
+    "shape_of",
+    "tensor_of",
+]
 
 
 def name_of(item: ir.Value | ir.Node | None) -> str:
@@ -37,9 +47,34 @@ def array_of(value: ir.Value | None) -> NDArray[Any]:
     Raises:
         TypeError: If `value` is no initializer.
     """
+    return np.asarray(tensor_of(value).numpy())
+
+
+def tensor_of(value: ir.Value | None) -> ir.TensorProtocol:
+    """Returns what an initializer holds, without reading it.
+
+    Raises:
+        TypeError: If `value` is no initializer.
+    """
     if value is None or value.const_value is None:
         raise TypeError(f"value {name_of(value)!r}: expected an initializer, got none")
-    return np.asarray(value.const_value.numpy())
+    return value.const_value
+
+
+def shape_of(tensor: ir.TensorProtocol) -> tuple[int, ...]:
+    """Returns the dimensions of a tensor, which are always numbers."""
+    return tuple(tensor.shape.numpy())
+
+
+def graph_of(value: ir.Value) -> ir.Graph:
+    """Returns the graph that `value` belongs to.
+
+    Raises:
+        TypeError: If it belongs to none, or to a function: those of a prepared model are inlined.
+    """
+    if not isinstance(value.graph, ir.Graph):
+        raise TypeError(f"value {name_of(value)!r}: expected a value of a graph, got one of none")
+    return value.graph
 
 
 def rank_of(value: ir.Value | None) -> int:

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from quarkfast.errors import ModelError
 
-__all__ = ["ModelSource", "external_bytes", "load_model"]
+__all__ = ["ModelSource", "external_bytes", "external_files", "load_model", "model_bytes"]
 
 ModelSource = str | os.PathLike[str] | onnx.ModelProto | ir.Model
 
@@ -75,6 +75,26 @@ def external_bytes(model: ir.Model) -> int:
     return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, ir.ExternalTensor))
 
 
+def external_files(model: ir.Model) -> set[Path]:
+    """Returns the files outside that of `model` in which its constants lie."""
+    tensors = (value.const_value for graph in model.graphs() for value in graph.initializers.values())
+    return {Path(tensor.path).resolve() for tensor in tensors if isinstance(tensor, ir.ExternalTensor)}
+
+
+def model_bytes(model: ModelSource, loaded: ir.Model) -> int:
+    """Returns how many bytes `model` takes, external data included.
+
+    Args:
+        model: What the caller gave.
+        loaded: What `load_model` made of it, not changed since.
+    """
+    if isinstance(model, ir.Model):
+        values = [value for graph in loaded.graphs() for value in graph.initializers.values()]
+        return sum(value.const_value.nbytes for value in values if value.const_value is not None)
+    own = model.ByteSize() if isinstance(model, onnx.ModelProto) else Path(model).stat().st_size
+    return own + external_bytes(loaded)
+
+
 def _check_external_data(model: ir.Model, where: str, folder: Path) -> None:
     root = folder.resolve()
     sizes: dict[Path, int] = {}
@@ -91,7 +111,7 @@ def _check_external_data(model: ir.Model, where: str, folder: Path) -> None:
                 )
             if path not in sizes:
                 sizes[path] = path.stat().st_size if path.is_file() else -1
-            end = (tensor.offset or 0) + (tensor.length if tensor.length is not None else tensor.nbytes)
+            end = (tensor.offset or 0) + tensor.nbytes
             if sizes[path] < end:
                 got = "no such file" if sizes[path] < 0 else f"{sizes[path]} bytes"
                 raise ModelError(

@@ -6,11 +6,15 @@ import onnx
 import onnx_ir as ir
 
 from quarkfast.errors import ModelError, UnsupportedError
+from quarkfast.graph.access import shape_of
 
 __all__ = ["choose_ir_version", "convert_opset", "opset_version"]
 
 # Initializers outside the graph inputs are legal from IR version 4 on.
 _OLDEST_IR = 4
+
+# Bytes from which on the converter of onnx sees only that a constant exists; what it looks at are scales and shapes.
+_LARGE = 4096
 
 
 def opset_version(model: ir.Model) -> int:
@@ -35,20 +39,38 @@ def convert_opset(model: ir.Model, at_least: int) -> ir.Model:
     version = opset_version(model)
     if version >= at_least:
         return model
-    proto = ir.serde.serialize_model(model)
+    tensors = _set_large_tensors_aside(model)
     try:
-        converted = onnx.version_converter.convert_version(proto, at_least)
+        converted = onnx.version_converter.convert_version(ir.serde.serialize_model(model), at_least)
     except (RuntimeError, ValueError) as error:
         cause = " ".join(str(error).split())
         raise UnsupportedError(
             f"model: expected opset {at_least} or newer, got {version}, which onnx cannot convert: {cause}"
         ) from error
     result = ir.serde.deserialize_model(converted)
-    for name, value in model.graph.initializers.items():
-        # Data outside the file is found by its folder, which the protobuf does not know.
-        if isinstance(value.const_value, ir.ExternalTensor) and name in result.graph.initializers:
-            result.graph.initializers[name].const_value = value.const_value
+    for graph in result.graphs():
+        for value in graph.initializers.values():
+            if isinstance(value.const_value, ir.ExternalTensor):
+                value.const_value = tensors[str(value.const_value.location)]
     return result
+
+
+def _set_large_tensors_aside(model: ir.Model) -> dict[str, ir.TensorProtocol]:
+    """Puts references in the place of large constants, because a protobuf holds 2 GiB; returns them by location."""
+    aside: dict[str, ir.TensorProtocol] = {}
+    for graph in model.graphs():
+        for name, value in graph.initializers.items():
+            tensor = value.const_value
+            if tensor is None or tensor.dtype == ir.DataType.STRING:
+                continue
+            if tensor.nbytes < _LARGE and not isinstance(tensor, ir.ExternalTensor):
+                continue
+            location = f"aside_{len(aside)}"
+            aside[location] = tensor
+            value.const_value = ir.ExternalTensor(
+                location, 0, tensor.nbytes, tensor.dtype, shape=ir.Shape(shape_of(tensor)), name=name
+            )
+    return aside
 
 
 def choose_ir_version(model: ir.Model) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -13,9 +13,12 @@ import onnx_ir as ir
 
 from quarkfast.errors import OutputError, UnsupportedError
 
-__all__ = ["check_output", "save_bytes", "save_files", "save_model", "serialize"]
+__all__ = ["PROTOBUF_LIMIT", "Writer", "check_output", "save_bytes", "save_files", "save_model", "serialize"]
 
-_PROTOBUF_LIMIT = 2**31 - 1
+PROTOBUF_LIMIT = 2**31 - 1
+"""Bytes of one protobuf: the length is a signed 32-bit integer."""
+
+Writer = Callable[[IO[bytes]], None]
 
 
 def check_output(path: str | os.PathLike[str]) -> Path:
@@ -42,8 +45,8 @@ def serialize(model: ir.Model) -> bytes:
     """
     values = [value for graph in model.graphs() for value in graph.initializers.values()]
     size = sum(value.const_value.nbytes for value in values if value.const_value is not None)
-    if size >= _PROTOBUF_LIMIT:
-        raise UnsupportedError(f"model: expected tensors of at most {_PROTOBUF_LIMIT} bytes in all, got {size} bytes")
+    if size >= PROTOBUF_LIMIT:
+        raise UnsupportedError(f"model: expected tensors of at most {PROTOBUF_LIMIT} bytes in all, got {size} bytes")
     if any(isinstance(value.const_value, ir.ExternalTensor) for value in values):
         model = ir.external_data.load_to_model(model.clone())
     proto = ir.serde.serialize_model(model)
@@ -66,8 +69,13 @@ def save_bytes(data: bytes, output: Path) -> None:
     save_files({output: data})
 
 
-def save_files(files: Mapping[Path, bytes]) -> None:
+def save_files(files: Mapping[Path, bytes | Writer], retract: Path | None = None) -> None:
     """Replaces several files; all are on the disk, beside their destinations, before the first takes its name.
+
+    Args:
+        files: What each file is to hold, as bytes or as a function that writes them.
+        retract: A file that is removed before the first is replaced, because its old contents must not be read beside
+            new contents of another.
 
     Raises:
         OutputError: If one cannot be written; then none is replaced.
@@ -77,13 +85,19 @@ def save_files(files: Mapping[Path, bytes]) -> None:
         for output, data in files.items():
             stream, temporary = stack.enter_context(_beside(output))
             with _telling(output):
-                stream.write(data)
+                if callable(data):
+                    data(stream)
+                else:
+                    stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
                 # Windows does not rename an open file.
                 stream.close()
                 _take_mode(temporary, output)
             written.append((output, temporary))
+        if retract is not None:
+            with _telling(retract):
+                retract.unlink(missing_ok=True)
         for output, temporary in written:
             with _telling(output):
                 temporary.replace(output)

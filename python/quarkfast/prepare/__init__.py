@@ -11,7 +11,7 @@ from quarkfast.prepare.fold_batch_norm import fold_batch_norm
 from quarkfast.prepare.fold_constants import fold_constants
 from quarkfast.prepare.infer_types import infer_types
 
-__all__ = ["prepare"]
+__all__ = ["fold_constants", "prepare", "prepare_structure"]
 
 
 def prepare(model: ir.Model, opset: int) -> ir.Model:
@@ -25,13 +25,24 @@ def prepare(model: ir.Model, opset: int) -> ir.Model:
         ModelError: If the graph has a cycle or a missing tensor, or a constant holds NaN.
         UnsupportedError: If the model cannot be converted to the operator set.
     """
-    sort(model)
-    model = convert_opset(model, opset)
-    choose_ir_version(model)
-    clean(model)
+    model = prepare_structure(model, opset)
     check_weights(model)
     fold_constants(model)
     fold_batch_norm(model)
     check_weights(model)
     infer_types(model)
+    return model
+
+
+def prepare_structure(model: ir.Model, opset: int) -> ir.Model:
+    """Returns `model` sorted, cleaned and in an operator set of at least `opset`; reads no weight.
+
+    Raises:
+        ModelError: If the graph has a cycle or a missing tensor.
+        UnsupportedError: If the model cannot be converted to the operator set.
+    """
+    sort(model)
+    model = convert_opset(model, opset)
+    choose_ir_version(model)
+    clean(model)
     return model

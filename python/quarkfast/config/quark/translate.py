@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from quarkfast.block_formats import Rounding
 from quarkfast.config.options import OPTIONS, apply_options
@@ -14,10 +14,11 @@ from quarkfast.config.quark.blocks import block_of, block_rounding
 from quarkfast.config.quark.enums import CalibMethod, QuantGranularity, ScaleType
 from quarkfast.config.quark.keys import ALGORITHM_KEYS, DEAD_KEYS, NEUTRAL_VALUES, UNSUPPORTED_KEYS
 from quarkfast.config.quark.legacy import Config, QuantizationConfig
+from quarkfast.config.quark.nbits import nbits_scheme
 from quarkfast.config.quark.qconfig import QConfig
 from quarkfast.config.quark.spec import QTensorConfig
 from quarkfast.config.scheme import Scheme
-from quarkfast.config.spec import Granularity, Method, ScaleKind, TensorSpec
+from quarkfast.config.spec import Method, ScaleKind, TensorSpec
 from quarkfast.config.types import bias_of
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 
@@ -117,6 +118,8 @@ def _from_legacy(config: QuantizationConfig) -> Scheme:
     if config.include_fast_ft or finetune:
         name = str((finetune or {}).get("OptimAlgorithm", "adaround")).lower()
         refuse_algorithms([_named("AdaQuant" if name == "adaquant" else "AdaRound")])
+    if options.get("UseMatMulNBits"):
+        return nbits_scheme(options)
     changed = config.changed()
     for key, algorithm in _FIELD_ALGORITHMS.items():
         if key in changed:
@@ -161,6 +164,8 @@ def _from_qconfig(config: QConfig) -> Scheme:
         if getattr(config, key):
             raise UnsupportedError(f"QConfig: {key}: expected none in this version, got {getattr(config, key)!r}")
     layer, options = config.global_config, config.extra_options
+    if options.get("UseMatMulNBits"):
+        return nbits_scheme(options)
     if layer.output_tensors is not None and layer.output_tensors != layer.input_tensors:
         raise UnsupportedError("QConfig: output_tensors: expected the same as input_tensors in this version")
     activation = _tensor_spec(layer.input_tensors, layer.input_tensors.calibration_method)
@@ -225,7 +230,7 @@ def _spec(dtype: str, symmetric: bool, granularity: str, scale: str, method: str
     return TensorSpec(
         dtype,
         symmetric,
-        _one_of(granularity, Granularity, "granularity"),
+        _one_of(granularity, Literal["tensor", "channel"], "granularity"),
         _one_of(scale, ScaleKind, "scale type"),
         _one_of(method, Method, "calibration method"),
     )

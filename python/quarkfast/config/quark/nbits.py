@@ -1,0 +1,46 @@
+"""Quark's UseMatMulNBits: 4-bit weights for onnxruntime's MatMulNBits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from quarkfast.config.options import OPTIONS, apply_options
+from quarkfast.config.presets import PRESETS
+from quarkfast.config.scheme import Scheme
+from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
+
+__all__ = ["nbits_scheme"]
+
+# Accuracy levels 0 and 1 both compute in float32.
+_ACCEPTED: Mapping[str, tuple[Any, ...]] = {"Bits": (4,), "AccuracyLevel": (0, 1), "Algorithm": ("DEFAULT",)}
+_KEYS = ("GroupSize", "Symmetric", *_ACCEPTED)
+
+
+def nbits_scheme(options: Mapping[str, Any]) -> Scheme:
+    """Return the scheme of a configuration with ``UseMatMulNBits``, beside which Quark reads no types.
+
+    Args:
+        options: Quark's extra options.
+
+    Raises:
+        UnsupportedError: It asks for another algorithm, width or accuracy level.
+        ConfigError: A parameter is unknown or wrong.
+
+    Example:
+        >>> nbits_scheme({"MatMulNBitsParams": {"GroupSize": 32}}).weight.group_size
+        32
+    """
+    given = options.get("MatMulNBitsParams", {})
+    for key, value in given.items():
+        if key not in _KEYS:
+            raise ConfigError(f"MatMulNBitsParams: expected a known name, got {key!r}{did_you_mean(key, _KEYS)}")
+        if key in _ACCEPTED and value not in _ACCEPTED[key]:
+            expected = " or ".join(map(repr, _ACCEPTED[key]))
+            raise UnsupportedError(f"MatMulNBitsParams: {key}: expected {expected} in this version, got {value!r}")
+    chosen = {"group_size": given.get("GroupSize", 128), "weight_symmetric": given.get("Symmetric", True)}
+    selection = {key: value for key, value in options.items() if key in _SELECTING and value}
+    return apply_options(PRESETS["MATMUL_NBITS"], {**chosen, **selection})
+
+
+_SELECTING = [OPTIONS[name].quark_key for name in ("op_types", "exclude", "exclude_op_types")]

@@ -1,0 +1,142 @@
+"""A model in two files: the graph, and beside it the data of its constants, written tensor by tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from quarkfast.graph.access import name_of, shape_of
+from quarkfast.graph.pieces import byte_pieces
+from quarkfast.graph.save import PROTOBUF_LIMIT, save_bytes, save_files, serialize
+from quarkfast.graph.streams import Stream, StreamedTensor
+
+__all__ = ["data_file", "needs_data_file", "tensor_bytes", "write_model"]
+
+# Below this a constant stays in the graph's file: shapes, scales and bounds, which tools want to see.
+_SMALL = 1024
+
+# Runtimes map large tensors into memory, which begins at a page; small ones need no more than a cache line.
+_LARGE, _PAGE, _LINE = 1 << 20, 4096, 64
+
+
+def data_file(output: Path) -> Path:
+    """Returns where the data of a model that is written to `output` goes.
+
+    Example:
+        >>> data_file(Path("model.onnx")).name
+        'model.onnx.data'
+    """
+    return output.with_name(f"{output.name}.data")
+
+
+def tensor_bytes(model: ir.Model) -> int:
+    """Returns how many bytes the constants of `model` take."""
+    return sum(tensor.nbytes for _, tensor in _constants(model))
+
+
+def needs_data_file(model: ir.Model) -> bool:
+    """Whether `model` is too large for one file."""
+    # What is not a constant (nodes, names) hardly ever takes more than a sixteenth of the limit.
+    return tensor_bytes(model) > PROTOBUF_LIMIT - PROTOBUF_LIMIT // 16
+
+
+def write_model(model: ir.Model, output: Path, *, external: bool) -> tuple[bytes, int]:
+    """Writes `model` to `output` whole or not at all, tensor by tensor if it takes two files.
+
+    Constants that are streamed are made on the way; afterwards the model's large constants refer to the new data file.
+
+    Args:
+        model: The model; changed in place.
+        output: Path of the ONNX file.
+        external: Whether the data goes into a file of its own, `output` with ``.data`` behind it.
+
+    Returns:
+        The bytes of the ONNX file, and the bytes of both files together.
+
+    Raises:
+        OutputError: If a file cannot be written. Nothing is left behind.
+        ModelError: If a constant that is streamed cannot be made, for example because it holds NaN.
+    """
+    if not external:
+        data = serialize(model)
+        save_bytes(data, output)
+        return data, len(data)
+    data_path = data_file(output)
+    laid_out = _lay_out(model, data_path)
+    proto = _graph_bytes(model)
+    save_files({data_path: laid_out.write, output: proto}, retract=output)
+    return proto, len(proto) + laid_out.size
+
+
+class _DataFile:
+    """What a data file is to hold, and where."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._copied: list[tuple[ir.TensorProtocol, int]] = []
+        self._made: dict[Stream, dict[int, int]] = {}
+
+    def place(self, tensor: ir.TensorProtocol) -> int:
+        """Returns the offset at which `tensor` will be."""
+        boundary = _PAGE if tensor.nbytes >= _LARGE else _LINE
+        offset = -(-self.size // boundary) * boundary
+        self.size = offset + tensor.nbytes
+        if isinstance(tensor, StreamedTensor):
+            self._made.setdefault(tensor.stream, {})[tensor.index] = offset
+        else:
+            self._copied.append((tensor, offset))
+        return offset
+
+    def write(self, file: IO[bytes]) -> None:
+        """Writes everything; in memory is no more than a few pieces of one tensor."""
+        file.truncate(self.size)
+        for tensor, offset in self._copied:
+            file.seek(offset)
+            for piece in byte_pieces(tensor):
+                file.write(piece.data)
+        for stream, offsets in self._made.items():
+            _make(stream, offsets, file)
+
+
+def _make(stream: Stream, offsets: dict[int, int], file: IO[bytes]) -> None:
+    ends = dict(offsets)
+
+    def append(index: int, data: NDArray[Any]) -> None:
+        if index in ends and data.size:
+            file.seek(ends[index])
+            file.write(np.ascontiguousarray(data).view(np.uint8).data)
+            ends[index] += data.nbytes
+
+    stream.run(append)
+    for index, offset in offsets.items():
+        made, expected = ends[index] - offset, stream.outputs[index].nbytes
+        if made != expected:
+            raise RuntimeError(f"tensor {stream.outputs[index].name!r}: expected {expected} bytes, got {made}")
+
+
+def _lay_out(model: ir.Model, path: Path) -> _DataFile:
+    """Gives every large constant its place in the data file, and lets the graph refer to it."""
+    file = _DataFile()
+    for value, tensor in _constants(model):
+        if isinstance(tensor, StreamedTensor | ir.ExternalTensor) or tensor.nbytes >= _SMALL:
+            offset, shape = file.place(tensor), ir.Shape(shape_of(tensor))
+            value.const_value = ir.ExternalTensor(
+                path.name, offset, tensor.nbytes, tensor.dtype, shape=shape, name=name_of(value), base_dir=path.parent
+            )
+    return file
+
+
+def _constants(model: ir.Model) -> Iterator[tuple[ir.Value, ir.TensorProtocol]]:
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if value.const_value is not None and value.const_value.dtype != ir.DataType.STRING:
+                yield value, value.const_value
+
+
+def _graph_bytes(model: ir.Model) -> bytes:
+    return bytes(ir.serde.serialize_model(model).SerializeToString(deterministic=True))

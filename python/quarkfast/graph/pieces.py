@@ -1,0 +1,73 @@
+"""Constants read piece by piece, so that none has to lie in memory as a whole."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+__all__ = ["PIECE_BYTES", "byte_pieces", "element_pieces"]
+
+PIECE_BYTES = 16 << 20
+"""About how much is mapped at a time: two pieces take less than what the interpreter itself needs."""
+
+
+def element_pieces(tensor: ir.TensorProtocol, spans: Iterable[tuple[int, int]]) -> Iterator[NDArray[Any]]:
+    """Yields ranges of the elements of `tensor`, flat, in the order of `spans`.
+
+    What lies in a file is mapped span by span and unmapped when the array is dropped; the next span is asked for while
+    the caller works on this one.
+
+    Args:
+        tensor: A tensor whose elements take whole bytes.
+        spans: First element, and the one behind the last.
+
+    Example:
+        >>> import numpy as np, onnx_ir as ir
+        >>> [piece.tolist() for piece in element_pieces(ir.tensor(np.arange(5)), [(0, 3), (3, 5)])]
+        [[0, 1, 2], [3, 4]]
+    """
+    if not isinstance(tensor, ir.ExternalTensor):
+        array = np.asarray(tensor.numpy()).reshape(-1)
+        yield from (array[start:stop] for start, stop in spans)
+        return
+    dtype = tensor.dtype.numpy()
+    ranges = ((start * dtype.itemsize, stop * dtype.itemsize) for start, stop in spans)
+    yield from (piece.view(dtype) for piece in _mapped(tensor, ranges))
+
+
+def byte_pieces(tensor: ir.TensorProtocol) -> Iterator[NDArray[np.uint8]]:
+    """Yields the bytes of `tensor` as a file holds them."""
+    if not isinstance(tensor, ir.ExternalTensor):
+        yield np.frombuffer(tensor.tobytes(), np.uint8)
+        return
+    starts = range(0, tensor.nbytes, PIECE_BYTES)
+    yield from _mapped(tensor, ((start, min(start + PIECE_BYTES, tensor.nbytes)) for start in starts))
+
+
+def _mapped(tensor: ir.ExternalTensor, ranges: Iterable[tuple[int, int]]) -> Iterator[NDArray[np.uint8]]:
+    offset = tensor.offset or 0
+    with Path(tensor.path).open("rb") as stream:
+        waiting: NDArray[np.uint8] | None = None
+        for start, stop in ranges:
+            if start == stop:
+                continue
+            following = _map(stream.fileno(), offset + start, stop - start)
+            if waiting is not None:
+                yield waiting
+            waiting = following
+        if waiting is not None:
+            yield waiting
+
+
+def _map(descriptor: int, start: int, size: int) -> NDArray[np.uint8]:
+    skipped = start % mmap.ALLOCATIONGRANULARITY
+    mapped = mmap.mmap(descriptor, size + skipped, access=mmap.ACCESS_READ, offset=start - skipped)
+    if hasattr(mmap, "MADV_WILLNEED"):
+        mapped.madvise(mmap.MADV_WILLNEED)
+    return np.frombuffer(mapped, np.uint8, size, skipped)

@@ -1,0 +1,161 @@
+"""Weights as integer codes with scales, made piece by piece: per channel, and per group along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from quarkfast import kernels
+from quarkfast.config import TensorSpec
+from quarkfast.dtypes import qtype
+from quarkfast.errors import ModelError
+from quarkfast.graph.access import shape_of
+from quarkfast.graph.streams import Append, Output, Stream
+from quarkfast.weights.layout import Layout
+from quarkfast.weights.scales import Scales, scales_of
+
+__all__ = ["channel_stream", "extremes", "group_stream", "grouped", "has_zero_points"]
+
+
+def channel_stream(tensor: ir.TensorProtocol, name: str, axis: int | None, spec: TensorSpec) -> Stream:
+    """Returns codes, scales and (if asymmetric) zero points of `tensor`, with one scale for each index of `axis`.
+
+    The source is read twice: the first pass finds the extremes.
+
+    Args:
+        tensor: float32, float16 or bfloat16, not empty.
+        name: Stem of the new names.
+        axis: Axis of the channels, or None for one scale.
+        spec: An integer type of 4 or 8 bits.
+    """
+    shape = shape_of(tensor)
+    layout = Layout.flat(tensor) if axis is None else Layout.along(tensor, axis)
+    scales = () if axis is None else (layout.length,)
+
+    def run(append: Append) -> None:
+        found = _channel_scales(layout, spec, name)
+        pack = _Packer(append, qtype(spec.dtype).bits)
+        rows = 0
+        for piece in layout.pieces(1):
+            part = slice(rows, rows + piece.shape[1])
+            rows = part.stop % layout.length
+            pack(_codes(piece, found.scale[part], found.zero_point[part], spec, 0))
+        pack.finish()
+        append(1, found.scale)
+        if has_zero_points(spec):
+            append(2, _packed(found.zero_point, spec))
+
+    return Stream(_outputs(name, tensor, shape, scales, spec), run)
+
+
+def group_stream(tensor: ir.TensorProtocol, name: str, axis: int, spec: TensorSpec) -> Stream:
+    """Returns codes, scales and (if asymmetric) zero points, with one scale for `spec.group_size` weights along `axis`.
+
+    A last group that is not full has a scale too. The source is read once.
+    """
+    shape = shape_of(tensor)
+    layout, size = Layout.along(tensor, axis), spec.group_size
+    scales = (*shape[:axis], -(-shape[axis] // size), *shape[axis + 1 :])
+
+    def run(append: Append) -> None:
+        pack = _Packer(append, qtype(spec.dtype).bits)
+        zeros = _Packer(append, qtype(spec.dtype).bits, output=2)
+        for piece in layout.pieces(size):
+            found = grouped(piece, spec, name)
+            pack(_codes(piece, found.scale, found.zero_point, spec, size))
+            append(1, found.scale)
+            if has_zero_points(spec):
+                zeros(found.zero_point.astype(qtype(spec.dtype).dtype))
+        pack.finish()
+        zeros.finish()
+
+    return Stream(_outputs(name, tensor, shape, scales, spec), run)
+
+
+def has_zero_points(spec: TensorSpec) -> bool:
+    """Whether zero points have to be written: an operator that is given none takes 0."""
+    return not spec.symmetric or qtype(spec.dtype).kind == "uint"
+
+
+def grouped(piece: NDArray[Any], spec: TensorSpec, name: str) -> Scales:
+    """Returns scales ``[outer, groups, inner]`` of a piece ``[outer, rows, inner]``."""
+    outer, rows, inner = piece.shape
+    groups = -(-rows // spec.group_size)
+    missing = groups * spec.group_size - rows
+    # Zeros are in every range, so they may fill a last group.
+    full = np.pad(piece, ((0, 0), (0, missing), (0, 0))) if missing else piece
+    low, high = extremes(full.reshape(outer, groups, spec.group_size, inner), 2, name)
+    return scales_of(low, high, spec.dtype, symmetric=spec.symmetric, dtype=piece.dtype)
+
+
+def extremes(piece: NDArray[Any], axis: int | tuple[int, ...], name: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Returns least and greatest values along `axis`.
+
+    Raises:
+        ModelError: If one is NaN or infinite.
+    """
+    low, high = piece.min(axis=axis), piece.max(axis=axis)
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        values = piece.astype(np.float32)
+        nan, infinite = int(np.isnan(values).sum()), int(np.isinf(values).sum())
+        raise ModelError(f"tensor {name!r}: expected finite weights, got {nan} NaN and {infinite} infinite values")
+    return low, high
+
+
+def _channel_scales(layout: Layout, spec: TensorSpec, name: str) -> Scales:
+    low = np.zeros(layout.length, layout.dtype)
+    high, rows = low.copy(), 0
+    for piece in layout.pieces(1):
+        part = slice(rows, rows + piece.shape[1])
+        rows = part.stop % layout.length
+        least, most = extremes(piece, (0, 2), name)
+        np.minimum(low[part], least, out=low[part])
+        np.maximum(high[part], most, out=high[part])
+    return scales_of(low, high, spec.dtype, symmetric=spec.symmetric, dtype=layout.dtype)
+
+
+def _codes(piece: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any], spec: TensorSpec, size: int) -> NDArray[Any]:
+    row = qtype(spec.dtype)
+    return kernels.quantize_linear(
+        piece, scale.astype(np.float32), zero.astype(row.dtype), dtype=row.dtype, axis=1, block_size=size
+    )
+
+
+def _outputs(
+    name: str, tensor: ir.TensorProtocol, shape: tuple[int, ...], scales: tuple[int, ...], spec: TensorSpec
+) -> tuple[Output, ...]:
+    code = ir.DataType(qtype(spec.dtype).onnx)
+    found = (Output(f"{name}_quantized", code, shape), Output(f"{name}_scale", tensor.dtype, scales))
+    return (*found, Output(f"{name}_zero_point", code, scales)) if has_zero_points(spec) else found
+
+
+def _packed(zero: NDArray[np.int64], spec: TensorSpec) -> NDArray[Any]:
+    row = qtype(spec.dtype)
+    codes = zero.astype(row.dtype)
+    return kernels.pack_codes(codes) if row.bits == 4 else codes
+
+
+class _Packer:
+    """Appends codes of one output; 4-bit codes go two to a byte, also across pieces."""
+
+    def __init__(self, append: Append, bits: int, output: int = 0) -> None:
+        self._append, self._bits, self._output = append, bits, output
+        self._left: NDArray[Any] | None = None
+
+    def __call__(self, codes: NDArray[Any]) -> None:
+        if self._bits == 8:
+            self._append(self._output, codes)
+            return
+        flat = codes.reshape(-1)
+        if self._left is not None:
+            flat = np.concatenate([self._left, flat])
+        even = flat.size - flat.size % 2
+        self._left = flat[even:] if even < flat.size else None
+        self._append(self._output, kernels.pack_codes(flat[:even]))
+
+    def finish(self) -> None:
+        if self._left is not None:
+            self._append(self._output, kernels.pack_codes(self._left))

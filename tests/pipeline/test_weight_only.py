@@ -1,0 +1,354 @@
+"""Weights alone: what the presets write computes what the same model computes with its weights rounded."""
+
+from __future__ import annotations
+
+import re
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import quarkfast
+from quarkfast import kernels
+from quarkfast.config import PRESETS
+from quarkfast.errors import ConfigError, ModelError, OutputError, UnsupportedError
+from quarkfast.weights.scales import scales_of
+from tiny_models import conv_relu_model, tiny_model
+
+_PRESETS = [name for name, scheme in PRESETS.items() if scheme.weights_only]
+_EPSILON = float(np.finfo(np.float32).eps)
+
+
+def _layers(rng, dtype=np.float32):
+    """Gather -> MatMul -> Gemm -> Gemm with transB -> MatMul with a transposed weight, over [N] of int64."""
+    arrays = {
+        "table": rng.normal(size=(50, 48)),
+        "w1": rng.normal(size=(48, 40)),
+        "w2": rng.normal(size=(40, 36)),
+        "b2": rng.normal(size=36),
+        "w3": rng.normal(size=(64, 36)),
+        "w4": rng.normal(size=(24, 64)),
+    }
+    kind = {np.float32: "float", np.float16: "float16"}[dtype]
+    text = f"""g (int64[N] x) => ({kind}[N, 24] y) {{
+        e = Gather (table, x)
+        m = MatMul (e, w1)
+        g2 = Gemm (m, w2, b2)
+        g3 = Gemm <transB = 1> (g2, w3)
+        t4 = Transpose <perm = [1, 0]> (w4)
+        y = MatMul (g3, t4)
+    }}"""
+    return tiny_model(text, {name: array.astype(dtype) for name, array in arrays.items()})
+
+
+def _run(model, x, optimize=False):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    if not optimize:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    data = model if isinstance(model, bytes) else model.SerializeToString()
+    return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+
+
+def _rounded(proto, change, opset=None):
+    """Returns `proto` with each constant replaced by what `change` makes of its name and values."""
+    rounded = onnx.ModelProto()
+    rounded.CopyFrom(proto)
+    if opset is not None:
+        # onnxruntime places casts around float16 operators by their version.
+        rounded.opset_import[0].version, rounded.ir_version = opset, 10
+    for tensor in rounded.graph.initializer:
+        array = onnx.numpy_helper.to_array(tensor)
+        tensor.CopyFrom(onnx.numpy_helper.from_array(np.asarray(change(tensor.name, array), array.dtype), tensor.name))
+    return rounded
+
+
+def _fake(array, axis, code, symmetric, size=0):
+    """Quantizes and turns back along `axis`: channels, or groups of `size`."""
+    if size:
+        parts = np.split(array, range(size, array.shape[axis], size), axis)
+        low, high = (np.stack([each(part, axis) for part in parts], axis) for each in (np.min, np.max))
+    else:
+        others = tuple(each for each in range(array.ndim) if each != axis)
+        low, high = array.min(axis=others), array.max(axis=others)
+    found = scales_of(low, high, code, symmetric=symmetric, dtype=array.dtype)
+    scale = found.scale.astype(np.float32)
+    codes = kernels.quantize_linear(array, scale, found.zero_point, dtype=code, axis=axis, block_size=size)
+    zero = found.zero_point.astype(codes.dtype)
+    return kernels.dequantize_linear(codes, scale, zero, dtype=array.dtype, axis=axis, block_size=size)
+
+
+def _faking(axes, code, symmetric, size=0):
+    return lambda name, array: _fake(array, axes[name], code, symmetric, size) if name in axes else array
+
+
+_CHANNELS = {"table": 1, "w1": 1, "w2": 1, "w3": 0, "w4": 0}
+_SUMS = {"w1": 0, "w2": 0, "w3": 1, "w4": 1}
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_int8_channels_compute_what_rounded_weights_compute(rng, dtype, symmetric):
+    proto, x, axes = _layers(rng, dtype), rng.integers(0, 50, 9), dict(_CHANNELS)
+    left = []
+    if dtype == np.float16:
+        # onnxruntime drops casts between float16 operators where it can, and finds others behind a looked-up table.
+        left = ["Gather"]
+        del axes["table"]
+    result = quarkfast.quantize(proto, preset="INT8_WO", weight_symmetric=symmetric, exclude_op_types=left)
+    onnx.checker.check_model(result.proto)
+    assert result.summary.quantized == {"MatMul": 2, "Gemm": 2} | ({} if left else {"Gather": 1})
+    rounded = _rounded(proto, _faking(axes, "int8", symmetric), result.summary.opset)
+    np.testing.assert_array_equal(_run(result.model_bytes, x), _run(rounded, x))
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("size", [16, 128])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_int4_groups_compute_what_rounded_weights_compute(rng, dtype, size, symmetric):
+    proto, x = _layers(rng, dtype), rng.integers(0, 50, 9)
+    result = quarkfast.quantize(proto, preset="INT4_WO", group_size=size, weight_symmetric=symmetric)
+    onnx.checker.check_model(result.proto)
+    assert result.summary.opset == 21
+    rounded = _rounded(proto, _faking(_SUMS, "int4", symmetric, size), 21)
+    np.testing.assert_array_equal(_run(result.model_bytes, x), _run(rounded, x))
+
+
+@pytest.mark.parametrize("optimize", [False, True])
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("size", [16, 32, 64, 128, 256])
+def test_matmul_nbits_computes_what_rounded_weights_compute(rng, size, symmetric, optimize):
+    proto, x = _layers(rng), rng.integers(0, 50, 9)
+    result = quarkfast.quantize(proto, preset="MATMUL_NBITS", group_size=size, weight_symmetric=symmetric)
+    onnx.checker.check_model(result.proto)
+    types = [node.op_type for node in result.proto.graph.node]
+    assert types == ["Gather", "MatMulNBits", "MatMulNBits", "Add", "MatMulNBits", "MatMulNBits"]
+    rounded = _rounded(proto, _faking(_SUMS, "uint4", symmetric, size))
+    # Sums of products in another order differ by at most 2 K eps times the sum of magnitudes; over the four layers,
+    # each of at most 64 terms, errors are carried along by weights whose magnitudes the same sum bounds.
+    magnitudes = _run(_rounded(rounded, lambda _, w: np.abs(w)), x)
+    bound = 2 * 4 * 64 * _EPSILON * magnitudes
+    assert (np.abs(_run(result.model_bytes, x, optimize) - _run(rounded, x)) <= bound).all()
+
+
+@pytest.mark.parametrize(("preset", "dtype"), [("BF16_WO", ml_dtypes.bfloat16), ("FP16_WO", np.float16)])
+def test_16_bit_storage_computes_what_rounded_weights_compute(rng, preset, dtype):
+    proto, x = _layers(rng), rng.integers(0, 50, 9)
+    result = quarkfast.quantize(proto, preset=preset)
+    onnx.checker.check_model(result.proto)
+    # b2 is too small to be worth it.
+    rounded = _rounded(proto, lambda name, w: w if name == "b2" else w.astype(dtype).astype(np.float32))
+    np.testing.assert_array_equal(_run(result.model_bytes, x), _run(rounded, x))
+    assert [value.type for value in result.proto.graph.output] == [value.type for value in proto.graph.output]
+
+
+def test_convolutions_are_stored_per_channel(rng):
+    proto = conv_relu_model(w1=rng.normal(size=(3, 3, 3, 3)).astype(np.float32))
+    result = quarkfast.quantize(proto, preset="INT8_WO")
+    x = rng.normal(size=(2, 3, 8, 8)).astype(np.float32)
+    rounded = _rounded(proto, lambda name, w: w if name == "b1" else _fake(w, 0, "int8", True))
+    np.testing.assert_array_equal(_run(result.model_bytes, x), _run(rounded, x))
+    assert result.summary.quantized == {"Conv": 2}
+
+
+def test_a_weight_that_is_shared_is_stored_once(rng):
+    text = """g (float[N, 32] x) => (float[N, 32] y) {
+        a = MatMul (x, w)
+        y = MatMul (a, w)
+    }"""
+    proto = tiny_model(text, {"w": rng.normal(size=(32, 32)).astype(np.float32)})
+    for preset in ("INT8_WO", "INT4_WO", "MATMUL_NBITS"):
+        result = quarkfast.quantize(proto, preset=preset)
+        assert (result.summary.weights, result.summary.quantized) == (1, {"MatMul": 2})
+        assert len(result.proto.graph.initializer) == 2
+
+
+def test_a_weight_that_is_read_along_two_axes_is_stored_along_the_first(rng):
+    text = """g (float[N, 32] x) => (float[N, 32] y) {
+        a = MatMul (x, w)
+        y = Gemm <transB = 1> (a, w)
+    }"""
+    proto = tiny_model(text, {"w": rng.normal(size=(32, 32)).astype(np.float32)})
+    result = quarkfast.quantize(proto, preset="INT8_WO")
+    assert [str(node.reason) for node in result.summary.left_float] == [
+        "its weight 'w' is stored along the axis of 'matmul_0'"
+    ]
+    onnx.checker.check_model(result.proto)
+
+
+def test_a_table_that_is_a_weight_too_is_turned_back_as_a_whole(rng):
+    text = """g (int64[N] x) => (float[N, 40] y) {
+        e = Gather (w, x)
+        y = Gemm <transB = 1> (e, w)
+    }"""
+    proto, x = tiny_model(text, {"w": rng.normal(size=(40, 32)).astype(np.float32)}), rng.integers(0, 40, 5)
+    result = quarkfast.quantize(proto, preset="INT8_WO")
+    assert result.summary.quantized == {"Gather": 1, "Gemm": 1}
+    rounded = _rounded(proto, lambda _, w: _fake(w, 0, "int8", True))
+    np.testing.assert_array_equal(_run(result.model_bytes, x), _run(rounded, x))
+
+
+def test_a_table_that_is_handed_out_keeps_the_name_of_the_output(rng):
+    proto = tiny_model(
+        "g (int64[N] x) => (float[N, 32] y) { y = Gather (w, x) }", {"w": rng.normal(size=(40, 32)).astype(np.float32)}
+    )
+    result = quarkfast.quantize(proto, preset="INT8_WO")
+    assert [value.name for value in result.proto.graph.output] == ["y"]
+    assert _run(result.model_bytes, rng.integers(0, 40, 5)).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("preset", "options", "text", "reason"),
+    [
+        ("INT8_WO", {}, "y = MatMul (x, x)", "its weight is not constant"),
+        ("INT8_WO", {}, "y = MatMul (x, v)", r"its weight has the shape \[32\]"),
+        ("INT8_WO", {"exclude": ["matmul_0"]}, "y = MatMul (x, w)", "excluded"),
+        ("INT8_WO", {"exclude_op_types": ["MatMul"]}, "y = MatMul (x, w)", "excluded"),
+        ("INT8_WO", {"op_types": ["Relu"]}, "r = Relu (x) y = MatMul (r, w)", "not among op_types"),
+        ("INT8_WO", {}, "y = Add (x, w)", "weights of Add are not stored as codes"),
+        ("INT4_WO", {}, "y = Gather (w, i)", "onnxruntime looks up rows of 8-bit codes, not of fewer bits"),
+        ("INT8_WO", {}, "y = Gather <axis = 1> (w, i)", "it does not look up rows of a table"),
+        ("INT4_WO", {}, "y = Conv (q, k)", "groups lie along the sum of a product, which Conv has no axis for"),
+        ("MATMUL_NBITS", {}, "y = Conv (q, k)", "MatMulNBits does not compute Conv"),
+        ("MATMUL_NBITS", {}, "y = MatMul (x, t)", "MatMulNBits takes a weight of 2 dimensions, not of 3"),
+        ("MATMUL_NBITS", {}, "y = Gemm <transA = 1> (x, w)", "MatMulNBits has no transA, alpha and beta"),
+        ("MATMUL_NBITS", {}, "y = Gemm <alpha = 2.0> (x, w)", "MatMulNBits has no transA, alpha and beta"),
+        ("BF16_WO", {"exclude_op_types": ["MatMul"]}, "y = MatMul (x, w)", "excluded"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:quantize. the model has no weight")
+def test_what_stays_float_is_told_with_the_reason(rng, preset, options, text, reason):
+    arrays = {"w": (32, 32), "v": (32,), "t": (2, 32, 32), "k": (4, 4, 4, 4)}
+    names = re.findall(r"\w+", text)
+    constants = {name: rng.normal(size=arrays[name]).astype(np.float32) for name in names if name in arrays}
+    inputs = "float[32, 32] x, int64[3] i, float[1, 4, 9, 9] q"
+    proto = tiny_model(f"g ({inputs}) => (float y) {{ {text} }}", constants)
+    summary = quarkfast.quantize(proto, preset=preset, **options).summary
+    assert summary.quantized == {}
+    assert summary.left_float
+    assert all(re.fullmatch(reason, node.reason) for node in summary.left_float)
+
+
+def test_a_model_without_weights_is_written_with_a_warning():
+    proto = tiny_model("g (float[N] x) => (float[N] y) { y = Relu (x) }")
+    with pytest.warns(UserWarning, match="quantize: the model has no weight that can be stored so; all of them stay"):
+        result = quarkfast.quantize(proto, preset="INT8_WO")
+    assert [node.op_type for node in result.proto.graph.node] == ["Relu"]
+
+
+def test_weights_of_bodies_are_stored(rng):
+    then, other = (
+        onnx.parser.parse_graph(f"{name} () => (float[N, 32] {name}_y) {{ {name}_y = MatMul (x, w_{name}) }}")
+        for name in ("then", "other")
+    )
+    for body, name in ((then, "then"), (other, "other")):
+        body.initializer.append(onnx.numpy_helper.from_array(rng.normal(size=(32, 32)).astype(np.float32), f"w_{name}"))
+    condition = onnx.helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)
+    info = [onnx.helper.make_tensor_value_info(name, 1, ["N", 32]) for name in "xy"]
+    chosen = onnx.helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, [])
+    graph = onnx.helper.make_graph([condition], "g", [info[0], chosen], [info[1]])
+    proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    x = rng.normal(size=(3, 32)).astype(np.float32)
+    for preset in _PRESETS:
+        result = quarkfast.quantize(proto, preset=preset)
+        assert result.summary.weights == 2
+        session = onnxruntime.InferenceSession(result.model_bytes, providers=["CPUExecutionProvider"])
+        assert session.run(None, {"x": x, "c": np.array(True)})[0].shape == (3, 32)
+
+
+@pytest.mark.parametrize("preset", _PRESETS)
+def test_the_same_input_gives_the_same_bytes(rng, preset):
+    proto = _layers(rng)
+    first = quarkfast.quantize(proto, preset=preset)
+    assert quarkfast.quantize(proto, preset=preset).model_bytes == first.model_bytes
+    assert first.summary.bytes_after == len(first.model_bytes)
+
+
+@pytest.mark.parametrize("preset", _PRESETS)
+def test_an_output_beside_external_data_has_external_data_and_the_same_tensors(rng, tmp_path, preset):
+    proto = _layers(rng)
+    (tmp_path / "in").mkdir()
+    source, copy = tmp_path / "in" / "m.onnx", _rounded(proto, lambda _, w: w)
+    onnx.save(copy, source, save_as_external_data=True, location="w", size_threshold=0)
+    result = quarkfast.quantize(source, tmp_path / "out.onnx", preset)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out.onnx", "out.onnx.data"]
+    onnx.checker.check_model(str(tmp_path / "out.onnx"))
+    expected, written = quarkfast.quantize(proto, preset=preset).proto, onnx.load(tmp_path / "out.onnx")
+    assert {t.name: onnx.numpy_helper.to_array(t).tobytes() for t in written.graph.initializer} == {
+        t.name: onnx.numpy_helper.to_array(t).tobytes() for t in expected.graph.initializer
+    }
+    assert list(written.graph.node) == list(expected.graph.node)
+    assert result.summary.bytes_after == sum((tmp_path / name).stat().st_size for name in ("out.onnx", "out.onnx.data"))
+    assert result.model_bytes == (tmp_path / "out.onnx").read_bytes()
+    x = rng.integers(0, 50, 9)
+    session = onnxruntime.InferenceSession(tmp_path / "out.onnx", providers=["CPUExecutionProvider"])
+    assert np.isfinite(session.run(None, {"x": x})[0]).all()
+
+
+def test_the_output_may_be_the_input_with_its_data(rng, tmp_path):
+    path = tmp_path / "m.onnx"
+    onnx.save(_layers(rng), path, save_as_external_data=True, location="m.onnx.data", size_threshold=0)
+    expected = quarkfast.quantize(path, tmp_path / "other.onnx", "INT8_WO")
+    result = quarkfast.quantize(path, path, "INT8_WO")
+    assert (tmp_path / "m.onnx.data").read_bytes() == (tmp_path / "other.onnx.data").read_bytes()
+    assert result.summary.weights == expected.summary.weights
+
+
+def test_the_data_of_the_input_is_not_written_over(rng, tmp_path):
+    path = tmp_path / "m.onnx"
+    onnx.save(_layers(rng), path, save_as_external_data=True, location="n.onnx.data", size_threshold=0)
+    before = (tmp_path / "n.onnx.data").read_bytes()
+    message = r"output: expected a name whose data file is not in use, got '.*n\.onnx'; the model's own data lies in"
+    with pytest.raises(OutputError, match=message):
+        quarkfast.quantize(path, tmp_path / "n.onnx", "INT8_WO")
+    assert (tmp_path / "n.onnx.data").read_bytes() == before
+    assert not (tmp_path / "n.onnx").exists()
+
+
+@pytest.mark.parametrize("preset", _PRESETS)
+def test_a_failure_leaves_neither_file(rng, tmp_path, preset):
+    proto = _layers(rng)
+    proto = _rounded(proto, lambda name, w: np.where(np.arange(w.size).reshape(w.shape) == 7, np.nan, w))
+    onnx.save(proto, tmp_path / "m.onnx", save_as_external_data=True, location="w", size_threshold=0)
+    with pytest.raises(ModelError, match=r"expected (finite weights|numbers), got"):
+        quarkfast.quantize(tmp_path / "m.onnx", tmp_path / "out.onnx", preset)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx", "w"]
+
+
+def test_a_large_result_without_an_output_is_refused(rng, monkeypatch):
+    monkeypatch.setattr("quarkfast.graph.external.PROTOBUF_LIMIT", 4000)
+    with pytest.raises(UnsupportedError, match="quantize: expected an output for a model of more than 2 GiB, got none"):
+        quarkfast.quantize(_layers(rng), preset="INT8_WO")
+
+
+def test_a_large_result_takes_two_files(rng, tmp_path, monkeypatch):
+    monkeypatch.setattr("quarkfast.graph.external.PROTOBUF_LIMIT", 4000)
+    quarkfast.quantize(_layers(rng), tmp_path / "m.onnx", "INT8_WO")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
+
+
+@pytest.mark.parametrize(
+    ("preset", "options", "message"),
+    [
+        ("A8W8", {"group_size": 32}, "group_size: expected a preset of integer weights alone, got A8W8"),
+        ("BF16_WO", {"group_size": 32}, "group_size: expected a preset of integer weights alone, got BF16_WO"),
+        ("INT4_WO", {"group_size": 48}, "option group_size: expected 16, 32, 64, 128 or 256, got 48"),
+        ("MATMUL_NBITS", {"per_channel": True}, "MATMUL_NBITS: expected groups of weights, got one scale a channel"),
+        ("MATMUL_NBITS", {"weight_type": "int8"}, "weight_type: expected int4 or uint4 for MATMUL_NBITS, got int8"),
+        ("INT8_WO", {"weight_type": "mx9"}, "weight_type: expected int4, uint4, int8 or uint8 for INT8_WO, got mx9"),
+        ("INT8_WO", {"keep_float_weights": True}, "keep_float_weights: expected a preset that quantizes activations"),
+        ("INT8_WO", {"reduce_range": True}, "INT8_WO: expected weights with float32 scales from their extremes, got"),
+        ("BF16_WO", {"per_channel": True}, "BF16_WO: expected bfloat16 without scales, got"),
+        ("INT4_WO", {"activation_type": "int8"}, "INT4_WO: expected one scale a tensor or channel beside int8 activ"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(preset, options, message):
+    with pytest.raises(ConfigError, match=message):
+        quarkfast.quantize(conv_relu_model(), preset=preset, **options)
+
+
+def test_calibration_for_weights_alone_is_refused():
+    with pytest.raises(ConfigError, match="calibrate: expected a preset that quantizes activations, got INT8_WO"):
+        quarkfast.calibrate(conv_relu_model(), "random", preset="INT8_WO")
