@@ -1,6 +1,6 @@
 """Random models of one operator: errors are allowed, crashes, hangs and wrong shapes are not.
 
-`python -m ort.fuzz MINUTES [SEED]` with PYTHONPATH=python:tests, or `nox -s fuzz`. A crash ends the process; the line
+`python -m tests.ort.fuzz MINUTES [SEED]`, or `nox -s fuzz_operators`. A crash ends the process; the line
 that names its case is the last one written, and `run_case(seed)` repeats it.
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+import quarkfast
 from quarkfast import _core
 from quarkfast.errors import ModelError
 
@@ -30,9 +31,36 @@ OPERATORS = {
     "ExtendedInstanceNormalization": ["epsilon"],
     "ExtendedLSTM": ["hidden_size", "layout", "input_forget", "direction"],
     "Observe": ["collector", "slot"],
+    "DequantizeBlock": [
+        "format", "length", "axis", "bit_width", "block_size", "sub_block_size", "sub_block_shift_bits",
+        "element_dtype", "bits", "signed", "has_zero_point",
+    ],
 }  # fmt: skip
+OLDER_NAMES = {
+    "ExtendedQuantizeLinear": "VitisQuantizeLinear",
+    "ExtendedDequantizeLinear": "VitisDequantizeLinear",
+    "BFPQuantizeDequantize": "BFPFixNeuron",
+    "MXQuantizeDequantize": "MXFixNeuron",
+    "ExtendedInstanceNormalization": "VitisInstanceNormalization",
+    "ExtendedLSTM": "VitisLSTM",
+}
+OWN = ("Observe", "DequantizeBlock")
 COLLECTOR = _core.Collector(1)
-TEXTS = ["to_bfp", "to_bfp_prime", "fp8_e4m3", "fp8_e5m2", "fp6_e3m2", "fp4_e2m1", "int8", "bidirectional", "", "?"]
+TEXTS = [
+    "to_bfp",
+    "to_bfp_prime",
+    "fp8_e4m3",
+    "fp8_e5m2",
+    "fp6_e3m2",
+    "fp4_e2m1",
+    "int8",
+    "bidirectional",
+    "bfp",
+    "mx",
+    "linear",
+    "",
+    "?",
+]
 
 
 class Dice:
@@ -67,7 +95,7 @@ class Dice:
     def attribute(self, name: str) -> Any:
         if self.chance(0.05):
             return self.pick([0.5, "x", [1, 2], [0.5]])
-        if name in ("bfp_method", "element_dtype", "direction"):
+        if name in ("bfp_method", "element_dtype", "direction", "format"):
             return self.pick(TEXTS)
         if name == "epsilon":
             return self.pick([1e-5, 0.0, -1.0, float("nan"), float("inf")])
@@ -95,6 +123,39 @@ def inputs_of(op: str, dice: Dice) -> list[Array]:
     return [dice.array(dice.pick(["float32", "float16", "bfloat16"]), x.shape)]
 
 
+def packed(dice: Dice) -> tuple[list[Array], dict[str, Any]]:
+    """Records and `like`, and the attributes that read them."""
+    x = np.nan_to_num(dice.array("float32", dice.shape()))
+    x = x if x.ndim else x.reshape(1)
+    axis, kind = int(dice.rng.integers(-x.ndim, x.ndim)), dice.pick(["bfp", "bfp_prime", "mx", "linear"])
+    attributes: dict[str, Any] = {"format": kind, "axis": axis, "length": x.shape[axis]}
+    if kind == "bfp":
+        attributes |= {"block_size": dice.pick([8, 16]), "bit_width": dice.pick([10, 12, 16])}
+        records = quarkfast.quantize_bfp(
+            x, axis=axis, block_size=attributes["block_size"], bit_width=attributes["bit_width"]
+        )
+    elif kind == "bfp_prime":
+        attributes |= {"block_size": 16, "bit_width": dice.pick([11, 13, 16])}
+        records = quarkfast.quantize_bfp_prime(x, axis=axis, bit_width=attributes["bit_width"])
+    elif kind == "mx":
+        attributes |= {"element_dtype": dice.pick(["fp8_e4m3", "fp6_e3m2", "fp4_e2m1", "int8"])}
+        records = quarkfast.quantize_mx(x, attributes["element_dtype"], axis=axis)
+    else:
+        attributes |= {
+            "bits": dice.pick([2, 3, 4, 8]),
+            "signed": dice.pick([0, 1]),
+            "has_zero_point": dice.pick([0, 1]),
+        }
+        size = 4 + attributes["has_zero_point"] + 4 * attributes["bits"]
+        others = [n for i, n in enumerate(x.shape) if i != axis % x.ndim]
+        shape = (*others, -(-x.shape[axis] // 32), size)
+        records = dice.rng.integers(0, 256, shape, dtype=np.uint8)
+        records[..., :4] = np.abs(np.float32([dice.pick([0.5, 1e-3, 0.0])])).view(np.uint8)
+    if dice.chance(0.1):
+        records = records.reshape(-1)[: max(records.size - 1, 0)]
+    return [records, np.zeros((), dice.pick([np.float32, np.float16, ml_dtypes.bfloat16]))], attributes
+
+
 def attributes_of(op: str, inputs: list[Array], dice: Dice) -> dict[str, Any]:
     attributes = {name: dice.attribute(name) for name in OPERATORS[op] if dice.chance(0.4)}
     if op == "ExtendedLSTM" and dice.chance(0.9):
@@ -107,6 +168,22 @@ def attributes_of(op: str, inputs: list[Array], dice: Dice) -> dict[str, Any]:
     return attributes
 
 
+def output_type(op: str, inputs: list[Array]) -> Any:
+    """The element type that the model declares for its output."""
+    if op == "ExtendedQuantizeLinear" and len(inputs) > 2:
+        return inputs[2].dtype
+    if op == "DequantizeBlock" and len(inputs) > 1:
+        return inputs[1].dtype
+    return inputs[0].dtype if "QuantizeDequantize" in op else "float32"
+
+
+def block_shape(records: tuple[int, ...], attributes: dict[str, Any]) -> tuple[int, ...]:
+    """What DequantizeBlock makes of records that it accepts."""
+    others = list(records[:-2])
+    others.insert(attributes.get("axis", -1) % (len(others) + 1), attributes["length"])
+    return tuple(others)
+
+
 def run_case(seed: int) -> str:
     """Build and run the case of a seed; return what happened to it."""
     from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, InvalidGraph, NotImplemented
@@ -115,13 +192,16 @@ def run_case(seed: int) -> str:
     op = dice.pick(list(OPERATORS))
     inputs = inputs_of(op, dice)
     attributes = attributes_of(op, inputs, dice)
-    output = inputs[2].dtype if op == "ExtendedQuantizeLinear" and len(inputs) > 2 else "float32"
-    if "QuantizeDequantize" in op:
-        output = inputs[0].dtype
+    if op == "DequantizeBlock" and dice.chance(0.9):
+        inputs, right = packed(dice)
+        attributes = right if dice.chance(0.6) else right | attributes
+    output = output_type(op, inputs)
     constants = tuple(i for i in range(len(inputs)) if dice.chance(0.3))
     shape = dice.pick(["static", "static", None])
-    domain = "quarkfast" if op == "Observe" else "com.amd.quark"
-    model = one_node(op, inputs, output=output, domain=domain, shape=shape, constants=constants, **attributes)
+    domain, name = "quarkfast" if op in OWN else "com.amd.quark", op
+    if op in OLDER_NAMES and dice.chance(0.2):
+        domain, name = "com.vai.quantize", OLDER_NAMES[op]
+    model = one_node(name, inputs, output=output, domain=domain, shape=shape, constants=constants, **attributes)
     try:
         runner = session(model)
     except ModelError:
@@ -132,8 +212,14 @@ def run_case(seed: int) -> str:
         (y,) = runner.run(None, feeds)
     except (Fail, InvalidArgument, InvalidGraph, NotImplemented):
         return f"{op}: failed"
-    if op != "ExtendedLSTM" and y.shape != inputs[0].shape:
-        raise AssertionError(f"case {seed}: {op}: expected shape {inputs[0].shape}, got {y.shape}")
+    expected = inputs[0].shape
+    if op == "ExtendedLSTM":
+        steps, batch, _ = inputs[0].shape
+        expected = (steps, 2, batch, attributes["hidden_size"])
+    elif op == "DequantizeBlock":
+        expected = block_shape(inputs[0].shape, attributes)
+    if y.shape != expected:
+        raise AssertionError(f"case {seed}: {op}: expected shape {expected}, got {y.shape}")
     return f"{op}: ran"
 
 
