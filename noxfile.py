@@ -20,13 +20,16 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 OLDEST_ORT = PROJECT["optional-dependencies"]["ort"][0].partition(">=")[2] + ".*"
 REFUSED_ORT = "1.17.*"
 BETWEEN_ORT = ["1.22.*", "1.25.*"]
+# What the sanitizers watch: every test that calls native code much.
+SANITIZED = [f"tests/{name}" for name in ("kernels", "properties", "golden", "fuzz", "ort", "demo")]
 BUILD_TOOLS = ["cmake>=3.26,<5", "ninja>=1.11,<2", "pybind11>=2.13,<4"]
 
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """The test suite on every Python found."""
+    """The test suite on every Python found; `nox -s tests -- tests/ort` for a part of it."""
     session.install(".[test]")
+    session.run("quarkfast", "doctor")  # prints the versions
     session.run("pytest", *session.posargs)
 
 
@@ -50,13 +53,16 @@ def types(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("onnxruntime", [OLDEST_ORT, *BETWEEN_ORT, "newest"], ids=["oldest", *BETWEEN_ORT, "newest"])
 def ort(session: nox.Session, onnxruntime: str) -> None:
-    """Operators, calibration and the demo on the oldest and the newest onnxruntime, and on two between."""
+    """Operators, calibration and the demo on the oldest and the newest onnxruntime, and on two between.
+
+    `nox -s "ort(oldest)" -- tests/ort/test_lstm.py` for other tests.
+    """
     wanted = "onnxruntime" if onnxruntime == "newest" else f"onnxruntime=={onnxruntime}"
     session.install(".[test]")
     session.install("--upgrade", wanted)
     session.run("quarkfast", "doctor")
     session.run("quarkfast", "demo")
-    session.run("pytest", "tests/ort", "tests/cli", "tests/demo")
+    session.run("pytest", *(session.posargs or ["tests/ort", "tests/cli", "tests/demo"]))
 
 
 @nox.session
@@ -69,12 +75,17 @@ def ort_refused(session: nox.Session) -> None:
 
 @nox.session
 def sanitize(session: nox.Session) -> None:
-    """The tests of the native code under AddressSanitizer and UndefinedBehaviorSanitizer (Linux, GCC or Clang)."""
+    """The tests of the native code under AddressSanitizer and UndefinedBehaviorSanitizer (Linux, GCC or Clang).
+
+    `nox -R -s sanitize -- tests/kernels/test_linear.py` for some of them, without another build.
+    """
     environment = instrumented(session, "address,undefined", ["libasan.so", "libstdc++.so"])
     # Python and onnxruntime leave memory to the end of the process. PYTHONMALLOC: every array a block of its own.
     environment |= {"ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"}
     environment |= {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
-    session.run("pytest", "tests/kernels", "tests/fuzz", "tests/ort", "tests/demo", *session.posargs, env=environment)
+    # A process for each folder: what the sanitizer holds back of freed memory goes with it.
+    for tests in session.posargs or SANITIZED:
+        session.run("pytest", "-q", tests, env=environment)
 
 
 @nox.session
@@ -82,10 +93,18 @@ def race(session: nox.Session) -> None:
     """Concurrent calls under ThreadSanitizer (Linux, GCC or Clang).
 
     Without OpenMP and without onnxruntime's thread pool: the sanitizer does not see how they synchronize, and would
-    report every join. Python's own threads call the kernels and collectors instead.
+    report every join. Python's own threads run the sessions, and plain threads take the place of OpenMP's. One rung:
+    all are one source.
+    An operator with a race goes first and must be caught, or the silence of the others would mean nothing.
     """
-    environment = instrumented(session, "thread", ["libtsan.so"], "-DCMAKE_DISABLE_FIND_PACKAGE_OpenMP=ON")
-    environment |= {"TSAN_OPTIONS": "halt_on_error=1:exitcode=66", "QUARKFAST_TEST_INTRA_OP_THREADS": "1"}
+    one_rung = ["-DQUARKFAST_HAS_x86_64_v4=OFF", "-DQUARKFAST_HAS_x86_64_v3=OFF"]
+    no_openmp = "-DCMAKE_DISABLE_FIND_PACKAGE_OpenMP=ON"
+    environment = instrumented(session, "thread", ["libtsan.so"], no_openmp, *one_rung)
+    options = f"halt_on_error=1:exitcode=66:suppressions={ROOT / 'tests/ort/tsan.supp'}"
+    environment |= {"TSAN_OPTIONS": options, "QUARKFAST_TEST_INTRA_OP_THREADS": "1"}
+    for sessions in ([], ["own"]):
+        probe = ["tests/ort/race_probe.py", environment["QUARKFAST_PROBE"], *sessions]
+        session.run("python", *probe, env=environment, success_codes=[66])
     tests = ["tests/kernels/test_threads.py", "tests/ort/test_concurrency.py"]
     session.run("pytest", *tests, *session.posargs, env=environment)
 
@@ -111,14 +130,21 @@ def instrumented(session: nox.Session, sanitizer: str, libraries: list[str], *op
     shutil.copytree(ROOT / "python", prefix, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.so"))
     arguments = [
         "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+        # GCC 12 takes minutes for a file of the Python door at -O2 -g; the kernels keep their own -O3.
+        "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1",
+        "-DQUARKFAST_BUILD_TESTS=ON",
         f"-DQUARKFAST_SANITIZE={sanitizer}",
         f"-DPython_EXECUTABLE={Path(session.bin, 'python')}",
     ]
     session.run("cmake", "-S", str(ROOT), "-B", str(build), "-G", "Ninja", *arguments, *options)
     session.run("cmake", "--build", str(build))
     session.run("cmake", "--install", str(build), "--prefix", str(prefix))
-    # libstdc++ too: AddressSanitizer looks for its exceptions before Python has loaded it.
-    return {"PYTHONPATH": str(prefix), "LD_PRELOAD": " ".join(compiler_file(name) for name in libraries)}
+    return {
+        "PYTHONPATH": str(prefix),
+        "QUARKFAST_PROBE": str(build / "tests/cpp/libquarkfast_ort_abi_probe.so"),
+        # libstdc++ too: AddressSanitizer looks for its exceptions before Python has loaded it.
+        "LD_PRELOAD": " ".join(compiler_file(name) for name in libraries),
+    }
 
 
 def compiler_file(name: str) -> str:

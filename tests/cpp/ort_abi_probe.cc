@@ -1,6 +1,6 @@
 // A library of test operators. Probe makes a round trip through every row of csrc/ort/ort_slots.inc and compares what
 // comes back with what tests/ort/probe_session.py put into the model. Same tells whether two tensors share their
-// memory. quarkfast does not ship this library.
+// memory. Race is wrong on purpose. quarkfast does not ship this library.
 //
 // Before each step it writes the row's name to stderr, so that even a crash names the row that lied.
 // QUARKFAST_PROBE_SHIFT=<name> plays a host in which that row's index is off by one: the probe must then fail.
@@ -222,6 +222,43 @@ struct SameOp : ProbeOp {
   }
 };
 
+// Race(a, b) -> y: adds the values of a to a sum that all runs share and none guards, and gives how often it did. Two
+// runs at once are a data race, which ThreadSanitizer has to see for its silence to mean anything (nox -s race).
+struct RaceOp : SameOp {
+  RaceOp() {
+    GetName = [](const OrtCustomOp*) { return "Race"; };
+    KernelComputeV2 = [](void*, OrtKernelContext* context) {
+      return boundary([&] {
+        static double sum = 0;
+        static float runs = 0;
+        const OrtValue* a = nullptr;
+        OrtTensorTypeAndShapeInfo* info = nullptr;
+        size_t rank = 0;
+        int64_t size = 0;
+        const auto silent = [](OrtStatus* status) {
+          if (status != nullptr) throw Lie{"Race was refused"};
+        };
+        silent(call<slot::KernelContext_GetInput>(g_api, static_cast<const OrtKernelContext*>(context), size_t{0}, &a));
+        silent(call<slot::GetTensorTypeAndShape>(g_api, a, &info));
+        silent(call<slot::GetDimensionsCount>(g_api, static_cast<const OrtTensorTypeAndShapeInfo*>(info), &rank));
+        if (rank == 1) {
+          silent(call<slot::GetDimensions>(g_api, static_cast<const OrtTensorTypeAndShapeInfo*>(info), &size, rank));
+        }
+        call<slot::ReleaseTensorTypeAndShapeInfo>(g_api, info);
+        void* data = nullptr;
+        silent(call<slot::GetTensorMutableData>(g_api, const_cast<OrtValue*>(a), &data));
+        for (int64_t i = 0; i < size; ++i) sum += static_cast<const float*>(data)[i];
+        runs += sum == sum ? 1.0f : 0.0f;
+        OrtValue* y = nullptr;
+        silent(call<slot::KernelContext_GetOutput>(g_api, context, size_t{0}, static_cast<const int64_t*>(nullptr),
+                                                   size_t{0}, &y));
+        silent(call<slot::GetTensorMutableData>(g_api, y, &data));
+        *static_cast<float*>(data) = runs;
+      });
+    };
+  }
+};
+
 // The host's table, or a copy of it in which one row holds its neighbour's function.
 const OrtApi* table_of(const OrtApiBase* base) {
   const OrtApi* api = base->GetApi(kOrtApiVersion);
@@ -243,6 +280,7 @@ const OrtApi* table_of(const OrtApiBase* base) {
 extern "C" QUARKFAST_API OrtStatus* RegisterCustomOps(OrtSessionOptions* options, const OrtApiBase* base) {
   static const ProbeOp probe;
   static const SameOp same;
+  static const RaceOp race;
   g_api = table_of(base);
   return boundary([&] {
     OrtCustomOpDomain* domain = nullptr;
@@ -250,6 +288,7 @@ extern "C" QUARKFAST_API OrtStatus* RegisterCustomOps(OrtSessionOptions* options
     require<slot::CreateCustomOpDomain>(domain != nullptr);
     ask<slot::CustomOpDomain_Add>(domain, static_cast<const OrtCustomOp*>(&probe));
     ask<slot::CustomOpDomain_Add>(domain, static_cast<const OrtCustomOp*>(&same));
+    ask<slot::CustomOpDomain_Add>(domain, static_cast<const OrtCustomOp*>(&race));
     ask<slot::AddCustomOpDomain>(options, domain);
     // The way an error takes: this status becomes the exception that probe_session.py expects.
     if (std::getenv("QUARKFAST_PROBE_REFUSE") != nullptr) throw Lie{"the probe refuses on demand"};

@@ -30,6 +30,25 @@ def every_kind(x: np.ndarray) -> list[Any]:
         (moments.count, moments.sum, moments.squares),
         quarkfast.absmax(x, axis=1).tobytes(),
         quarkfast.reduce_range(x),
+        *(result.tobytes() for result in blocks_and_codes(x)),
+    ]
+
+
+def blocks_and_codes(x: np.ndarray) -> list[np.ndarray]:
+    """One call of each family of block formats, of packing, requantization and small floats."""
+    records, codes = quarkfast.quantize_mx(x, "fp4_e2m1"), quarkfast.quantize_linear(x, 0.5, dtype="int4")
+    sums = (x * 1000).astype(np.int32)
+    return [
+        quarkfast.fake_quantize_bfp(x),
+        quarkfast.fake_quantize_bfp(x, axis=0),
+        quarkfast.fake_quantize_bfp_prime(x.astype(np.float16), bit_width=11),
+        quarkfast.fake_quantize_mx(x, "fp6_e3m2", axis=0),
+        records,
+        quarkfast.dequantize_mx(records, x.shape[1], "fp4_e2m1"),
+        quarkfast.unpack_codes(quarkfast.pack_codes(codes), "int4", x.shape),
+        quarkfast.requantize_shift(sums, 4),
+        quarkfast.requantize_linear(sums, np.float32(0.01)),
+        quarkfast.cast(x, "float8_e4m3fn", saturate=True),
     ]
 
 
