@@ -28,7 +28,7 @@ __all__ = ["calibrate", "calibration_key", "merge_calibrations", "open_calibrati
 _NEUTRAL = (
     *("name", "target", "activation", "weight", "bias", "encoding", "keep_float_weights", "force_pass_through"),
     *("clip_bfloat16", "packed_weights", "block_rounding"),
-    *("op_types", "include", "exclude", "exclude_op_types", "samples", "batch_size", "preprocess"),
+    *("op_types", "include", "exclude", "exclude_op_types", "layers", "tensors", "samples", "batch_size", "preprocess"),
 )
 
 

@@ -190,7 +190,7 @@ def _calibrate(
         # Opened before the stage begins: it says how many samples there are, and one that does not fit stops here.
         samples = open_data(source.data, model_inputs(model), scheme.samples, scheme.batch_size, scheme.preprocess)
         limit = None if source.max_memory is None else parse_bytes(source.max_memory)
-        gather = Gather(histogram=needs_histogram(scheme.activation))
+        gather = Gather(histogram=any(needs_histogram(placement.specs[name]) for name in placement.observed))
         job = Job(model, placement.observed, source.key, gather, scheme.batch_size, max_memory=limit)
         with clock.stage("calibrate", samples.total) as report:
             found = calibrate_prepared(job, samples, report)
@@ -200,7 +200,7 @@ def _calibrate(
     seen = {name: each.range for name, each in statistics.items()}
     if found.key is None:  # a table of another tool, whose method has chosen the ranges already
         return seen, seen, found.samples
-    kept = {name: range_kept(each, scheme.activation, name) for name, each in statistics.items()}
+    kept = {name: range_kept(each, placement.specs[name], name) for name, each in statistics.items()}
     return kept, seen, found.samples
 
 

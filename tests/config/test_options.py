@@ -73,6 +73,8 @@ _VALUES = {
     "percentiles": [99.0, 99.9],
     "metric": "mse",
     "scenario": "p3",
+    "exclude": ["Conv"],
+    "tensors": {"x": {"dtype": "int16"}},
 }
 
 

@@ -11,7 +11,8 @@ import quarkfast
 from quarkfast.cli import console
 from quarkfast.cli.environment import check_environment
 from quarkfast.cli.exit_codes import ExitCode
-from quarkfast.errors import OutputError
+from quarkfast.config import load_config
+from quarkfast.errors import ConfigError, OutputError
 
 
 def quantize(
@@ -118,6 +119,16 @@ def quantize(
     exclude_op_types: Annotated[
         list[str] | None, typer.Option(metavar="TYPE", help="Leave operators of this type in float; repeatable.")
     ] = None,
+    layers: Annotated[
+        str | None, typer.Option(metavar="JSON", help="What single layers have of their own: a list of objects.")
+    ] = None,
+    tensors: Annotated[
+        str | None, typer.Option(metavar="JSON", help="What single tensors have of their own: an object by name.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="JSON or YAML: a preset's name and options, or a scheme; instead of -p."),
+    ] = None,
     force: Annotated[bool, typer.Option("-f", "--force", help="Replace an existing output.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> int:
@@ -159,20 +170,30 @@ def quantize(
         "include": include,
         "exclude": exclude,
         "exclude_op_types": exclude_op_types,
+        "layers": _json("--layers", layers),
+        "tensors": _json("--tensors", tensors),
     }
     check_environment()
     given = {name: value for name, value in options.items() if value not in (None, [])}
-    path = output or model.with_name(f"{model.stem}_{preset.lower()}.onnx")
+    chosen = preset if config is None else load_config(config)
+    path = output or model.with_name(f"{model.stem}_{preset.lower() if config is None else config.stem}.onnx")
     if path.is_file() and not force:
         raise OutputError(f"output: expected a new file, got {str(path)!r}, which exists; --force replaces it")
     start = time.perf_counter()
-    result = _quantize(model, path, preset, calibration_data, given)
+    result = _quantize(model, path, chosen, calibration_data, given)
     _report(model, path, result, time.perf_counter() - start, as_json)
     return ExitCode.OK
 
 
+def _json(option: str, text: str | None) -> Any:
+    try:
+        return None if text is None else json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{option}: expected JSON, got {error}") from error
+
+
 def _quantize(
-    model: Path, path: Path, preset: str, calibration_data: str | None, options: dict[str, Any]
+    model: Path, path: Path, preset: str | quarkfast.Scheme, calibration_data: str | None, options: dict[str, Any]
 ) -> quarkfast.QuantizedModel:
     with console.warnings_as_lines(), console.stages() as progress:
         return quarkfast.quantize(model, path, preset, calibration_data, progress=progress, **options)

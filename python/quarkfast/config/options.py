@@ -8,7 +8,9 @@ from types import MappingProxyType
 from typing import Any
 
 from quarkfast.config.method_options import choose, choose_bins, choose_method, choose_moving_average, is_method
+from quarkfast.config.overrides import read_overrides
 from quarkfast.config.presets import find_preset
+from quarkfast.config.rules import read_exclude, read_layers
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.stored_weights import check_stored_weights
 from quarkfast.config.types import check_types, retype
@@ -46,6 +48,14 @@ def _is_group(value: Any) -> bool:
 
 def _is_names(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping)
 
 
 def _per_channel(scheme: Scheme, value: bool) -> Scheme:
@@ -86,10 +96,20 @@ def _is_numbers(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(_is_number(item) for item in value)
 
 
+def _read(field: str, read: Callable[[Any], Any]) -> Callable[[Scheme, Any], Scheme]:
+    def apply(scheme: Scheme, value: Any) -> Scheme:
+        changed: dict[str, Any] = {field: read(value)}
+        return replace(scheme, **changed)
+
+    return apply
+
+
 _BOOL, _COUNT, _METHOD = "True or False", "an integer greater than 0", "the name of a method"
 _GROUP = "16, 32, 64, 128 or 256"
 _NAME, _NAMES = "a string", "a list of strings"
 _NUMBER, _NUMBERS = "a number", "a list of numbers"
+_EXCLUDE = "a list of strings and of pairs of lists of strings"
+_RULES, _MAPPING = "a list of mappings", "a mapping from names of tensors to mappings"
 
 OPTIONS: Mapping[str, Option] = MappingProxyType(
     {
@@ -111,8 +131,10 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             Option("force_pass_through", "ForceQuantizeNoInputCheck", _BOOL, _is_bool, _set("force_pass_through")),
             Option("op_types", "OpTypesToQuantize", _NAMES, _is_names, _set("op_types")),
             Option("include", "NodesToQuantize", _NAMES, _is_names, _set("include")),
-            Option("exclude", "NodesToExclude", _NAMES, _is_names, _set("exclude")),
+            Option("exclude", "NodesToExclude", _EXCLUDE, _is_list, _read("exclude", read_exclude)),
             Option("exclude_op_types", "OpTypesToExclude", _NAMES, _is_names, _set("exclude_op_types")),
+            Option("layers", None, _RULES, _is_list, _read("layers", read_layers)),
+            Option("tensors", "TensorQuantOverrides", _MAPPING, _is_mapping, _read("tensors", read_overrides)),
             Option("samples", "CalibDataSize", _COUNT, _is_count, _set("samples")),
             Option("batch_size", None, _COUNT, _is_count, _set("batch_size")),
             Option("preprocess", None, _NAME, _is_name, _set("preprocess")),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Literal
 
 from quarkfast.block_formats import Rounding
+from quarkfast.config.rules import BiasKind, Change, LayerRule, TensorRule, read_exclude, read_layers, read_tensors
 from quarkfast.config.spec import TensorSpec
+from quarkfast.errors import ConfigError, did_you_mean
 
 __all__ = ["BiasKind", "Encoding", "Scheme"]
 
-BiasKind = Literal["int32", "weight", "float"]
 Encoding = Literal["qdq", "cast", "dynamic", "nbits"]
 
 
@@ -39,8 +41,11 @@ class Scheme:
         force_pass_through: Quantize data movement (Reshape, MaxPool, ...) also where its input is float.
         op_types: Operator types to quantize; empty means all that the target has a rule for.
         include: Names, globs or regular expressions of the only nodes to quantize; empty means all.
-        exclude: Names, globs or regular expressions (``^...``) of nodes that stay float.
+        exclude: Names, globs or regular expressions (``^...``) of nodes that stay float, and pairs of names (of
+            nodes or tensors) between which all nodes stay float.
         exclude_op_types: Operator types that stay float.
+        layers: What single layers have of their own, the later winning over the earlier.
+        tensors: What single tensors have of their own, winning over `layers`.
         samples: Number of calibration samples to read, or None for all of them.
         batch_size: Rows a run, or None for 32 from files and arrays, and readers and iterables as they come.
         preprocess: How image files become arrays: ``"imagenet"``, ``"cifar"``, ``"yolo"`` or ``"none"``.
@@ -64,8 +69,10 @@ class Scheme:
     force_pass_through: bool = False
     op_types: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
+    exclude: tuple[str | tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
     exclude_op_types: tuple[str, ...] = ()
+    layers: tuple[LayerRule, ...] = ()
+    tensors: tuple[TensorRule, ...] = ()
     samples: int | None = None
     batch_size: int | None = None
     preprocess: str | None = None
@@ -76,5 +83,52 @@ class Scheme:
         return self.activation.dtype == "float32"
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the scheme as plain data, for JSON."""
-        return asdict(self)
+        """Returns the scheme as plain data, for JSON; :meth:`from_dict` makes it again."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        return plain | {
+            "activation": asdict(self.activation),
+            "weight": asdict(self.weight),
+            "exclude": [item if isinstance(item, str) else [list(end) for end in item] for item in self.exclude],
+            "layers": [rule.to_plain() for rule in self.layers],
+            "tensors": {rule.tensor: rule.to_plain() for rule in self.tensors},
+        }
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Scheme:
+        """Makes a scheme of what :meth:`to_dict` gives, also when it went through JSON or YAML.
+
+        Raises:
+            ConfigError: If a field is unknown or missing, or has a value of the wrong kind.
+
+        Example:
+            >>> from quarkfast.config import PRESETS
+            >>> Scheme.from_dict(PRESETS["XINT8"].to_dict()) == PRESETS["XINT8"]
+            True
+        """
+        known = tuple(field.name for field in fields(cls))
+        for key in plain:
+            if key not in known:
+                raise ConfigError(f"Scheme: expected known fields, got {key!r}{did_you_mean(key, known)}")
+        missing = [field.name for field in fields(cls) if field.default is MISSING and field.name not in plain]
+        if missing:
+            raise ConfigError(f"Scheme: expected {', '.join(missing)}, got none")
+        given: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()
+        }
+        for key in ("activation", "weight"):
+            spec = Change.of(plain[key], f"Scheme: {key}")
+            given[key] = TensorSpec(**dict(spec.values))
+        given["exclude"] = read_exclude(plain.get("exclude", ()))
+        given["layers"] = read_layers(plain.get("layers", ()))
+        given["tensors"] = read_tensors(plain.get("tensors", {}))
+        return cls(**given)
+
+    def specs(self) -> tuple[TensorSpec, ...]:
+        """Returns the form of every kind of tensor: the two for all, and those of single layers and tensors."""
+        found = [self.activation, self.weight]
+        for rule in self.layers:
+            found += [change.apply(self.activation) for change in (rule.activation, rule.output) if change is not None]
+            found += [rule.weight.apply(self.weight)] if rule.weight is not None else []
+        for own in self.tensors:
+            found += [own.change.apply(self.activation), own.change.apply(self.weight)]
+        return tuple(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from quarkfast.block_formats import BLOCK_FORMATS
@@ -96,6 +96,17 @@ class TensorSpec:
     def needs_range(self) -> bool:
         """Whether a scale has to be found; other types hold floats as they are, or find exponents block by block."""
         return self.scaled or self.dtype.startswith(("int", "uint", "float8"))
+
+    def with_type(self, dtype: str) -> TensorSpec:
+        """Returns the spec with another type and that type's usual symmetry: unsigned integers have none.
+
+        What has no range to map (16-bit floats, block formats) starts from the defaults.
+        """
+        if dtype == self.dtype:
+            return self
+        if not dtype.startswith(("int", "uint")):
+            return TensorSpec(dtype)
+        return replace(self, dtype=dtype, symmetric=not dtype.startswith("uint"), scaled=False)
 
     @property
     def is_block(self) -> bool:

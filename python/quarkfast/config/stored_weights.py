@@ -13,7 +13,7 @@ _TYPES = {
     "cast": ("bfloat16", "float16"),
 }
 # What says something about activations, or about how a pair of nodes behind a weight is spelled.
-_MEANINGLESS = ("keep_float_weights", "packed_weights", "clip_bfloat16")
+_MEANINGLESS = ("keep_float_weights", "packed_weights", "clip_bfloat16", "layers", "tensors")
 
 
 def check_stored_weights(scheme: Scheme) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 from quarkfast.block_formats import BLOCK_FORMATS
 from quarkfast.config.method_options import check_method
-from quarkfast.config.scheme import BiasKind, Scheme
+from quarkfast.config.rules import BiasKind
+from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError, did_you_mean
 
-__all__ = ["ACTIVATION_TYPES", "WEIGHT_TYPES", "bias_of", "check_types", "retype"]
+__all__ = ["ACTIVATION_TYPES", "WEIGHT_TYPES", "bias_of", "check_types", "retype", "takes_int32_bias"]
 
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 _FLOATS = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
@@ -41,11 +42,7 @@ def retype(field: str) -> Callable[[Scheme, str], Scheme]:
         old: TensorSpec = getattr(scheme, field)
         if dtype == old.dtype:
             return scheme
-        integer = dtype in WEIGHT_TYPES[:2] + _INTEGERS
-        spec = replace(old, dtype=dtype, symmetric=not dtype.startswith("uint"), scaled=False)
-        if not integer:
-            spec = TensorSpec(dtype)
-        given: dict[str, Any] = {field: spec}
+        given: dict[str, Any] = {field: old.with_type(dtype)}
         changed = replace(scheme, **given)
         return replace(changed, bias=bias_of(changed), target=_target(changed, old))
 
@@ -64,9 +61,12 @@ def bias_of(scheme: Scheme) -> BiasKind:
         return "float"
     if scheme.target == "ryzenai-xint8" or not (activation or weight):
         return "weight"
-    narrow = scheme.weight.dtype in ("int4", "uint4", "int8", "uint8")
-    short = scheme.activation.dtype in _INTEGERS[:4]
-    return "int32" if narrow and short else "float"
+    return "int32" if takes_int32_bias(scheme.activation, scheme.weight) else "float"
+
+
+def takes_int32_bias(activation: TensorSpec, weight: TensorSpec) -> bool:
+    """Whether biases of layers with such operands can have the scale of their products."""
+    return activation.dtype in _INTEGERS[:4] and weight.dtype in ("int4", "uint4", "int8", "uint8")
 
 
 def check_types(scheme: Scheme) -> None:
@@ -75,15 +75,10 @@ def check_types(scheme: Scheme) -> None:
     Raises:
         ConfigError: If they do not.
     """
-    for field in ("activation", "weight"):
-        spec: TensorSpec = getattr(scheme, field)
-        if not spec.symmetric and not _is_integer(spec):
-            raise ConfigError(f"{field}_symmetric: expected True for {spec.dtype}, got False; it has no zero point")
-        if spec.scaled and spec.dtype not in _HALVES:
-            raise ConfigError(f"{field}_scaled: expected float16 or bfloat16, got {spec.dtype}; leave the option out")
-        if spec.reduce_range and not _is_integer(spec):
-            raise ConfigError(f"reduce_range: expected integers, got {spec.dtype} for the {field}; leave it out")
-        check_method(spec, field)
+    _check_spec("activation", scheme.activation, ACTIVATION_TYPES)
+    _check_spec("weight", scheme.weight, WEIGHT_TYPES)
+    for spec in scheme.specs():
+        _check_spec("layers or tensors", spec, WEIGHT_TYPES)
     weight = scheme.weight
     if scheme.encoding == "dynamic":
         _check_dynamic(scheme)
@@ -117,6 +112,20 @@ def check_types(scheme: Scheme) -> None:
         )
 
 
+def _check_spec(field: str, spec: TensorSpec, known: tuple[str, ...]) -> None:
+    if spec.dtype not in known:
+        raise ConfigError(
+            f"{field}: dtype: expected one of {', '.join(known)}, got {spec.dtype!r}{did_you_mean(spec.dtype, known)}"
+        )
+    if not spec.symmetric and not _is_integer(spec):
+        raise ConfigError(f"{field}_symmetric: expected True for {spec.dtype}, got False; it has no zero point")
+    if spec.scaled and spec.dtype not in _HALVES:
+        raise ConfigError(f"{field}_scaled: expected float16 or bfloat16, got {spec.dtype}; leave the option out")
+    if spec.reduce_range and not _is_integer(spec):
+        raise ConfigError(f"reduce_range: expected integers, got {spec.dtype} for the {field}; leave it out")
+    check_method(spec, field)
+
+
 def _check_dynamic(scheme: Scheme) -> None:
     activation, weight = scheme.activation, scheme.weight
     if activation.dtype != "uint8" or activation.symmetric:
@@ -133,6 +142,8 @@ def _check_dynamic(scheme: Scheme) -> None:
         )
     if scheme.keep_float_weights:
         raise ConfigError(f"{scheme.name}: expected keep_float_weights left out, got True")
+    if scheme.layers or scheme.tensors:
+        raise ConfigError(f"{scheme.name}: expected no layers and tensors of their own, got some; leave them out")
 
 
 def _is_integer(spec: TensorSpec) -> bool:

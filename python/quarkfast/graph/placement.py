@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from quarkfast.config import TensorSpec
+
 __all__ = ["BiasSlot", "ConstantSlot", "Edge", "LeftFloat", "Placement", "Role"]
 
 Role = Literal["weight", "activation"]
@@ -29,12 +31,14 @@ class ConstantSlot:
         axis: Axis of its output channels if it is an operator's weight with a scale for each, axis of its blocks if its
             type is a block format, otherwise None.
         edges: The inputs that read the quantized form.
+        spec: Its form.
     """
 
     tensor: str
     role: Role
     axis: int | None
     edges: tuple[Edge, ...]
+    spec: TensorSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,7 @@ class Placement:
         biases: Biases with scale ``s_x * s_w``.
         quantized: Names of the quantized nodes -> operator type.
         left_float: The other nodes that compute on floats.
+        specs: Form of each tensor that gives its scale to an activation.
     """
 
     activations: Mapping[str, str]
@@ -84,10 +89,10 @@ class Placement:
     biases: tuple[BiasSlot, ...]
     quantized: Mapping[str, str]
     left_float: tuple[LeftFloat, ...]
+    specs: Mapping[str, TensorSpec]
 
     @property
     def observed(self) -> tuple[str, ...]:
         """The activations whose range calibration has to find."""
-        constants = {slot.tensor for slot in self.constants}
-        roots = dict.fromkeys(self.activations.values())
-        return tuple(root for root in roots if root not in self.fixed and root not in constants)
+        known = {slot.tensor for slot in self.constants} | set(self.fixed)
+        return tuple(root for root, spec in self.specs.items() if spec.needs_range and root not in known)

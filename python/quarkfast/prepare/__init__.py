@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from quarkfast.graph.opset import choose_ir_version, convert_opset
+from quarkfast.graph.origin import remember
 from quarkfast.prepare.check_weights import check_weights
 from quarkfast.prepare.clean import clean, sort
 from quarkfast.prepare.fold_batch_norm import fold_batch_norm
@@ -44,5 +45,6 @@ def prepare_structure(model: ir.Model, opset: int) -> ir.Model:
     sort(model)
     model = convert_opset(model, opset)
     choose_ir_version(model)
+    remember(model)
     clean(model)
     return model

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from quarkfast.config import Scheme, TensorSpec
+from quarkfast.config import Scheme
 from quarkfast.graph.access import array_of
 from quarkfast.graph.placement import ConstantSlot, Placement
 from quarkfast.graph.plan import Plan, Quantizer
@@ -22,8 +22,12 @@ __all__ = ["freeze", "needs_ranges"]
 
 
 def needs_ranges(scheme: Scheme) -> bool:
-    """Whether the activations of `scheme` have scales, so that data is needed."""
-    return scheme.activation.needs_range and scheme.encoding != "dynamic"
+    """Whether any activation of `scheme` may have a scale, so that data is needed."""
+    if scheme.encoding == "dynamic":
+        return False
+    rules = [change for rule in scheme.layers for change in (rule.activation, rule.output) if change is not None]
+    changed = [change.apply(scheme.activation) for change in (*rules, *(rule.change for rule in scheme.tensors))]
+    return any(spec.needs_range for spec in (scheme.activation, *changed))
 
 
 def freeze(
@@ -54,12 +58,12 @@ def freeze(
         notes.extend(masks)
     initializers = model.graph.initializers
     constants = {
-        slot: _constant_quantizer(slot, array_of(initializers[slot.tensor]), scheme, ranges.get(slot.tensor))
+        slot: _constant_quantizer(slot, array_of(initializers[slot.tensor]), _limit(slot.tensor, placement, ranges))
         for slot in placement.constants
     }
     moved = {slot.tensor: quantizer for slot, quantizer in constants.items() if slot.role == "activation"}
     quantizers = {
-        root: moved.get(root) or _activation_quantizer(root, placement, scheme.activation, ranges, notes)
+        root: moved.get(root) or _activation_quantizer(root, placement, ranges, notes)
         for root in dict.fromkeys(placement.activations.values())
     }
     activations = {tensor: quantizers[root] for tensor, root in placement.activations.items()} | moved
@@ -76,9 +80,14 @@ def freeze(
     return Plan(placement.activations, quantizers, tuple(constants.items()), tuple(biases), tuple(notes))
 
 
-def _activation_quantizer(
-    root: str, placement: Placement, spec: TensorSpec, ranges: Mapping[str, Range], notes: list[str]
-) -> Quantizer:
+def _limit(tensor: str, placement: Placement, ranges: Mapping[str, Range]) -> tuple[float, float] | None:
+    """Returns the range that a constant has otherwise than by its values: the user's, or that of a mask."""
+    found = ranges.get(tensor)
+    return placement.fixed.get(tensor, None if found is None else (found.min, found.max))
+
+
+def _activation_quantizer(root: str, placement: Placement, ranges: Mapping[str, Range], notes: list[str]) -> Quantizer:
+    spec = placement.specs[root]
     if not spec.needs_range:
         return unit_quantizer(spec)
     if root in placement.fixed:
@@ -94,13 +103,13 @@ def _activation_quantizer(
 
 
 def _constant_quantizer(
-    slot: ConstantSlot, values: NDArray[np.float32], scheme: Scheme, limit: Range | None
+    slot: ConstantSlot, values: NDArray[np.float32], limit: tuple[float, float] | None
 ) -> Quantizer:
-    spec = scheme.weight if slot.role == "weight" else scheme.activation
+    spec = slot.spec
     if not spec.needs_range:
         return unit_quantizer(spec, slot.axis if spec.is_block else None)
     if limit is not None:
-        return quantizer_for_range(limit.min, limit.max, spec)
+        return quantizer_for_range(*limit, spec)
     quantizer = quantizer_for_values(values, spec, slot.axis)
     if slot.axis is None:
         return quantizer

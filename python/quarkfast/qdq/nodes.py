@@ -110,8 +110,9 @@ def lowest_opset(scheme: Scheme) -> int:
     """
     if scheme.encoding == "dynamic":
         return 11
-    forms = [find_form(spec.dtype, scheme.encoding).opset for spec in (scheme.activation, scheme.weight)]
-    return max(*forms, 13 if scheme.weight.granularity == "channel" else 10)
+    specs = scheme.specs()
+    channels = any(spec.granularity == "channel" for spec in specs)
+    return max(13 if channels else 10, *(find_form(spec.dtype, scheme.encoding).opset for spec in specs))
 
 
 def quantize_nodes(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from quarkfast import kernels
-from quarkfast.config import Scheme, match_names
-from quarkfast.errors import ConfigError, ModelError
+from quarkfast.config import Scheme, TensorSpec, takes_int32_bias
+from quarkfast.errors import ModelError
 from quarkfast.graph.access import array_of, is_constant, is_float, is_standard, name_of, rank_of
 from quarkfast.graph.block_axes import constant_axis
+from quarkfast.graph.choices import Choices
 from quarkfast.graph.operators import find_operator
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement, Role
 from quarkfast.qdq.rules import Flow, Rule
@@ -29,18 +30,10 @@ def place(model: ir.Model, scheme: Scheme) -> Placement:
     6. A constant bias of a quantized layer gets the scale ``s_x * s_w``, or is treated as a weight.
 
     Raises:
-        ConfigError: If the scheme names a node or an operator type that the model does not have.
+        ConfigError: If the scheme names a node, tensor or operator type that the model does not have.
         ModelError: If the weight of a layer holds an infinity.
     """
-    types = sorted({node.op_type for node in model.graph.all_nodes()})
-    for option in ("op_types", "exclude_op_types"):
-        for name in getattr(scheme, option):
-            if name not in types:
-                raise ConfigError(f"{option}: expected operator types of the model ({', '.join(types)}), got {name!r}")
-    names = [name_of(node) for node in model.graph]
-    included = match_names(scheme.include, names, "include") if scheme.include else frozenset(names)
-    excluded = match_names(scheme.exclude, names, "exclude")
-    placer = _Placer(scheme, TARGETS[scheme.target], included, excluded)
+    placer = _Placer(scheme, TARGETS[scheme.target], Choices(model, scheme))
     for node in model.graph:
         placer.visit(node)
     return placer.placement()
@@ -49,23 +42,28 @@ def place(model: ir.Model, scheme: Scheme) -> Placement:
 class _Placer:
     """Walks over the nodes once, in topological order, and gathers what a `Placement` holds."""
 
-    def __init__(self, scheme: Scheme, target: Target, included: frozenset[str], excluded: frozenset[str]) -> None:
+    def __init__(self, scheme: Scheme, target: Target, choices: Choices) -> None:
         self._scheme = scheme
-        self._included, self._excluded = included, excluded
+        self._choices = choices
         self._target = target
         self._activations: dict[str, str] = {}
         self._absorbed: set[str] = set()
         self._fixed: dict[str, tuple[float, float]] = {}
-        self._constants: dict[tuple[str, Role, int | None], list[Edge]] = {}
+        self._constants: dict[tuple[str, Role, int | None, TensorSpec], list[Edge]] = {}
         self._biases: list[BiasSlot] = []
         self._quantized: dict[str, str] = {}
         self._left_float: list[LeftFloat] = []
 
     def placement(self) -> Placement:
-        slots = tuple(ConstantSlot(*key, tuple(edges)) for key, edges in self._constants.items())
-        return Placement(
-            self._activations, self._fixed, slots, tuple(self._biases), self._quantized, tuple(self._left_float)
+        slots = tuple(
+            ConstantSlot(tensor, role, axis, tuple(edges), spec)
+            for (tensor, role, axis, spec), edges in self._constants.items()
         )
+        roots = dict.fromkeys(self._activations.values())
+        specs = {root: self._choices.activation(root) for root in roots}
+        biases, left = tuple(self._biases), tuple(self._left_float)
+        fixed = self._fixed | self._choices.fixed
+        return Placement(self._activations, fixed, slots, biases, self._quantized, left, specs)
 
     def visit(self, node: ir.Node) -> None:
         rule = self._rule(node)
@@ -88,12 +86,8 @@ class _Placer:
         """Says why the node would stay float wherever it stood; empty if it would not."""
         if rule is _NO_RULE:
             return f"{self._target.name} has no rule for {node.op_type}"
-        if node.name in self._excluded or node.op_type in self._scheme.exclude_op_types:
-            return "excluded"
-        if node.name not in self._included:
-            return "not among the nodes to quantize"
-        if self._scheme.op_types and node.op_type not in self._scheme.op_types:
-            return "not among op_types"
+        if objection := self._choices.objection(node):
+            return objection
         data = _data_inputs(node, rule)
         if not data or not all(is_float(node.inputs[index]) for index in data):
             return "its data is not float32"
@@ -124,33 +118,35 @@ class _Placer:
         self._mark_constant(node, index, role)
 
     def _mark_constant(self, node: ir.Node, index: int, role: Role) -> None:
-        key = name_of(node.inputs[index]), role, self._axis(node, index, role)
+        name = name_of(node.inputs[index])
+        spec = self._choices.weight(node, name) if role == "weight" else self._choices.moved(name)
+        key = name, role, _axis(node, index, spec), spec
         self._constants.setdefault(key, []).append(Edge(name_of(node), index))
-
-    def _axis(self, node: ir.Node, index: int, role: Role) -> int | None:
-        """Returns the axis of a constant's blocks, or that of the output channels of a weight with a scale for each."""
-        spec = self._scheme.weight if role == "weight" else self._scheme.activation
-        if spec.is_block:
-            return constant_axis(node, index)
-        operator, rank = find_operator(node), rank_of(node.inputs[index])
-        if operator is None or operator.weight != index or spec.granularity != "channel" or rank < 2:
-            return None
-        return operator.channel_axis(node, rank)
 
     def _mark_bias(self, node: ir.Node) -> None:
         operator = find_operator(node)
         if operator is None or operator.bias is None or operator.bias >= len(node.inputs):
             return
-        bias = node.inputs[operator.bias]
-        if not is_constant(bias) or self._scheme.bias == "float":
+        bias, kind = node.inputs[operator.bias], self._choices.bias(node)
+        if not is_constant(bias) or kind == "float":
             return
         edge = Edge(name_of(node), operator.bias)
-        if self._scheme.bias == "weight":
+        if kind == "weight":
             self._mark_constant(node, operator.bias, "weight")
         elif rank_of(bias) == 1 and not any(_is_decoded(node.inputs[index]) for index in (0, operator.weight)):
             weight = Edge(name_of(node), operator.weight)
             data, weight_tensor = name_of(node.inputs[0]), name_of(node.inputs[operator.weight])
+            if not self._fits_int32(node, operator.weight):
+                return
             self._biases.append(BiasSlot(name_of(bias), edge, data, weight, weight_tensor))
+
+    def _fits_int32(self, node: ir.Node, weight: int) -> bool:
+        """Whether both operands have types whose products a bias of int32 can be added to."""
+        data, name = name_of(node.inputs[0]), name_of(node.inputs[weight])
+        first = self._choices.activation(self._activations.get(data, data))
+        constant = is_constant(node.inputs[weight])
+        second = self._choices.weight(node, name) if constant else self._choices.activation(name)
+        return takes_int32_bias(first, second)
 
     def _mark_output(self, node: ir.Node, output: ir.Value, rule: Rule) -> None:
         name = name_of(output)
@@ -158,7 +154,8 @@ class _Placer:
             return
         if self._is_absorbed(node, output):
             self._absorbed.add(name)
-        elif rule.flow is Flow.CARRY and rule.carries(node):
+            self._choices.hand_on(name, name_of(next(iter(output.uses()))[0].outputs[0]))
+        elif rule.flow is Flow.CARRY and rule.carries(node) and not self._choices.is_changed(name):
             source = name_of(node.inputs[0])
             self._activations[name] = self._activations.get(source, source)
         else:
@@ -190,6 +187,16 @@ def _data_inputs(node: ir.Node, rule: Rule) -> tuple[int, ...]:
     if rule.inputs is None:
         return tuple(index for index, value in enumerate(node.inputs) if is_float(value))
     return tuple(index for index in rule.inputs if index < len(node.inputs) and node.inputs[index] is not None)
+
+
+def _axis(node: ir.Node, index: int, spec: TensorSpec) -> int | None:
+    """Returns the axis of a constant's blocks, or that of the output channels of a weight with a scale for each."""
+    if spec.is_block:
+        return constant_axis(node, index)
+    operator, rank = find_operator(node), rank_of(node.inputs[index])
+    if operator is None or operator.weight != index or spec.granularity != "channel" or rank < 2:
+        return None
+    return operator.channel_axis(node, rank)
 
 
 def _is_decoded(value: ir.Value | None) -> bool:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from quarkfast.config import Scheme, match_names
+from quarkfast.config import Scheme
 from quarkfast.dtypes import qtype
-from quarkfast.errors import ConfigError
 from quarkfast.graph.access import is_constant, is_standard, name_of, rank_of, shape_of
+from quarkfast.graph.choices import Choices
 from quarkfast.graph.operators import find_operator
 from quarkfast.graph.placement import LeftFloat
 
@@ -95,40 +95,35 @@ def place_weights(model: ir.Model, scheme: Scheme) -> WeightPlacement:
         ConfigError: If the scheme names a node or an operator type that the model does not have.
     """
     nodes = list(model.graph.all_nodes())
-    types = sorted({node.op_type for node in nodes})
-    for option in ("op_types", "exclude_op_types"):
-        for name in getattr(scheme, option):
-            if name not in types:
-                raise ConfigError(f"{option}: expected operator types of the model ({', '.join(types)}), got {name!r}")
-    excluded = match_names(scheme.exclude, [name_of(node) for node in nodes], "exclude")
+    choices = Choices(model, scheme)
     if scheme.encoding == "cast":
-        return _place_casts(model, scheme, excluded)
-    return _place_codes(nodes, scheme, excluded)
+        return _place_casts(model, scheme, choices)
+    return _place_codes(nodes, scheme, choices)
 
 
-def _place_casts(model: ir.Model, scheme: Scheme, excluded: frozenset[str]) -> WeightPlacement:
+def _place_casts(model: ir.Model, scheme: Scheme, choices: Choices) -> WeightPlacement:
     placement = WeightPlacement()
     for graph in model.graphs():
         for value in graph.initializers.values():
             if value.dtype != ir.DataType.FLOAT or _size(value) < _SMALLEST:
                 continue
             uses = [Reader(node, index) for node, index in value.uses()]
-            readers = tuple(use for use in uses if not _why_not_selected(use.node, scheme, excluded))
+            readers = tuple(use for use in uses if not choices.objection(use.node))
             if readers:
                 placement.store(StoredWeight(value, None, readers), [use.node for use in readers])
             for use in uses:
                 if use not in readers:
-                    placement.leave(use.node, _why_not_selected(use.node, scheme, excluded))
+                    placement.leave(use.node, choices.objection(use.node))
     return placement
 
 
-def _place_codes(nodes: list[ir.Node], scheme: Scheme, excluded: frozenset[str]) -> WeightPlacement:
+def _place_codes(nodes: list[ir.Node], scheme: Scheme, choices: Choices) -> WeightPlacement:
     placement, uses = WeightPlacement(), dict[ir.Value, list[_Use]]()
     for node in nodes:
         found = _find_use(node, scheme)
         if found is None:
             continue
-        reason = _why_not_selected(node, scheme, excluded) or (found if isinstance(found, str) else "")
+        reason = choices.objection(node) or (found if isinstance(found, str) else "")
         if reason:
             placement.leave(node, reason)
         elif isinstance(found, _Use):
@@ -198,14 +193,6 @@ def _why_no_nbits(node: ir.Node, rank: int) -> str:
         for name in ("alpha", "beta"):
             plain = plain and node.attributes.get_float(name, 1.0) == 1.0
         return "" if plain else "MatMulNBits has no transA, alpha and beta"
-    return ""
-
-
-def _why_not_selected(node: ir.Node, scheme: Scheme, excluded: frozenset[str]) -> str:
-    if name_of(node) in excluded or node.op_type in scheme.exclude_op_types:
-        return "excluded"
-    if scheme.op_types and node.op_type not in scheme.op_types:
-        return "not among op_types"
     return ""
 
 

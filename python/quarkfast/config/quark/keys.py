@@ -149,7 +149,6 @@ UNSUPPORTED_KEYS = frozenset(
         "SimulateDPU",
         "SkipPreprocess",
         "SpecificTensorPrecision",
-        "TensorQuantOverrides",
         "TmpDir",
         "UseFP32Scale",
         "UseMatMulNBits",

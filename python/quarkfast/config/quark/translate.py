@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Literal, get_args
 
 from quarkfast.block_formats import Rounding
 from quarkfast.config.options import OPTIONS, apply_options
+from quarkfast.config.overrides import DTYPES
 from quarkfast.config.presets import PRESETS
 from quarkfast.config.quark.algorithm import AlgoConfig
 from quarkfast.config.quark.blocks import block_of, block_rounding
@@ -16,7 +17,8 @@ from quarkfast.config.quark.keys import ALGORITHM_KEYS, DEAD_KEYS, NEUTRAL_VALUE
 from quarkfast.config.quark.legacy import Config, QuantizationConfig
 from quarkfast.config.quark.nbits import nbits_scheme
 from quarkfast.config.quark.qconfig import QConfig
-from quarkfast.config.quark.spec import QTensorConfig
+from quarkfast.config.quark.spec import QLayerConfig, QTensorConfig
+from quarkfast.config.rules import Change, LayerRule
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import Method, ScaleKind, TensorSpec
 from quarkfast.config.types import bias_of
@@ -24,19 +26,6 @@ from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 
 __all__ = ["scheme_of"]
 
-_DTYPES = {
-    "QInt8": "int8",
-    "QUInt8": "uint8",
-    "QInt16": "int16",
-    "QUInt16": "uint16",
-    "QInt32": "int32",
-    "QUInt32": "uint32",
-    "QFloat16": "float16",
-    "QBFloat16": "bfloat16",
-    "QFLOAT8E4M3FN": "float8_e4m3fn",
-    "QInt4": "int4",
-    "QUInt4": "uint4",
-}
 # Enumerations of calibration methods, by class and member, as (method, scale).
 _METHODS = {
     ("CalibrationMethod", "MinMax"): ("minmax", "float32"),
@@ -74,7 +63,8 @@ _NEUTRAL_FIELDS = {
 }  # fmt: skip
 _TRANSLATED_FIELDS = {
     "calibrate_method", "activation_type", "weight_type", "extra_options", "per_channel", "nodes_to_exclude",
-    "nodes_to_quantize", "op_types_to_quantize", "enable_npu_cnn", "reduce_range", "use_dynamic_quant",
+    "nodes_to_quantize", "subgraphs_to_exclude", "op_types_to_quantize", "enable_npu_cnn", "reduce_range",
+    "use_dynamic_quant",
 }  # fmt: skip
 
 
@@ -145,7 +135,7 @@ def _from_legacy(config: QuantizationConfig) -> Scheme:
     scheme = replace(scheme, block_rounding=block_rounding((activation, weight), options, "half_away"))
     selection = {
         "include": config.nodes_to_quantize,
-        "exclude": config.nodes_to_exclude,
+        "exclude": [*config.nodes_to_exclude, *config.subgraphs_to_exclude],
         "op_types": config.op_types_to_quantize,
         "reduce_range": config.reduce_range,
     }
@@ -160,9 +150,6 @@ def _dynamic(weight: TensorSpec) -> Scheme:
 
 def _from_qconfig(config: QConfig) -> Scheme:
     refuse_algorithms(config.algo_config)
-    for key in ("specific_layer_config", "layer_type_config"):
-        if getattr(config, key):
-            raise UnsupportedError(f"QConfig: {key}: expected none in this version, got {getattr(config, key)!r}")
     layer, options = config.global_config, config.extra_options
     if options.get("UseMatMulNBits"):
         return nbits_scheme(options)
@@ -176,11 +163,38 @@ def _from_qconfig(config: QConfig) -> Scheme:
     # Quark fills in attributes for its MX formats only; BFP16 keeps the operator's default.
     default: Rounding = "half_away" if "bfp16" in dtypes else "half_even"
     scheme = replace(scheme, block_rounding=block_rounding(dtypes, options, default))
-    for item in config.exclude:
-        if not isinstance(item, str):
-            raise UnsupportedError(f"QConfig: exclude: expected node names in this version, got {item!r}")
-    given = {"exclude": list(config.exclude)} if config.exclude else {}
+    given: dict[str, Any] = {"exclude": list(config.exclude)} if config.exclude else {}
+    if None in config.layer_type_config:
+        given["exclude_op_types"] = list(config.layer_type_config[None])
+    if rules := _layer_rules(config):
+        given["layers"] = rules
     return apply_options(scheme, {**_translated_options(options), **given})
+
+
+def _layer_rules(config: QConfig) -> list[LayerRule]:
+    """Returns the rules for operator types, then those for nodes, which win (Quark's specification, section 1.3)."""
+    rules = [
+        replace(_layer_rule(layer), op_types=tuple(types))
+        for layer, types in config.layer_type_config.items()
+        if layer is not None
+    ]
+    return rules + [
+        replace(_layer_rule(layer), nodes=tuple(names)) for layer, names in config.specific_layer_config.items()
+    ]
+
+
+def _layer_rule(layer: QLayerConfig) -> LayerRule:
+    inputs = _change(_tensor_spec(layer.input_tensors, layer.input_tensors.calibration_method))
+    output = layer.output_tensors
+    return LayerRule(
+        activation=inputs,
+        weight=_change(_tensor_spec(layer.weight, _weight_method(layer.weight))),
+        output=None if output is None else _change(_tensor_spec(output, output.calibration_method)),
+    )
+
+
+def _change(spec: TensorSpec) -> Change:
+    return Change(tuple(sorted(asdict(spec).items())))
 
 
 def _named(name: str) -> AlgoConfig:
@@ -254,9 +268,9 @@ def _legacy_dtype(member: Any, options: Mapping[str, Any]) -> str:
     name = getattr(member, "name", "")
     if name in ("QBFP", "QMX"):
         return block_of("BFPAttributes" if name == "QBFP" else "MXAttributes", options)
-    if name not in _DTYPES:
+    if name not in DTYPES:
         raise ConfigError(f"quantized type: expected a member of QuantType or ExtendedQuantType, got {member!r}")
-    return _DTYPES[name]
+    return DTYPES[name]
 
 
 def _translated_options(options: Mapping[str, Any]) -> dict[str, Any]:

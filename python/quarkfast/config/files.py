@@ -1,0 +1,71 @@
+"""Configurations in files: JSON, or YAML where PyYAML is installed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from quarkfast.config.options import resolve
+from quarkfast.config.scheme import Scheme
+from quarkfast.errors import ConfigError, DependencyError
+
+__all__ = ["load_config"]
+
+
+def load_config(path: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> Scheme:
+    """Returns the scheme that a file describes.
+
+    Args:
+        path: A ``.json``, ``.yaml`` or ``.yml`` file that holds either what :meth:`Scheme.to_dict` gives (every
+            quantized model has it in its metadata, under ``quarkfast.scheme``), or the name of a preset under
+            ``preset`` and options by name.
+        options: Options that win over those of the file.
+
+    Raises:
+        ConfigError: If the file cannot be read, or holds something else.
+        DependencyError: If it is YAML and PyYAML is not installed.
+
+    Example:
+        >>> import json, pathlib
+        >>> _ = pathlib.Path("int8.json").write_text(json.dumps({"preset": "A8W8", "per_channel": True}))
+        >>> load_config("int8.json").weight.granularity
+        'channel'
+    """
+    plain = _read(Path(path))
+    if not isinstance(plain, Mapping) or not all(isinstance(key, str) for key in plain):
+        raise ConfigError(f"{path}: expected a mapping of options, got {type(plain).__name__}")
+    given = dict(plain)
+    if "activation" in given:
+        return resolve(Scheme.from_dict(given), options or {})
+    preset = given.pop("preset", None)
+    if not isinstance(preset, str):
+        raise ConfigError(f"{path}: expected the name of a preset under 'preset', got {preset!r}")
+    return resolve(preset, {**given, **(options or {})})
+
+
+def _read(path: Path) -> Any:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: expected a readable configuration, got {error}") from error
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return _parse_yaml(path, text)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path}: expected JSON, got {error}") from error
+
+
+def _parse_yaml(path: Path, text: str) -> Any:
+    try:
+        yaml = importlib.import_module("yaml")
+    except ImportError as error:
+        raise DependencyError(f"{path}: expected PyYAML, got none; install pyyaml, or write JSON") from error
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: expected YAML, got {' '.join(str(error).split())}") from error

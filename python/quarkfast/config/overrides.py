@@ -1,0 +1,80 @@
+"""ONNX Runtime's and Quark's ``TensorQuantOverrides`` as rules of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from quarkfast.config.rules import TensorRule, read_tensors
+from quarkfast.errors import ConfigError, UnsupportedError
+
+__all__ = ["DTYPES", "read_overrides"]
+
+#: Members of ``QuantType`` and ``ExtendedQuantType`` -> the type; block formats depend on more than their name.
+DTYPES: Mapping[str, str] = MappingProxyType(
+    {
+        "QInt8": "int8",
+        "QUInt8": "uint8",
+        "QInt16": "int16",
+        "QUInt16": "uint16",
+        "QInt32": "int32",
+        "QUInt32": "uint32",
+        "QFloat16": "float16",
+        "QBFloat16": "bfloat16",
+        "QFLOAT8E4M3FN": "float8_e4m3fn",
+        "QInt4": "int4",
+        "QUInt4": "uint4",
+        "QBFP": "bfp16",
+        "QMX": "mxint8",
+    }
+)
+_KEYS = ("quant_type", "symmetric", "reduce_range", "rmin", "rmax", "scale", "zero_point", "axis", "convert")
+
+
+def read_overrides(plain: Any) -> tuple[TensorRule, ...]:
+    """Returns the rules of a mapping, in our own form or in that of ``TensorQuantOverrides``.
+
+    There the value of a tensor is a list of one mapping with ``quant_type``, ``symmetric``, ``reduce_range``, ``rmin``
+    and ``rmax``, ``scale`` and ``zero_point``, and, for one scale a channel, ``axis``.
+
+    Raises:
+        ConfigError: If a key or a value is unknown.
+        UnsupportedError: If it asks for a second type for some readers, or for parameters channel by channel.
+
+    Example:
+        >>> read_overrides({"x": [{"symmetric": True, "rmin": -1.0, "rmax": 1.0}]})[0].range
+        (-1.0, 1.0)
+    """
+    if isinstance(plain, tuple):
+        return read_tensors(plain)
+    return read_tensors({name: _own_form(name, value) for name, value in plain.items()})
+
+
+def _own_form(name: str, value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        return value
+    where = f"TensorQuantOverrides: {name}"
+    if len(value) != 1 or not isinstance(value[0], Mapping):
+        raise UnsupportedError(f"{where}: expected a list of one mapping in this version, got {value!r}")
+    given = dict(value[0])
+    for key in given:
+        if key not in _KEYS:
+            raise ConfigError(f"{where}: expected one of {', '.join(_KEYS)}, got {key!r}")
+    if "convert" in given:
+        raise UnsupportedError(f"{where}: expected no 'convert' in this version, got {given['convert']!r}")
+    plain = {key: given[key] for key in ("symmetric", "reduce_range") if key in given}
+    if "quant_type" in given:
+        member = getattr(given["quant_type"], "name", given["quant_type"])
+        if member not in DTYPES:
+            raise ConfigError(f"{where}: quant_type: expected a member of QuantType, got {given['quant_type']!r}")
+        plain["dtype"] = DTYPES[member]
+    if "rmin" in given or "rmax" in given:
+        if not ("rmin" in given and "rmax" in given):
+            raise ConfigError(f"{where}: expected rmin and rmax, got one of them")
+        plain["range"] = [float(given["rmin"]), float(given["rmax"])]
+    if "scale" in given:
+        plain |= {"scale_value": float(given["scale"]), "zero_point": int(given.get("zero_point", 0))}
+    if "axis" in given:
+        plain["granularity"] = "channel"
+    return plain

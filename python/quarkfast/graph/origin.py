@@ -1,0 +1,46 @@
+"""The names of the user's file, remembered while preparation renames and removes nodes."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from quarkfast.graph.access import name_of
+
+__all__ = ["names_in_file", "op_types_in_file", "original_name", "remember", "tensors_in_file"]
+
+_NODE, _NAMES, _TENSORS, _TYPES = (f"quarkfast.{key}" for key in ("name", "names", "tensors", "op_types"))
+
+
+def remember(model: ir.Model) -> None:
+    """Notes the names of all nodes and tensors of `model`, those of its bodies and functions included."""
+    nodes = [*model.graph.all_nodes(), *(node for each in model.functions.values() for node in each.all_nodes())]
+    for node in nodes:
+        node.meta[_NODE] = name_of(node)
+    inputs = {name_of(value) for graph in model.graphs() for value in (*graph.inputs, *graph.initializers.values())}
+    model.meta[_NAMES] = frozenset(name_of(node) for node in nodes) - {""}
+    model.meta[_TENSORS] = frozenset({name_of(value) for node in nodes for value in node.outputs} | inputs) - {""}
+    model.meta[_TYPES] = frozenset(node.op_type for node in nodes)
+
+
+def original_name(node: ir.Node) -> str:
+    """Returns the name of `node` in the file, or the one it has where preparation made it."""
+    name: str = node.meta.get(_NODE, "") or name_of(node)
+    return name
+
+
+def names_in_file(model: ir.Model) -> frozenset[str]:
+    """Returns the names of the nodes in the file; none if the model was not remembered."""
+    names: frozenset[str] = model.meta.get(_NAMES, frozenset())
+    return names
+
+
+def tensors_in_file(model: ir.Model) -> frozenset[str]:
+    """Returns the names of the tensors in the file; none if the model was not remembered."""
+    names: frozenset[str] = model.meta.get(_TENSORS, frozenset())
+    return names
+
+
+def op_types_in_file(model: ir.Model) -> frozenset[str]:
+    """Returns the operator types in the file; none if the model was not remembered."""
+    types: frozenset[str] = model.meta.get(_TYPES, frozenset())
+    return types
