@@ -83,7 +83,7 @@ struct StatisticsKernels {
   // Merges the range of n <= kHistogramBlock values into an empty r and counts their bins into empty counters. The
   // width starts at the one that c has, best that of the histogram to fold into, and grows where it must.
   void (*count_histogram)(const T* x, size_t n, Range* r, HistogramCounters* c);
-  // Adds n <= kMomentsBlock values to sums that are zero.
+  // Adds n <= kMomentsBlock values to fresh sums.
   void (*sum_moments)(const T* x, size_t n, ExponentSums* sums);
   // *top = max(*top, largest finite magnitude of x).
   void (*reduce_absmax)(const T* x, size_t n, float* top);

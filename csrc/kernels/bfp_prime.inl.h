@@ -19,11 +19,11 @@ struct BfpPrime {
 
   uint32_t key(float x) const { return exponent_field(x); }
 
-  // The exponent field that a sub-block gets within its block.
-  uint32_t sub_key(uint32_t block, uint32_t sub) const {
-    const int32_t least = static_cast<int32_t>(block) - shift, own = static_cast<int32_t>(sub);
-    const uint32_t field = static_cast<uint32_t>(own > least ? own : least);
-    return block == kExponentField ? block : field;
+  // The least exponent field that a sub-block gets within its block; it keeps its own where that is larger. Spelled
+  // without a branch on the block, so that it takes part in vectors.
+  uint32_t least_of(uint32_t block) const {
+    const int32_t lowered = larger(static_cast<int32_t>(block) - shift, 0);
+    return block == kExponentField ? block : static_cast<uint32_t>(lowered);
   }
 
   // x on the grid of its sub-block, in units of 2^(exponent of the sub-block): |result| < 2.
@@ -46,28 +46,35 @@ struct BfpPrime {
 
 // Whole blocks of 16 elements with sub-blocks of 2, at most a tile of them.
 template <Rounding kRounding>
-inline void fake_quantize_prime_tile(const float* x, float* y, size_t n, const BfpPrime<kRounding>& f) {
-  uint32_t a[kTile], pair[kTile / 2], four[kTile / 4], eight[kTile / 8], block[kTile / 16];
-  for (size_t i = 0; i < n; ++i) a[i] = f.key(x[i]);
-  larger_of_pairs(a, pair, n / 2);
+inline void fake_quantize_prime_tile(const float* x, float* y, size_t n, const BfpPrime<kRounding>& given) {
+  const BfpPrime<kRounding> f = given;
+  float values[kTile];
+  uint32_t both[kTile], pair[kTile / 2], four[kTile / 4], eight[kTile / 8], block[kTile / 16];
+  for (size_t i = 0; i < n / 2; ++i) {
+    const uint32_t key = larger(f.key(x[2 * i]), f.key(x[2 * i + 1]));
+    both[2 * i] = both[2 * i + 1] = pair[i] = key;
+  }
+  std::memcpy(values, x, n * sizeof(float));
   larger_of_pairs(pair, four, n / 4);
   larger_of_pairs(four, eight, n / 8);
   larger_of_pairs(eight, block, n / 16);
+  for (size_t i = 0; i < n / 16; ++i) block[i] = f.least_of(block[i]);
   for (size_t i = 0; i < n / 16; ++i) {
-    for (size_t j = 0; j < 8; ++j) pair[i * 8 + j] = f.sub_key(block[i], pair[i * 8 + j]);
+    const uint32_t least = block[i];
+    prefetch(x + i * 16 + kTile);  // of the next tile
+#pragma GCC unroll 1
+    for (size_t j = i * 16; j < i * 16 + 16; ++j) y[j] = f.apply(values[j], larger(both[j], least));
   }
-  for (size_t i = 0; i < n / 2; ++i) a[2 * i] = a[2 * i + 1] = pair[i];
-  for (size_t i = 0; i < n; ++i) y[i] = f.apply(x[i], a[i]);
 }
 
 // One block of n elements.
 template <Rounding kRounding>
 inline void fake_quantize_prime_block(const float* x, float* y, size_t n, size_t sub_block,
                                       const BfpPrime<kRounding>& f) {
-  const uint32_t key = key_of(x, n, f);
+  const uint32_t least = f.least_of(key_of(x, n, f));
   for (size_t k = 0; k < n; k += sub_block) {
     const size_t end = n - k < sub_block ? n : k + sub_block;
-    const uint32_t field = f.sub_key(key, key_of(x + k, end - k, f));
+    const uint32_t field = larger(least, key_of(x + k, end - k, f));
     for (size_t j = k; j < end; ++j) y[j] = f.apply(x[j], field);
   }
 }
@@ -97,6 +104,7 @@ inline void fake_quantize_prime_columns(const float* x, float* y, size_t rows, s
       const float* const row = x + j * stride + at;
       for (size_t i = 0; i < n; ++i) key[i] = larger(key[i], f.key(row[i]));
     }
+    for (size_t i = 0; i < n; ++i) key[i] = f.least_of(key[i]);
     for (size_t k = 0; k < rows; k += p.sub_block) {
       const size_t end = rows - k < p.sub_block ? rows : k + p.sub_block;
       uint32_t sub[kColumns] = {};
@@ -107,7 +115,7 @@ inline void fake_quantize_prime_columns(const float* x, float* y, size_t rows, s
       for (size_t j = k; j < end; ++j) {
         const float* const row = x + j * stride + at;
         float* const out = y + j * stride + at;
-        for (size_t i = 0; i < n; ++i) out[i] = f.apply(row[i], f.sub_key(key[i], sub[i]));
+        for (size_t i = 0; i < n; ++i) out[i] = f.apply(row[i], larger(key[i], sub[i]));
       }
     }
   }
@@ -121,7 +129,7 @@ inline void quantize_prime_block(const float* x, uint8_t* record, const BfpPrime
   const uint32_t key = key_of(x, p.block, f);
   uint8_t codes[kLargestPackedBlock], shifts[kLargestPackedBlock];
   for (size_t k = 0; k < p.block; k += p.sub_block) {
-    const uint32_t field = f.sub_key(key, key_of(x + k, p.sub_block, f));
+    const uint32_t field = larger(f.least_of(key), key_of(x + k, p.sub_block, f));
     shifts[k / p.sub_block] = static_cast<uint8_t>((key - field) >> 23);
     for (size_t j = k; j < k + p.sub_block; ++j) {
       const uint32_t own = bit_copy<uint32_t>(x[j]), magnitude = own & ~kSignBit;

@@ -15,8 +15,21 @@ inline To bit_copy(From from) {
   return to;
 }
 
-inline uint32_t larger(uint32_t a, uint32_t b) {
+// Brings the cache line of an address near, which need not be one of ours.
+inline void prefetch([[maybe_unused]] const void* address) {
+#if defined(__GNUC__)
+  __builtin_prefetch(address);
+#endif
+}
+
+template <class T>
+inline T larger(T a, T b) {
   return a > b ? a : b;
+}
+
+template <class T>
+inline T smaller(T a, T b) {
+  return a < b ? a : b;
 }
 
 }  // namespace

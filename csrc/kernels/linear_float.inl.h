@@ -19,13 +19,12 @@ void quantize_linear_f32_bf16(const float* __restrict x, bf16* __restrict y, siz
 }
 
 void quantize_linear_f32_f16(const float* __restrict x, f16* __restrict y, size_t n, float scale, float zero_point) {
-  constexpr float kLargest = 65504.0f;
   const float offset = zero_point == 0 ? -0.0f : zero_point;  // v + -0 is v for every v, -0 included
-  for (size_t i = 0; i < n; ++i) {
-    float v = x[i] / scale + offset;
-    v = v > kLargest ? kLargest : v;
-    v = v < -kLargest ? -kLargest : v;
-    y[i].bits = f16_bits(v);
+  float buffer[kF16Buffer];
+  for (size_t size; n; x += size, y += size, n -= size) {
+    size = smaller(n, kF16Buffer);
+    for (size_t i = 0; i < size; ++i) buffer[i] = within_f16(x[i] / scale + offset);
+    cast_f32_f16(buffer, y, size);
   }
 }
 
@@ -37,7 +36,11 @@ void dequantize_linear_bf16_f32(const bf16* __restrict x, float* __restrict y, s
 }
 
 void dequantize_linear_f16_f32(const f16* __restrict x, float* __restrict y, size_t n, float scale, float zero_point) {
-  for (size_t i = 0; i < n; ++i) y[i] = (f16_value(x[i].bits) - zero_point) * scale;
+  for (size_t size; n; x += size, y += size, n -= size) {
+    size = smaller(n, kF16Buffer);
+    cast_f16_f32(x, y, size);
+    for (size_t i = 0; i < size; ++i) y[i] = (y[i] - zero_point) * scale;
+  }
 }
 
 }  // namespace

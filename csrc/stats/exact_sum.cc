@@ -13,6 +13,20 @@ constexpr size_t scale_of(uint32_t exponent) {
   return exponent ? exponent - 1 : 0;
 }
 
+template <size_t limbs>
+void add_signed(LongInteger<limbs>& sum, int64_t value, size_t shift) {
+  const auto bits = static_cast<uint64_t>(value);
+  sum.add(value < 0 ? 0 - bits : bits, shift, value < 0);
+}
+
+void add(Moments& moments, const MomentsWindow& w) {
+  const auto unit = static_cast<size_t>(w.exponent - kLeastWindow);  // in powers of two above 2^-149
+  add_signed(moments.sum, w.sum, unit);
+  add_signed(moments.squares, w.low, 2 * unit);
+  add_signed(moments.squares, w.cross, 2 * unit + kLowBits + 1);  // twice each product
+  add_signed(moments.squares, w.high, 2 * unit + 2 * kLowBits);
+}
+
 }  // namespace
 
 void add(FloatSum& sum, float finite) {
@@ -22,7 +36,8 @@ void add(FloatSum& sum, float finite) {
 }
 
 void add(Moments& moments, const ExponentSums& sums) {
-  for (uint32_t i = 0; i < kExponents; ++i) {
+  for (size_t i = 0; i < sums.windows_used; ++i) add(moments, sums.windows[i]);
+  for (uint32_t i = 0; sums.lanes_used && i < kExponents; ++i) {
     const uint32_t exponent = i & 255;
     if (exponent == kSpecialExponent) continue;
     for (const auto& lane : sums.lanes) {

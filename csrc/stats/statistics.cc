@@ -56,7 +56,7 @@ struct Observation {
       merge(range, part);
     }
     if (gather.moments) {
-      ExponentSums sums{};
+      ExponentSums sums;
       row.sum_moments(x, n, &sums);
       const std::lock_guard lock(mutex);
       add(statistics.moments, sums);

@@ -145,6 +145,20 @@ def test_moments_equal_the_fractions_of_the_reference(isa, rng, dtype, n):
     assert (got.count, got.sum, got.squares) == reference.sum_moments(x)
 
 
+@pytest.mark.parametrize("octaves", [0, 19, 20, 21, 22, 60])
+@pytest.mark.parametrize("exponent", [-127, -106, -105, -85, 0, 127])
+def test_moments_are_exact_however_far_apart_the_magnitudes_of_a_chunk_lie(isa, rng, exponent, octaves):
+    # Odd significands of 24 bits, the largest and the least of them, with the extremes of the exponents present.
+    n = 2055
+    exponents = np.clip(exponent - rng.integers(0, octaves + 1, n), -126, 127)
+    exponents[:2] = max(exponent, -126), max(exponent - octaves, -126)
+    significands = rng.integers(1 << 23, 1 << 24, n) | 1
+    significands[2:6] = (1 << 24) - 1, (1 << 23) + 1, (1 << 22) + 1, (1 << 24) - (1 << 2) + 1
+    x = np.ldexp(significands * rng.choice([-1.0, 1.0], n), exponents - 23).astype(np.float32)
+    got = quarkfast.moments(x)
+    assert (got.count, got.sum, got.squares) == reference.sum_moments(x)
+
+
 def test_moments_do_not_depend_on_threads_or_order(isa, rng):
     x = float_bits(rng, 300_000)
     before = quarkfast.num_threads()
