@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +24,9 @@ _SMALL = 1024
 
 # Runtimes map large tensors into memory, which begins at a page; small ones need no more than a cache line.
 _LARGE, _PAGE, _LINE = 1 << 20, 4096, 64
+
+# Bytes after which the disk is asked to begin.
+_FLUSHED = 1 << 26
 
 
 def data_file(output: Path) -> Path:
@@ -95,21 +100,48 @@ class _DataFile:
     def write(self, file: IO[bytes]) -> None:
         """Writes everything; in memory is no more than a few pieces of one tensor."""
         file.truncate(self.size)
-        for tensor, offset in self._copied:
-            file.seek(offset)
-            for piece in byte_pieces(tensor):
-                file.write(piece.data)
-        for stream, offsets in self._made.items():
-            _make(stream, offsets, file)
+        with _WriteBehind(file) as behind:
+            for tensor, offset in self._copied:
+                for piece in byte_pieces(tensor):
+                    behind.write(offset, piece)
+                    offset += piece.nbytes
+            for stream, offsets in self._made.items():
+                _make(stream, offsets, behind)
 
 
-def _make(stream: Stream, offsets: dict[int, int], file: IO[bytes]) -> None:
+class _WriteBehind:
+    """Lets the disk write what is finished while the rest is made; the system alone begins with gigabytes waiting."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._waiting = 0
+        self._thread = ThreadPoolExecutor(1)
+        self._flushing: Future[None] | None = None
+
+    def __enter__(self) -> _WriteBehind:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown()
+
+    def write(self, offset: int, data: NDArray[Any]) -> None:
+        """Writes the bytes of `data` at `offset`."""
+        self._file.seek(offset)
+        self._file.write(np.ascontiguousarray(data).view(np.uint8).data)
+        self._waiting += data.nbytes
+        if self._waiting >= _FLUSHED and (self._flushing is None or self._flushing.done()):
+            if self._flushing is not None:
+                self._flushing.result()
+            self._waiting = 0
+            self._flushing = self._thread.submit(os.fsync, self._file.fileno())
+
+
+def _make(stream: Stream, offsets: dict[int, int], behind: _WriteBehind) -> None:
     ends = dict(offsets)
 
     def append(index: int, data: NDArray[Any]) -> None:
         if index in ends and data.size:
-            file.seek(ends[index])
-            file.write(np.ascontiguousarray(data).view(np.uint8).data)
+            behind.write(ends[index], data)
             ends[index] += data.nbytes
 
     stream.run(append)
