@@ -1,8 +1,8 @@
 """How small packed weights are, and whether they change anything: ``python -m bench.packed_weights MODEL INPUTS.npz``.
 
-INPUTS.npz holds an array for each input of MODEL, samples along axis 0. The model is quantized with each preset of block
-formats, weights in float32 and packed; both run on all samples. Prints a Markdown table: what the format promises for
-the weights that were packed, what their records take, the files, and whether the outputs have the same bytes.
+INPUTS.npz holds an array for each input of MODEL, samples along axis 0. The model is quantized with each preset of
+block formats, weights in float32 and packed; both run on all samples. Prints a Markdown table: what the format promises
+for the weights that were packed, what their records take, the files, and whether the outputs have the same bytes.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ def main(model: Path, inputs: Path) -> None:
     """Print the table."""
     with np.load(inputs) as file:
         feed = dict(file)
-    print(
-        "| preset | bits a weight | promised bytes | their records | file, float32 weights | file, packed | outputs |"
-    )
+    print("| preset | bits a weight | promised bytes | records | file, float32 weights | file, packed | outputs |")
     print("| :-- " + "| --: " * 6 + "|")
     for preset in PRESET_NAMES:
         files, outputs = [], []
