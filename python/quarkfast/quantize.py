@@ -133,7 +133,7 @@ def quantize(
         prepared = prepare(loaded, lowest_opset(scheme))
         placement = place(prepared, scheme)
     if placement.quantized:
-        after, plan, samples = _write(prepared, placement, scheme, source, clock)
+        after, plan, samples, placement = _write(prepared, placement, scheme, source, clock)
     else:
         after, plan, samples = _unchanged(model), None, 0
     if path is not None:
@@ -145,19 +145,20 @@ def quantize(
 
 def _write(
     model: ir.Model, placement: Placement, scheme: Scheme, source: _Source, clock: Clock
-) -> tuple[bytes, Plan, int]:
-    """Decides every number and writes it into the model; returns its bytes, the plan and the number of samples."""
+) -> tuple[bytes, Plan, int, Placement]:
+    """Decides every number and writes it into the model; returns its bytes, plan, number of samples, and placement."""
     from quarkfast.graph.save import serialize
-    from quarkfast.qdq import freeze, insert
+    from quarkfast.qdq import freeze, insert, resolve_conflicts
     from quarkfast.refine import refine
 
     ranges, seen, samples = _calibrate(model, placement, scheme, source, clock)
     with clock.stage("insert"):
+        placement, conflicts = resolve_conflicts(model, placement, ranges)
         plan = refine(model, freeze(model, placement, scheme, ranges, seen), scheme.target)
         notes = insert(model, plan, scheme)
-        plan = replace(plan, notes=(*plan.notes, *notes))
+        plan = replace(plan, notes=(*conflicts, *plan.notes, *notes))
         sign(model, scheme)
-        return serialize(model), plan, samples
+        return serialize(model), plan, samples, placement
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from types import MappingProxyType
 
 import onnx_ir as ir
 
-from quarkfast.graph.access import is_standard, rank_of
+from quarkfast.graph.access import rank_of
+from quarkfast.graph.contrib import key_of
 
 __all__ = ["Use", "activation_axes", "constant_axis"]
 
@@ -35,9 +36,24 @@ def _softmax(node: ir.Node, index: int) -> int:
     return node.attributes.get_int("axis", -1)
 
 
-# Operator type -> the axis that it wants of its first two inputs.
+def _fused_matmul(node: ir.Node, index: int) -> int:
+    transposed = node.attributes.get_int("transA" if index == 0 else "transB", 0)
+    return -2 if bool(transposed) == (index == 0) else -1
+
+
+# Operator -> the axis that it wants of its first two inputs.
 _WANTED: Mapping[str, Callable[[ir.Node, int], int]] = MappingProxyType(
-    {"Conv": _channels, "ConvTranspose": _channels, "Gemm": _gemm, "MatMul": _matmul, "Softmax": _softmax}
+    {
+        "Conv": _channels,
+        "ConvTranspose": _channels,
+        "Gemm": _gemm,
+        "MatMul": _matmul,
+        "Softmax": _softmax,
+        "com.microsoft::Attention": _matmul,
+        "com.microsoft::FusedConv": _channels,
+        "com.microsoft::FusedGemm": _gemm,
+        "com.microsoft::FusedMatMul": _fused_matmul,
+    }
 )
 
 
@@ -74,12 +90,12 @@ def constant_axis(node: ir.Node, index: int) -> int:
 
 
 def _wanted(node: ir.Node, index: int) -> int | None:
-    rule = _WANTED.get(node.op_type) if is_standard(node) and index < 2 else None
+    rule = _WANTED.get(key_of(node)) if index < 2 else None
     return None if rule is None else rule(node, index)
 
 
 def _axis_behind(producer: ir.Node | None) -> int:
-    return -1 if producer is not None and producer.op_type == "MatMul" and is_standard(producer) else _DEFAULT
+    return -1 if producer is not None and producer.op_type in ("MatMul", "FusedMatMul") else _DEFAULT
 
 
 def _normalized(axis: int, value: ir.Value) -> int:

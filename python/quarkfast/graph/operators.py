@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import onnx_ir as ir
 
-from quarkfast.graph.access import is_standard
+from quarkfast.graph.contrib import key_of
 
 __all__ = ["OPERATORS", "Operator", "find_operator"]
 
@@ -46,6 +46,10 @@ def _gemm(node: ir.Node, rank: int) -> int:
     return 0 if node.attributes.get_int("transB", 0) else 1
 
 
+def _fused_matmul(node: ir.Node, rank: int) -> int:
+    return rank - 2 if node.attributes.get_int("transB", 0) else rank - 1
+
+
 OPERATORS: Mapping[str, Operator] = MappingProxyType(
     {
         "Conv": Operator(1, 2, _first),
@@ -53,11 +57,15 @@ OPERATORS: Mapping[str, Operator] = MappingProxyType(
         "Gemm": Operator(1, 2, _gemm),
         "MatMul": Operator(1, None, _last),
         "InstanceNormalization": Operator(1, 2, _first),
+        "com.microsoft::Attention": Operator(1, 2, _last),
+        "com.microsoft::FusedConv": Operator(1, 2, _first),
+        "com.microsoft::FusedGemm": Operator(1, 2, _gemm),
+        "com.microsoft::FusedMatMul": Operator(1, None, _fused_matmul),
     }
 )
-"""Operator type of the standard domain -> where its constants are."""
+"""Operator, as `key_of` names it, -> where its constants are."""
 
 
 def find_operator(node: ir.Node) -> Operator | None:
     """Returns the row for `node`, or None if it has no weights."""
-    return OPERATORS.get(node.op_type) if is_standard(node) else None
+    return OPERATORS.get(key_of(node))

@@ -2,6 +2,7 @@
 
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement
 from quarkfast.graph.plan import Plan, Quantizer
+from quarkfast.qdq.conflicts import resolve_conflicts
 from quarkfast.qdq.dynamic import insert_dynamic
 from quarkfast.qdq.freeze import freeze, needs_ranges
 from quarkfast.qdq.insert import insert
@@ -25,4 +26,5 @@ __all__ = [
     "lowest_opset",
     "needs_ranges",
     "place",
+    "resolve_conflicts",
 ]

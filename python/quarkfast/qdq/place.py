@@ -7,9 +7,10 @@ import onnx_ir as ir
 from quarkfast import kernels
 from quarkfast.config import Scheme, TensorSpec, takes_int32_bias
 from quarkfast.errors import ModelError
-from quarkfast.graph.access import array_of, is_constant, is_float, is_standard, name_of, rank_of
+from quarkfast.graph.access import array_of, is_constant, is_float, name_of, rank_of
 from quarkfast.graph.block_axes import constant_axis
 from quarkfast.graph.choices import Choices
+from quarkfast.graph.contrib import key_of
 from quarkfast.graph.operators import find_operator
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement, Role
 from quarkfast.qdq.rules import Flow, Rule
@@ -27,7 +28,8 @@ def place(model: ir.Model, scheme: Scheme) -> Placement:
        `force_pass_through`).
     4. No pair stands between an operator and an activation that the target computes along with it.
     5. A tensor that has a pair already keeps it, so that quantizing twice is quantizing once.
-    6. A constant bias of a quantized layer gets the scale ``s_x * s_w``, or is treated as a weight.
+    6. What lies in the body of an If, Loop or Scan stays float; so does what it reads from outside.
+    7. A constant bias of a quantized layer gets the scale ``s_x * s_w``, or is treated as a weight.
 
     Raises:
         ConfigError: If the scheme names a node, tensor or operator type that the model does not have.
@@ -36,6 +38,7 @@ def place(model: ir.Model, scheme: Scheme) -> Placement:
     placer = _Placer(scheme, TARGETS[scheme.target], Choices(model, scheme))
     for node in model.graph:
         placer.visit(node)
+        placer.leave_bodies(node)
     return placer.placement()
 
 
@@ -79,13 +82,24 @@ class _Placer:
         for output in node.outputs:
             self._mark_output(node, output, rule)
 
+    def leave_bodies(self, node: ir.Node) -> None:
+        """Notes that the nodes in bodies of `node` stay float."""
+        for attribute in node.attributes.values():
+            if attribute.type not in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
+                continue
+            bodies = [attribute.as_graph()] if attribute.type == ir.AttributeType.GRAPH else attribute.as_graphs()
+            for inner in (each for body in bodies for each in body.all_nodes()):
+                if any(is_float(value) for value in inner.outputs):
+                    reason = f"it lies in a body of {node.op_type} {name_of(node)!r}"
+                    self._left_float.append(LeftFloat(name_of(inner), inner.op_type, reason))
+
     def _rule(self, node: ir.Node) -> Rule:
-        return self._target.rules.get(node.op_type, _NO_RULE) if is_standard(node) else _NO_RULE
+        return self._target.rules.get(key_of(node), _NO_RULE)
 
     def _why_not_selected(self, node: ir.Node, rule: Rule) -> str:
         """Says why the node would stay float wherever it stood; empty if it would not."""
         if rule is _NO_RULE:
-            return f"{self._target.name} has no rule for {node.op_type}"
+            return f"{self._target.name} has no rule for {key_of(node)}"
         if objection := self._choices.objection(node):
             return objection
         data = _data_inputs(node, rule)

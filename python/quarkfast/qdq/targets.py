@@ -21,7 +21,7 @@ class Target:
 
     Attributes:
         name: How presets refer to it.
-        rules: Operator type of the standard domain -> its rule. An operator without a rule stays float.
+        rules: Operator, as `quarkfast.graph.contrib.key_of` names it, -> its rule. One without a rule stays float.
         absorbed: Activation -> operators that compute it along, so that no Q/DQ pair stands between the two.
         dynamic: Whether activations are quantized as they come, so that only weights are placed.
         constants: Which spec constants take that are no operator's weight (the ``b`` of ``x + b``).
@@ -87,6 +87,22 @@ _RYZENAI: Mapping[str, Rule] = MappingProxyType(
     }
 )  # fmt: skip
 
+# The same done by operators of onnxruntime, which exporters and its optimizer write.
+_RYZENAI_CONTRIB: Mapping[str, Rule] = MappingProxyType(
+    {
+        f"com.microsoft::{name}": rule
+        for name, rule in {
+            **_rows(_FIRST, "FastGelu", "Gelu", "QuickGelu", "RotaryEmbedding", "SimplifiedLayerNormalization"),
+            **_rows(Rule(inputs=(0, 1)), "Attention", "BiasGelu", "FusedConv", "FusedGemm", "FusedMatMul"),
+            **_rows(Rule(inputs=(0, 1, 2)), "GroupQueryAttention", "MultiHeadAttention"),
+            "SkipLayerNormalization": Rule(inputs=(0, 1, 2, 3)),
+            "SkipSimplifiedLayerNormalization": Rule(inputs=(0, 1, 2)),
+        }.items()
+    }
+)
+
+_RYZENAI_ALL: Mapping[str, Rule] = MappingProxyType({**_RYZENAI, **_RYZENAI_CONTRIB})
+
 _PRODUCERS = frozenset(
     {"Add", "AveragePool", "Conv", "ConvTranspose", "Gemm", "GlobalAveragePool", "MatMul", "MaxPool"}
 )
@@ -143,9 +159,9 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
     {
         target.name: target
         for target in (
-            Target("ryzenai-a8w8", _RYZENAI, _RYZENAI_ABSORBED, "weight"),
-            Target("ryzenai-xint8", _RYZENAI, _RYZENAI_ABSORBED, "weight"),
-            Target("ryzenai-bf16", _RYZENAI, _RYZENAI_ABSORBED, "weight"),
+            Target("ryzenai-a8w8", _RYZENAI_ALL, _RYZENAI_ABSORBED, "weight"),
+            Target("ryzenai-xint8", _RYZENAI_ALL, _RYZENAI_ABSORBED, "weight"),
+            Target("ryzenai-bf16", _RYZENAI_ALL, _RYZENAI_ABSORBED, "weight"),
             Target("ort-cpu", _ORT_CPU, _ORT_CPU_ABSORBED, "activation"),
             Target("ort-dynamic", _DYNAMIC, MappingProxyType({}), "weight", dynamic=True),
         )

@@ -15,10 +15,13 @@ Refiner = Callable[[ir.Node, Positions], None]
 
 
 def align(node: ir.Node, positions: Positions) -> None:
-    """Concat and pools move values without shifting: all inputs and the output take the least position."""
+    """Concat and pools move values without shifting: all inputs and the output take the least position.
+
+    A Concat whose result is float moves nothing.
+    """
     known = [positions.of_input(node, index) for index in range(len(node.inputs))] + [positions.of_output(node)]
     present = [position for position in known if position is not None]
-    if len(present) < 2:
+    if len(present) < 2 or positions.of_output(node) is None:
         return
     for index in range(len(node.inputs)):
         positions.move_input(node, index, min(present))

@@ -1,0 +1,53 @@
+"""ONNX Runtime's own operators that exporters and its optimizer write: what onnx cannot tell about their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import onnx_ir as ir
+
+__all__ = ["CONTRIB_DOMAINS", "key_of", "type_outputs"]
+
+#: Domains of onnxruntime's operators.
+CONTRIB_DOMAINS = ("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc")
+
+# Operator type -> whether its first output has the shape of its first input; its type it has in any case.
+_OUTPUTS: Mapping[str, bool] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            ("BiasGelu", "FastGelu", "Gelu", "QuickGelu", "RotaryEmbedding", "SimplifiedLayerNormalization",
+             "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), True,
+        ),
+        **dict.fromkeys(
+            ("Attention", "FusedConv", "FusedGemm", "FusedMatMul", "GroupQueryAttention", "MultiHeadAttention",
+             "TransposeMatMul"), False,
+        ),
+    }
+)  # fmt: skip
+
+
+def key_of(node: ir.Node) -> str:
+    """Returns how tables name the operator of `node`: its type, with the domain in front if it is not the standard's.
+
+    Example:
+        >>> import onnx_ir as ir
+        >>> key_of(ir.node("Gelu", [], domain="com.microsoft")), key_of(ir.node("Gelu", []))
+        ('com.microsoft::Gelu', 'Gelu')
+    """
+    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+
+
+def type_outputs(model: ir.Model) -> bool:
+    """Fills in the type, and where it is known the shape, of outputs that onnx cannot infer; whether there were any."""
+    found = False
+    for node in model.graph:
+        keeps_shape = _OUTPUTS.get(node.op_type) if node.domain in CONTRIB_DOMAINS else None
+        data, output = (node.inputs[0] if node.inputs else None), node.outputs[0]
+        if keeps_shape is None or data is None or data.dtype is None or output.dtype is not None:
+            continue
+        output.dtype = data.dtype
+        if keeps_shape and output.shape is None:
+            output.shape = data.shape
+        found = True
+    return found
