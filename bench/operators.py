@@ -2,8 +2,8 @@
 
 LIBRARY is Quark's operator library (``quark.onnx.get_library_path("CPU")``). Models of one node run on 4 Mi elements,
 one thread, inputs and output bound to memory that lasts. Outputs are compared before they are timed. Contestants run in
-turn; the table shows the least times. "of a copy" is ours as a multiple of ``numpy.copyto`` between two float32 arrays
-of 4 Mi elements, in the same rounds.
+turn; the table shows the rates of their least times. "of a copy" is our time as a multiple of ``numpy.copyto`` between
+two float32 arrays of 4 Mi elements, in the same rounds.
 """
 
 from __future__ import annotations
@@ -136,7 +136,8 @@ def row(case: Case, libraries: dict[str, str], seconds: float) -> str:
     mine, other = (best[name] for name in LIBRARIES)
     rates = [ours.size / seconds / 2**20 for seconds in (other, mine)]
     cells = [case.operator, case.label, *(f"{rate:,.4g}" for rate in rates), f"{other / mine:.1f}"]
-    cells += [f"{mine / best['copy'] * (ELEMENTS / ours.size):.2f}", "yes" if differing == 0 else f"no: {differing}"]
+    of_a_copy = f"{mine / best['copy']:.2f}" if ours.size == ELEMENTS else ""
+    cells += [of_a_copy, "yes" if differing == 0 else f"no: {differing}"]
     return f"| {' | '.join(cells)} |"
 
 
