@@ -138,6 +138,7 @@ if TYPE_CHECKING:
     )
     from quarkfast.model_quantizer import ModelQuantizer
     from quarkfast.ort import get_library_path, register
+    from quarkfast.planning import ModelPlan, plan
     from quarkfast.summary import Summary
 
 __all__ = [
@@ -195,6 +196,7 @@ __all__ = [
     "MXInt8Spec",
     "MatMulNBits",
     "ModelError",
+    "ModelPlan",
     "ModelQuantizer",
     "Moments",
     "OutputError",
@@ -250,6 +252,7 @@ __all__ = [
     "pack_codes",
     "pack_linear_blocks",
     "pack_matmul_nbits",
+    "plan",
     "quantize",
     "quantize_bfp",
     "quantize_bfp_prime",
@@ -343,6 +346,7 @@ _HOMES = {
     ],
     "model_quantizer": ["ModelQuantizer"],
     "config": ["OPTIONS", "PRESETS", "Scheme", "TensorSpec"],
+    "planning": ["ModelPlan", "plan"],
     "summary": ["Summary"],
     "errors": [
         "CalibrationError",

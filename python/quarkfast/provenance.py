@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Mapping
+from dataclasses import astuple
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 import quarkfast
-from quarkfast.config import Scheme
+from quarkfast.planning import ModelPlan
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from quarkfast.kernels import Range
+
 __all__ = ["sign"]
 
+# The packages whose code decides what a model becomes. onnxruntime decides activations, which the hash stands for.
+_PACKAGES = ("numpy", "onnx", "onnx-ir", "onnxscript")
 
-def sign(model: ir.Model, scheme: Scheme) -> None:
-    """Writes into `model` what made it."""
+
+def sign(model: ir.Model, plan: ModelPlan, ranges: Mapping[str, Range]) -> None:
+    """Writes into the metadata of `model` what made it.
+
+    ``quarkfast.scheme`` and ``quarkfast.plan`` are JSON: what was asked for, and what was decided for each tensor and
+    node. ``quarkfast.versions`` is JSON: version by package. ``quarkfast.calibration_sha256`` is the hash of everything
+    that calibration saw in each tensor, where there was a calibration.
+
+    Args:
+        model: Changed in place.
+        plan: What was decided.
+        ranges: What calibration saw, by tensor; empty where it was not needed.
+    """
+    versions = {name: metadata.version(name) for name in _PACKAGES}
     model.producer_name = "quarkfast"
     model.producer_version = quarkfast.__version__
-    model.metadata_props["quarkfast.scheme"] = json.dumps(scheme.to_dict(), sort_keys=True)
+    model.metadata_props["quarkfast.scheme"] = json.dumps(plan.scheme.to_dict(), sort_keys=True)
+    model.metadata_props["quarkfast.plan"] = json.dumps(plan.choices())
+    model.metadata_props["quarkfast.versions"] = json.dumps({"quarkfast": quarkfast.__version__, **versions})
+    if ranges:
+        seen = json.dumps([(name, *map(str, astuple(ranges[name]))) for name in sorted(ranges)])
+        model.metadata_props["quarkfast.calibration_sha256"] = hashlib.sha256(seen.encode()).hexdigest()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from quarkfast.calibrate import calibration_key, open_calibration
 from quarkfast.config import Scheme, resolve
 from quarkfast.errors import ConfigError
+from quarkfast.planning import outline
 from quarkfast.progress import Clock, Progress
 from quarkfast.provenance import sign
 from quarkfast.summary import FloatNode, Summary
@@ -157,7 +158,7 @@ def _write(
         plan = refine(model, freeze(model, placement, scheme, ranges, seen), scheme.target)
         notes = insert(model, plan, scheme)
         plan = replace(plan, notes=(*conflicts, *plan.notes, *notes))
-        sign(model, scheme)
+        sign(model, outline(placement, scheme), seen)
         return serialize(model), plan, samples, placement
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from quarkfast.config import Scheme
 from quarkfast.errors import OutputError, UnsupportedError
+from quarkfast.planning import outline_weights
 from quarkfast.progress import Clock
 from quarkfast.provenance import sign
 from quarkfast.summary import FloatNode, Summary
@@ -64,7 +65,7 @@ def store_weights(
         if not placement.weights:
             warnings.warn("quantize: the model has no weight that can be stored so; all of them stay", stacklevel=3)
         notes = rewrite(prepared, placement, scheme)
-        sign(prepared, scheme)
+        sign(prepared, outline_weights(placement, scheme), {})
     if path is not None and not _is_same(path, model):
         _check_not_a_source(path, sources)
     with clock.stage("save"):

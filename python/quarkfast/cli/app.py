@@ -11,6 +11,7 @@ from quarkfast.cli.demo import demo
 from quarkfast.cli.doctor import doctor
 from quarkfast.cli.exit_codes import MEANINGS, ExitCode, exit_code_of
 from quarkfast.cli.merge_calibration import merge_calibration
+from quarkfast.cli.plan import plan
 from quarkfast.cli.quantize import quantize
 from quarkfast.errors import QuarkfastError
 
@@ -25,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb in (quantize, calibrate, merge_calibration, demo, doctor):
+for _verb in (quantize, plan, calibrate, merge_calibration, demo, doctor):
     app.command(epilog=EPILOG)(_verb)
 
 

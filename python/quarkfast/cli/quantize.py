@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,8 +12,10 @@ import quarkfast
 from quarkfast.cli import console
 from quarkfast.cli.environment import check_environment
 from quarkfast.cli.exit_codes import ExitCode
-from quarkfast.config import load_config
+from quarkfast.config import Scheme, load_config
 from quarkfast.errors import ConfigError, OutputError
+
+_OF_THE_VERB = ("model", "output", "preset", "config", "calibration_data", "force", "as_json", "report", "verify")
 
 
 def quantize(
@@ -136,46 +139,9 @@ def quantize(
 
     Options that are not given have the preset's values.
     """
-    options = {
-        "calibration": calibration,
-        "max_memory": max_memory,
-        "samples": samples,
-        "batch_size": batch_size,
-        "preprocess": preprocess,
-        "activation_type": activation_type,
-        "weight_type": weight_type,
-        "method": method,
-        "weight_method": weight_method,
-        "moving_average": moving_average,
-        "percentile": percentile,
-        "percentiles": percentiles,
-        "metric": metric,
-        "scenario": scenario,
-        "bins": bins,
-        "levels": levels,
-        "range_symmetric": range_symmetric,
-        "per_channel": per_channel,
-        "group_size": group_size,
-        "activation_symmetric": activation_symmetric,
-        "weight_symmetric": weight_symmetric,
-        "bf16_qdq_to_cast": bf16_qdq_to_cast,
-        "activation_scaled": activation_scaled,
-        "weight_scaled": weight_scaled,
-        "reduce_range": reduce_range,
-        "bf16_with_clip": bf16_with_clip,
-        "keep_float_weights": keep_float_weights,
-        "packed_weights": packed_weights,
-        "force_pass_through": force_pass_through,
-        "op_types": op_types,
-        "include": include,
-        "exclude": exclude,
-        "exclude_op_types": exclude_op_types,
-        "layers": _json("--layers", layers),
-        "tensors": _json("--tensors", tensors),
-    }
+    given = given_options(locals())
     check_environment()
-    given = {name: value for name, value in options.items() if value not in (None, [])}
-    chosen = preset if config is None else load_config(config)
+    chosen = chosen_preset(preset, config)
     path = output or model.with_name(f"{model.stem}_{preset.lower() if config is None else config.stem}.onnx")
     if path.is_file() and not force:
         raise OutputError(f"output: expected a new file, got {str(path)!r}, which exists; --force replaces it")
@@ -185,9 +151,20 @@ def quantize(
     return ExitCode.OK
 
 
-def _json(option: str, text: str | None) -> Any:
+def given_options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Pick the options of the configuration, and what else `quarkfast.quantize` knows by name, that were given."""
+    given = {name: value for name, value in values.items() if name not in _OF_THE_VERB and value not in (None, [])}
+    return given | {name: _json(f"--{name}", given[name]) for name in ("layers", "tensors") if name in given}
+
+
+def chosen_preset(preset: str, config: Path | None) -> str | Scheme:
+    """Take the configuration file where there is one, otherwise the preset."""
+    return preset if config is None else load_config(config)
+
+
+def _json(option: str, text: str) -> Any:
     try:
-        return None if text is None else json.loads(text)
+        return json.loads(text)
     except json.JSONDecodeError as error:
         raise ConfigError(f"{option}: expected JSON, got {error}") from error
 
