@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from pathlib import Path
@@ -49,6 +50,9 @@ def calibrate(
 ) -> Calibration:
     """Gathers statistics of every tensor that a preset may quantize.
 
+    Bodies of If, Loop and Scan are looked into as well, and models in float16 and bfloat16 as they are. A tensor of a
+    body is called ``"node:attribute:tensor"``.
+
     Args:
         model: Path of an ONNX file, an ``onnx.ModelProto`` or an ``onnx_ir.Model``; it is not changed.
         calibration_data: As for :func:`quarkfast.quantize`.
@@ -77,6 +81,9 @@ def calibrate(
         CalibrationError: If the data is missing or does not fit the model, reading it fails, the memory does not
             suffice, or there is nothing to resume.
         UnsupportedError: If this version, onnx or onnxruntime cannot do it.
+
+    Warns:
+        UserWarning: If no sample ran a body of an If, Loop or Scan.
 
     Example:
         >>> import quarkfast
@@ -107,7 +114,9 @@ def calibrate(
     gather = Gather(histogram, moments, threads)
     job = Job(prepared, tensors, key, gather, first.batch_size, executor, limit, path, resume)
     with clock.stage("calibrate", samples.total) as report:
-        return calibrate_prepared(job, samples, report)
+        found = calibrate_prepared(job, samples, report)
+    _warn_of_bodies(prepared, found)
+    return found
 
 
 def merge_calibrations(
@@ -180,11 +189,26 @@ def _integer_presets() -> list[str]:
 def _observed(model: ir.Model, schemes: Sequence[Scheme]) -> list[str]:
     """Returns the tensors that any of `schemes` needs to know, in the model's order."""
     from quarkfast.errors import ModelError
-    from quarkfast.qdq import place
+    from quarkfast.qdq import observed_tensors
 
-    wanted = {tensor for scheme in schemes for tensor in place(model, scheme).observed}
-    values = (*model.graph.inputs, *(output for node in model.graph for output in node.outputs))
-    tensors = [value.name for value in values if value.name in wanted]
+    tensors = observed_tensors(model, schemes)
     if not tensors:
         raise ModelError("calibrate: expected a model with a tensor to quantize, got none")
     return tensors
+
+
+def _warn_of_bodies(model: ir.Model, found: Calibration) -> None:
+    """Names the bodies of If, Loop and Scan that no sample ran."""
+    from quarkfast.graph.bodies import graphs_by_path, values_by_path
+
+    counts = {name: each.range.count for name, each in found.tensors.items()}
+    owners = {name: graph for name, (_, graph) in values_by_path(model).items() if name in counts}
+    for path, graph in graphs_by_path(model.graph):
+        seen = [counts[name] for name, owner in owners.items() if owner is graph]
+        if path and seen and not any(seen):
+            node, body = path[:-1].rsplit(":", 1)
+            warnings.warn(
+                f"calibrate: expected every body to run, got no sample that runs {body} of {node!r}; "
+                f"its {len(seen)} tensors have no range",
+                stacklevel=3,
+            )

@@ -8,10 +8,13 @@ namespace quarkfast::ort {
 
 namespace {
 
+// E is F32, F16 or BF16: models in half precision are observed as they are.
+template <class E>
 class Observe {
  public:
   // The output is the input's own memory: observing costs no copy and keeps no tensor alive longer.
   static constexpr bool kKeepsShape = true;
+  static constexpr size_t kTypeOfInput = 0;
   static constexpr bool kMayInPlace = true;
   static constexpr bool kAliasesInput = true;
 
@@ -30,11 +33,11 @@ class Observe {
     slot_ = static_cast<size_t>(slot);
   }
 
-  void operator()(const Run& run, In<F32> x, Out<F32> y) const {
-    float* out = y.allocate(x.shape);
+  void operator()(const Run& run, In<E> x, Out<E> y) const {
+    auto* out = y.allocate(x.shape);
     collector_->observe(slot_, x.data, x.size, run.pool());
     // ONNX Runtime may still part the two, for example when the input is an initializer.
-    if (out != x.data && x.size != 0) std::memcpy(out, x.data, x.size * sizeof(float));
+    if (out != x.data && x.size != 0) std::memcpy(out, x.data, x.size * sizeof *out);
   }
 
  private:
@@ -45,7 +48,7 @@ class Observe {
 }  // namespace
 
 void add_observe(Definitions& definitions, const OrtApi* api) {
-  definitions.push_back(define<Observe>(api, kDomain, "Observe"));
+  for_each_type<F32, F16, BF16>([&]<class E>() { definitions.push_back(define<Observe<E>>(api, kDomain, "Observe")); });
 }
 
 }  // namespace quarkfast::ort

@@ -12,6 +12,7 @@ from quarkfast.calibration.inputs import Feed, rows_of
 from quarkfast.calibration.interrupt import uninterrupted
 from quarkfast.calibration.statistics import TensorStatistics, read_collector
 from quarkfast.errors import CalibrationError, ModelError
+from quarkfast.graph.bodies import values_by_path
 from quarkfast.graph.edit import splice
 from quarkfast.graph.names import Names
 from quarkfast.graph.save import serialize
@@ -53,7 +54,7 @@ class Observer:
 
         Args:
             model: A prepared model; it is not changed.
-            tensors: Names of float32 tensors of its main graph.
+            tensors: Names of float tensors, those of bodies by path.
             gather: What to gather.
 
         Raises:
@@ -111,7 +112,7 @@ def observe(
 
     Args:
         model: A prepared model; it is not changed.
-        tensors: Names of float32 tensors of its main graph.
+        tensors: Names of float tensors, those of bodies by path.
         feeds: Checked feeds.
         gather: What to gather; ranges alone by default.
         report: Called after each run with the number of samples so far: rows of the first input.
@@ -129,13 +130,13 @@ def observe(
 def add_observers(model: ir.Model, tensors: Sequence[str], collector: int) -> None:
     """Puts an Observe operator behind each of `tensors`, in place; slot `i` of the collector is tensor `i`."""
     names = Names.of(model)
-    values = ir.convenience.create_value_mapping(model.graph)
+    values = values_by_path(model)
     for slot, tensor in enumerate(tensors):
-        value = values[tensor]
+        value, graph = values[tensor]
         node = ir.node("Observe", [value], {"collector": collector, "slot": slot}, domain=_DOMAIN)
         node.name = names.fresh(f"{tensor}_Observe")
         output = node.outputs[0]
         output.name = names.fresh(f"{tensor}_Observe_Output")
         output.type, output.shape = value.type, value.shape
-        splice(model.graph, value, [node], output, names.fresh(f"{tensor}_Observe_Input"))
+        splice(graph, value, [node], output, names.fresh(f"{tensor}_Observe_Input"))
     model.opset_imports.setdefault(_DOMAIN, 1)

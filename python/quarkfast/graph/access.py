@@ -12,7 +12,6 @@ __all__ = [
     "array_of",
     "graph_of",
     "is_constant",
-    "is_float",
     "is_standard",
     "name_of",
     "rank_of",
@@ -29,11 +28,6 @@ def name_of(item: ir.Value | ir.Node | None) -> str:
 def is_constant(value: ir.Value | None) -> bool:
     """Whether `value` is an initializer."""
     return value is not None and value.const_value is not None
-
-
-def is_float(value: ir.Value | None) -> bool:
-    """Whether `value` is known to hold float32 numbers."""
-    return value is not None and value.dtype == ir.DataType.FLOAT
 
 
 def is_standard(node: ir.Node) -> bool:

@@ -39,9 +39,8 @@ def splice(
         graph.insert_before(graph[0], nodes)
         return
     graph.insert_after(producer, nodes)
-    for index, output in enumerate(graph.outputs):
-        if output is value:
-            name = value.name
-            value.name = inner_name
-            result.name = name
-            graph.outputs[index] = result
+    handed_out = [index for index, output in enumerate(graph.outputs) if output is value]
+    if handed_out:
+        value.name, result.name = inner_name, value.name
+    for index in handed_out:  # a body may hand out one value more than once
+        graph.outputs[index] = result

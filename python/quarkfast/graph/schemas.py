@@ -41,7 +41,7 @@ _ROWS: list[tuple[str, str, str, str, tuple[str, ...], _Attributes]] = [
      {"hidden_size": int, "direction": "bidirectional", "input_forget": 0, "layout": 0, **_LSTM_SCALES}),
 ]  # fmt: skip
 _OWN_ROWS: list[tuple[str, str, str, tuple[str, ...], _Attributes]] = [
-    ("Observe", "x T", "y T", ("float",), {"collector": int, "slot": int}),
+    ("Observe", "x T", "y T", _FLOATS, {"collector": int, "slot": int}),
     ("DequantizeBlock", "records uint8, like T", "y T", _FLOATS, _PACKED),
 ]
 

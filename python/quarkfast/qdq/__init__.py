@@ -7,6 +7,7 @@ from quarkfast.qdq.dynamic import insert_dynamic
 from quarkfast.qdq.freeze import freeze, needs_ranges
 from quarkfast.qdq.insert import insert
 from quarkfast.qdq.nodes import lowest_opset
+from quarkfast.qdq.observed import observed_tensors
 from quarkfast.qdq.place import place
 from quarkfast.qdq.targets import TARGETS, Target
 
@@ -25,6 +26,7 @@ __all__ = [
     "insert_dynamic",
     "lowest_opset",
     "needs_ranges",
+    "observed_tensors",
     "place",
     "resolve_conflicts",
 ]

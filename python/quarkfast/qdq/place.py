@@ -7,7 +7,7 @@ import onnx_ir as ir
 from quarkfast import kernels
 from quarkfast.config import Scheme, TensorSpec, takes_int32_bias
 from quarkfast.errors import ModelError
-from quarkfast.graph.access import array_of, is_constant, is_float, name_of, rank_of
+from quarkfast.graph.access import array_of, is_constant, name_of, rank_of
 from quarkfast.graph.block_axes import constant_axis
 from quarkfast.graph.choices import Choices
 from quarkfast.graph.contrib import key_of
@@ -16,7 +16,9 @@ from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, P
 from quarkfast.qdq.rules import Flow, Rule
 from quarkfast.qdq.targets import TARGETS, Target
 
-__all__ = ["place"]
+__all__ = ["place", "place_graph"]
+
+_FLOAT32 = frozenset({ir.DataType.FLOAT})
 
 
 def place(model: ir.Model, scheme: Scheme) -> Placement:
@@ -35,8 +37,25 @@ def place(model: ir.Model, scheme: Scheme) -> Placement:
         ConfigError: If the scheme names a node, tensor or operator type that the model does not have.
         ModelError: If the weight of a layer holds an infinity.
     """
-    placer = _Placer(scheme, TARGETS[scheme.target], Choices(model, scheme))
-    for node in model.graph:
+    return place_graph(model.graph, scheme, Choices(model, scheme))
+
+
+def place_graph(
+    graph: ir.Graph, scheme: Scheme, choices: Choices, floats: frozenset[ir.DataType] = _FLOAT32
+) -> Placement:
+    """Returns where pairs would go in one graph, by the rules of :func:`place`.
+
+    Args:
+        graph: The graph of a model, or a body.
+        scheme: The specs.
+        choices: What the scheme says about the nodes and tensors of the model.
+        floats: Types that count as data to quantize.
+
+    Raises:
+        ModelError: If the weight of a layer holds an infinity.
+    """
+    placer = _Placer(scheme, TARGETS[scheme.target], choices, floats)
+    for node in graph:
         placer.visit(node)
         placer.leave_bodies(node)
     return placer.placement()
@@ -45,9 +64,10 @@ def place(model: ir.Model, scheme: Scheme) -> Placement:
 class _Placer:
     """Walks over the nodes once, in topological order, and gathers what a `Placement` holds."""
 
-    def __init__(self, scheme: Scheme, target: Target, choices: Choices) -> None:
+    def __init__(self, scheme: Scheme, target: Target, choices: Choices, floats: frozenset[ir.DataType]) -> None:
         self._scheme = scheme
         self._choices = choices
+        self._floats = floats
         self._target = target
         self._activations: dict[str, str] = {}
         self._absorbed: set[str] = set()
@@ -72,11 +92,11 @@ class _Placer:
         rule = self._rule(node)
         reason = self._why_not_selected(node, rule) or self._why_not_reached(node, rule)
         if reason:
-            if any(is_float(value) for value in node.outputs):
+            if any(self._is_float(value) for value in node.outputs):
                 self._left_float.append(LeftFloat(name_of(node), node.op_type, reason))
             return
         self._quantized[name_of(node)] = node.op_type
-        for index in _data_inputs(node, rule):
+        for index in self._data_inputs(node, rule):
             self._mark_input(node, index, rule)
         self._mark_bias(node)
         for output in node.outputs:
@@ -89,9 +109,18 @@ class _Placer:
                 continue
             bodies = [attribute.as_graph()] if attribute.type == ir.AttributeType.GRAPH else attribute.as_graphs()
             for inner in (each for body in bodies for each in body.all_nodes()):
-                if any(is_float(value) for value in inner.outputs):
+                if any(self._is_float(value) for value in inner.outputs):
                     reason = f"it lies in a body of {node.op_type} {name_of(node)!r}"
                     self._left_float.append(LeftFloat(name_of(inner), inner.op_type, reason))
+
+    def _is_float(self, value: ir.Value | None) -> bool:
+        return value is not None and value.dtype in self._floats
+
+    def _data_inputs(self, node: ir.Node, rule: Rule) -> tuple[int, ...]:
+        """Indices of the inputs that hold data and are given."""
+        if rule.inputs is None:
+            return tuple(index for index, value in enumerate(node.inputs) if self._is_float(value))
+        return tuple(index for index in rule.inputs if index < len(node.inputs) and node.inputs[index] is not None)
 
     def _rule(self, node: ir.Node) -> Rule:
         return self._target.rules.get(key_of(node), _NO_RULE)
@@ -102,8 +131,8 @@ class _Placer:
             return f"{self._target.name} has no rule for {key_of(node)}"
         if objection := self._choices.objection(node):
             return objection
-        data = _data_inputs(node, rule)
-        if not data or not all(is_float(node.inputs[index]) for index in data):
+        data = self._data_inputs(node, rule)
+        if not data or not all(self._is_float(node.inputs[index]) for index in data):
             return "its data is not float32"
         for index in data:
             if _is_infinite(node, index):
@@ -164,7 +193,7 @@ class _Placer:
 
     def _mark_output(self, node: ir.Node, output: ir.Value, rule: Rule) -> None:
         name = name_of(output)
-        if not is_float(output) or _is_encoded(output) or self._target.dynamic:
+        if not self._is_float(output) or _is_encoded(output) or self._target.dynamic:
             return
         if self._is_absorbed(node, output):
             self._absorbed.add(name)
@@ -194,13 +223,6 @@ _QUANTIZERS = frozenset({"QuantizeLinear", "ExtendedQuantizeLinear", "VitisQuant
 _DEQUANTIZERS = frozenset(
     {"DequantizeLinear", "ExtendedDequantizeLinear", "VitisDequantizeLinear", "DequantizeBlock"} | _ROUNDERS
 )
-
-
-def _data_inputs(node: ir.Node, rule: Rule) -> tuple[int, ...]:
-    """Indices of the inputs that hold data and are given."""
-    if rule.inputs is None:
-        return tuple(index for index, value in enumerate(node.inputs) if is_float(value))
-    return tuple(index for index in rule.inputs if index < len(node.inputs) and node.inputs[index] is not None)
 
 
 def _axis(node: ir.Node, index: int, spec: TensorSpec) -> int | None:
