@@ -15,6 +15,7 @@ from quarkfast.graph.operators import find_operator
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement, Role
 from quarkfast.qdq.rules import Flow, Rule
 from quarkfast.qdq.targets import TARGETS, Target
+from quarkfast.qdq.variances import variance_nodes
 
 __all__ = ["place", "place_graph"]
 
@@ -31,7 +32,8 @@ def place(model: ir.Model, scheme: Scheme) -> Placement:
     4. No pair stands between an operator and an activation that the target computes along with it.
     5. A tensor that has a pair already keeps it, so that quantizing twice is quantizing once.
     6. What lies in the body of an If, Loop or Scan stays float; so does what it reads from outside.
-    7. A constant bias of a quantized layer gets the scale ``s_x * s_w``, or is treated as a weight.
+    7. With block formats the variance of a normalization that is not fused stays float (`quarkfast.qdq.variances`).
+    8. A constant bias of a quantized layer gets the scale ``s_x * s_w``, or is treated as a weight.
 
     Raises:
         ConfigError: If the scheme names a node, tensor or operator type that the model does not have.
@@ -54,7 +56,8 @@ def place_graph(
     Raises:
         ModelError: If the weight of a layer holds an infinity.
     """
-    placer = _Placer(scheme, TARGETS[scheme.target], choices, floats)
+    variances = variance_nodes(graph) if scheme.activation.is_block else frozenset()
+    placer = _Placer(scheme, TARGETS[scheme.target], choices, floats, variances)
     for node in graph:
         placer.visit(node)
         placer.leave_bodies(node)
@@ -64,10 +67,18 @@ def place_graph(
 class _Placer:
     """Walks over the nodes once, in topological order, and gathers what a `Placement` holds."""
 
-    def __init__(self, scheme: Scheme, target: Target, choices: Choices, floats: frozenset[ir.DataType]) -> None:
+    def __init__(
+        self,
+        scheme: Scheme,
+        target: Target,
+        choices: Choices,
+        floats: frozenset[ir.DataType],
+        variances: frozenset[ir.Node],
+    ) -> None:
         self._scheme = scheme
         self._choices = choices
         self._floats = floats
+        self._variances = variances
         self._target = target
         self._activations: dict[str, str] = {}
         self._absorbed: set[str] = set()
@@ -131,6 +142,8 @@ class _Placer:
             return f"{self._target.name} has no rule for {key_of(node)}"
         if objection := self._choices.objection(node):
             return objection
+        if node in self._variances:
+            return "it computes a variance, which blocks round to zero"
         data = self._data_inputs(node, rule)
         if not data or not all(self._is_float(node.inputs[index]) for index in data):
             return "its data is not float32"
