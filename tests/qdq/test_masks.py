@@ -48,6 +48,19 @@ def test_a_mask_does_not_decide_the_scale_in_front_of_a_softmax(preset, constant
     assert any(note.startswith("tensor 'mask': values down to -10000 mask a Softmax") for note in result.summary.notes)
 
 
+@pytest.mark.parametrize("far", [-1e4, np.finfo(np.float32).min], ids=["-1e4", "lowest"])
+@pytest.mark.parametrize("method", ["minmax", "percentile", "entropy", "minmse", "auto"])
+@pytest.mark.parametrize(("preset", "least"), [("A8W8", 12), ("A16W8", 30), ("XINT8", 12)])
+def test_a_mask_that_is_put_in_decides_no_scale_whatever_the_method(far, method, preset, least):
+    text = SCORES + "c = Greater(m, half) t = Where(c, s, far) y = Softmax(t) }"
+    proto, feeds = tiny_model(text, {"half": np.float32(0.5), "far": np.float32(far)}), _feeds()
+    result = quarkfast.quantize(proto, preset=preset, calibration_data=feeds, method=method)
+    expected, got = _run(proto.SerializeToString(), feeds[0]), _run(result.model_bytes, feeds[0])
+    # With a scale of 10000 / 127 every score is 0 and the ratio 2 to 8 dB.
+    assert sqnr(expected, got) > least
+    assert any(note.startswith("tensor 'far': values down to -") for note in result.summary.notes)
+
+
 def test_masked_positions_keep_their_weight_of_nothing():
     proto, feeds = _model(), _feeds()
     result = quarkfast.quantize(proto, calibration_data=feeds)

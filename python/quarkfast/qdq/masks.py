@@ -1,4 +1,4 @@
-"""Attention masks: large negative numbers added in front of a Softmax, which must not decide a scale."""
+"""Attention masks: large negative numbers in front of a Softmax, added or put in, which must not decide a scale."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ _DISTANCE = 16.0
 # and beyond, scores hardly reach 1e2.
 _RATIO = 8.0
 
+# Operators that mask, with the inputs that hold scores and mask, in either order.
+_OPERANDS = {"Add": (0, 1), "Where": (1, 2)}
+
 
 def limit_masks(
     model: ir.Model, placement: Placement, ranges: Mapping[str, Range], seen: Mapping[str, Range]
@@ -30,6 +33,9 @@ def limit_masks(
 
     1. The mask is limited to ``[-(b - a) - 16, 0]``: added to any score that is at most ``a - 16``.
     2. The sum is limited to ``[a - 16, b]``. Masked positions saturate there, at least 16 below every other.
+
+    ``Softmax(Where(condition, scores, mask))`` is the same but for the mask, limited to ``[a - 16, 0]``. The range
+    of the sum follows from the scores, so that histograms, which such numbers make coarse, are not asked.
 
     A mask that several sums share takes the widest of their limits. Without this an int8 scale in front of each
     Softmax is 10000 / 127 = 79 and every score becomes 0.
@@ -42,13 +48,14 @@ def limit_masks(
     """
     limits: dict[str, float] = {}
     limited = dict(ranges)
-    for mask, total, found in _masked_sums(model, placement, seen):
+    for mask, total, found, added in _masked_sums(model, placement, seen):
         scores = _range_of(found, model, ranges)
-        limits[mask] = min(limits.get(mask, 0.0), scores.min - scores.max - _DISTANCE)
+        limits[mask] = min(limits.get(mask, 0.0), scores.min - scores.max * added - _DISTANCE)
         if total in limited:
             limited[total] = replace(limited[total], min=scores.min - _DISTANCE, max=scores.max)
     for mask, least in limits.items():
-        limited[mask] = replace(_range_of(mask, model, seen), min=least)
+        whole = _range_of(mask, model, seen)
+        limited[mask] = replace(whole, min=least, max=max(whole.max, least))
     return limited, tuple(_note(mask, _range_of(mask, model, seen).min, least) for mask, least in limits.items())
 
 
@@ -56,19 +63,21 @@ def _note(mask: str, seen: float, least: float) -> str:
     return f"tensor {mask!r}: values down to {seen:g} mask a Softmax; its range ends at {least:.3g}"
 
 
-def _masked_sums(model: ir.Model, placement: Placement, seen: Mapping[str, Range]) -> Iterator[tuple[str, str, str]]:
-    """Yields mask, sum and scores for each quantized sum in front of a Softmax."""
+def _masked_sums(
+    model: ir.Model, placement: Placement, seen: Mapping[str, Range]
+) -> Iterator[tuple[str, str, str, bool]]:
+    """Yields mask, sum, scores and whether the mask is added, for each quantized sum in front of a Softmax."""
     roots = placement.activations
     for node in model.graph:
         total = name_of(node.outputs[0])
-        if not is_standard(node) or node.op_type != "Add" or total not in roots or not _feeds_softmax(node):
+        if not is_standard(node) or node.op_type not in _OPERANDS or total not in roots or not _feeds_softmax(node):
             continue
-        names = [roots.get(name_of(value), name_of(value)) for value in node.inputs]
+        names = [roots.get(name_of(node.inputs[i]), name_of(node.inputs[i])) for i in _OPERANDS[node.op_type]]
         found = [_range_of(name, model, seen) for name in names]
         for mask, scores in ((0, 1), (1, 0)):
             reach = max(abs(found[scores].min), abs(found[scores].max), 1.0)
             if found[scores].min <= found[scores].max and found[mask].max <= 0 and found[mask].min < -_RATIO * reach:
-                yield names[mask], roots[total], names[scores]
+                yield names[mask], roots[total], names[scores], node.op_type == "Add"
 
 
 def _feeds_softmax(node: ir.Node) -> bool:
