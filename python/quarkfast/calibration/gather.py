@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from quarkfast.calibration.observe import Gather, Observer
 from quarkfast.calibration.parts import Parts
 from quarkfast.calibration.result import Calibration, merge
 from quarkfast.calibration.samples import Samples
-from quarkfast.errors import CalibrationError
+from quarkfast.errors import CalibrationError, OutputError
 
 __all__ = ["Job", "calibrate_prepared"]
 
@@ -76,7 +77,8 @@ def calibrate_prepared(job: Job, samples: Samples, report: Callable[[int], None]
     Raises:
         CalibrationError: If the model cannot be run on a sample, reading fails, the memory does not suffice, or what is
             at `job.output` cannot be resumed. What was gathered by then is kept there.
-        OutputError: If nothing can be written to `job.output`.
+        OutputError: If nothing can be written to `job.output`. What was gathered is then in a temporary folder, which
+            the sentence names.
     """
     _fit_memory(job, samples)
     before = _earlier(job)
@@ -94,11 +96,27 @@ def calibrate_prepared(job: Job, samples: Samples, report: Callable[[int], None]
     finally:
         # Part of a run would count some tensors and not others, so then nothing new is kept.
         if job.output is not None and not complete and runner.whole and runner.runs:
-            save_calibration(_result(job, samples, runner, before, False), job.output)
+            _keep(_result(job, samples, runner, before, False), job.output)
     result = _result(job, samples, runner, before, True)
     if job.output is not None:
-        save_calibration(result, job.output)
+        _keep(result, job.output)
     return result
+
+
+def _keep(calibration: Calibration, output: Path) -> None:
+    try:
+        save_calibration(calibration, output)
+    except OutputError as error:
+        raise OutputError(f"{error}; {_rescue(calibration, output)}") from error
+
+
+def _rescue(calibration: Calibration, output: Path) -> str:
+    """Writes to a new temporary folder what the output does not take, and says where: it may be the work of hours."""
+    try:
+        elsewhere = save_calibration(calibration, Path(tempfile.mkdtemp(prefix="quarkfast_")) / output.name)
+    except (OSError, OutputError):
+        return "make room there, there is none for temporary files either"
+    return f"what was gathered is at {str(elsewhere)!r}"
 
 
 def _runner(job: Job, samples: Samples) -> Observer | Parts:

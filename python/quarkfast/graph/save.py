@@ -119,10 +119,13 @@ def _beside(output: Path) -> Iterator[tuple[IO[bytes], Path]]:
         raise OutputError(
             f"output: expected a folder that can be written to, got {str(output.parent)!r} ({error.strerror})"
         ) from error
+    stream = os.fdopen(descriptor, "wb")
     try:
-        with os.fdopen(descriptor, "wb") as stream:
-            yield stream, Path(temporary)
+        yield stream, Path(temporary)
     finally:
+        # Closing writes once more what a full disk has refused: that failure was told. Otherwise it is closed already.
+        with contextlib.suppress(OSError):
+            stream.close()
         Path(temporary).unlink(missing_ok=True)
 
 
