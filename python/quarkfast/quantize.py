@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["QuantizedModel", "quantize"]
 
+_WIDENED = "the model was float16: it computes in float32 now, and its inputs and outputs keep their types"
+
 
 @dataclass(frozen=True, slots=True)
 class QuantizedModel:
@@ -149,6 +151,7 @@ def _write(
 ) -> tuple[bytes, Plan, int, Placement]:
     """Decides every number and writes it into the model; returns its bytes, plan, number of samples, and placement."""
     from quarkfast.graph.save import serialize
+    from quarkfast.prepare.widen_half import WIDENED
     from quarkfast.qdq import freeze, insert, resolve_conflicts
     from quarkfast.refine import refine
 
@@ -157,7 +160,8 @@ def _write(
         placement, conflicts = resolve_conflicts(model, placement, ranges)
         plan = refine(model, freeze(model, placement, scheme, ranges, seen), scheme.target)
         notes = insert(model, plan, scheme)
-        plan = replace(plan, notes=(*conflicts, *plan.notes, *notes))
+        widened = (_WIDENED,) if model.meta.get(WIDENED) else ()
+        plan = replace(plan, notes=(*widened, *conflicts, *plan.notes, *notes))
         sign(model, outline(placement, scheme), seen)
         return serialize(model), plan, samples, placement
 

@@ -161,12 +161,14 @@ def test_a_model_in_half_precision_is_observed_as_it_is(kind):
     np.testing.assert_array_equal(found.tensors["x"].histogram.counts, histogram(half).counts)
 
 
-def test_a_float16_model_is_observed_from_input_to_output():
+def test_a_float16_model_is_observed_from_input_to_output_as_it_is_quantized():
     model = tiny_model(
         "g (float16[N, 4] x) => (float16[N, 4] y) { t = MatMul (x, w)\n y = Relu (t) }", {"w": W.astype(np.float16)}
     )
     x = np.random.default_rng(5).normal(size=(9, 4)).astype(np.float16)
     found, _ = _calibrate(model, x)
-    assert set(found.tensors) == {"x", "y"}
-    assert found.tensors["x"].range == reduce_range(x)
-    assert found.tensors["y"].range == reduce_range(_run(model, {"x": x}))
+    wide = tiny_model("g (float[N, 4] x) => (float[N, 4] y) { t = MatMul (x, w)\n y = Relu (t) }", {"w": W})
+    wide.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(W.astype(np.float16).astype(np.float32), "w"))
+    assert set(found.tensors) == {"x_float32", "y_float32"}
+    assert found.tensors["x_float32"].range == reduce_range(x.astype(np.float32))
+    assert found.tensors["y_float32"].range == reduce_range(_run(wide, {"x": x.astype(np.float32)}))

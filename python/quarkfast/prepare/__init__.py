@@ -11,6 +11,7 @@ from quarkfast.prepare.clean import clean, sort
 from quarkfast.prepare.fold_batch_norm import fold_batch_norm
 from quarkfast.prepare.fold_constants import fold_constants
 from quarkfast.prepare.infer_types import infer_types
+from quarkfast.prepare.widen_half import widen_half
 
 __all__ = ["fold_constants", "prepare", "prepare_structure"]
 
@@ -27,6 +28,7 @@ def prepare(model: ir.Model, opset: int) -> ir.Model:
         UnsupportedError: If the model cannot be converted to the operator set.
     """
     model = prepare_structure(model, opset)
+    widen_half(model)
     check_weights(model)
     fold_constants(model)
     fold_batch_norm(model)
