@@ -99,6 +99,17 @@ def test_a_tied_weight_is_stored_once(rng):
     assert [each.name for each in result.proto.graph.initializer] == ["w_quantized", "w_scale"]
 
 
+def test_a_weight_with_two_ways_to_be_cut_into_channels_keeps_both(rng):
+    text = """g (int64[N] i, float[N, 16] x) => (float[N, 16] y) {
+        e = Gather(w, i)
+        a = MatMul(e, w)
+        b = Gemm<transB = 1>(x, w)
+        y = Add(a, b)
+    }"""
+    weight = (rng.standard_normal((16, 16)) * np.logspace(0, 1, 16)).astype(np.float32)
+    _close(tiny_model(text, {"w": weight}), {"i": np.arange(16), "x": samples(16, (16,))}, per_channel=True)
+
+
 def test_what_has_no_constant_weight_stays_float_and_says_so(rng):
     text = "g (float[4, 4] x) => (float[4, 4] y) { a = MatMul(x, x) b = Gemm<transA = 1>(a, w) y = MatMul(b, w) }"
     proto = tiny_model(text, {"w": rng.standard_normal((4, 4)).astype(np.float32)})
@@ -110,8 +121,10 @@ def test_what_has_no_constant_weight_stays_float_and_says_so(rng):
     assert result.summary.quantized == {"MatMul": 1}
 
 
-def test_onnxruntime_fuses_products_and_their_scales(rng, tmp_path):
-    proto = _matrices("Gemm(x, w, b)", rng, w=(16, 8), b=(8,))
+@pytest.mark.parametrize("transposed", [0, 1])
+def test_onnxruntime_fuses_products_and_their_scales(rng, tmp_path, transposed):
+    shape = (8, 16) if transposed else (16, 8)
+    proto = _matrices(f"Gemm<transB = {transposed}>(x, w, b)", rng, w=shape, b=(8,))
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
     onnxruntime.InferenceSession(quarkfast.quantize(proto, preset="DYNAMIC").model_bytes, options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,7 @@ class _Rewriter:
         self._names = Names.of(model)
         self._nodes = {node.name: node for node in model.graph}
         self._activations: dict[ir.Value, _Activation] = {}
-        self._stored: dict[str, ir.Value] = {}
+        self._stored: dict[str, list[ir.Value]] = {}
 
     def rewrite(self, name: str, tensor: str, quantizer: Quantizer) -> None:
         node = self._nodes[name]
@@ -86,10 +86,13 @@ class _Rewriter:
         codes = codes_of(array_of(self._graph.initializers[tensor]), quantizer)
         transposed = node.op_type == "Gemm" and bool(node.attributes.get_int("transB", 0))
         alpha = node.attributes.get_float("alpha", 1.0) if node.op_type == "Gemm" else 1.0
-        stem = f"{tensor}_{node.name}" if node.op_type == "Gemm" else tensor
-        scale = quantizer.scale * np.float32(alpha)
-        weight = self._weight(stem, codes.T if transposed else codes, scale, quantizer.zero_point)
-        added = self._product(node, "MatMulInteger", weight)
+        weight = self._weight(tensor, codes, quantizer.scale * np.float32(alpha), quantizer.zero_point)
+        turned: list[ir.Node] = []
+        if transposed:
+            # A runtime turns a constant once; the file keeps one form of a table that Gather reads too.
+            turned = [self._node(node, "Transpose", [weight.codes], [ir.AttrInt64s("perm", [1, 0])])]
+            weight = replace(weight, codes=turned[0].outputs[0])
+        added = turned + self._product(node, "MatMulInteger", weight)
         bias = self._bias(node)
         if bias is not None:
             added.append(self._node(node, "Add", [added[-1].outputs[0], bias]))
@@ -157,14 +160,16 @@ class _Rewriter:
         return self._store(f"{name_of(bias)}_{node.name}", array_of(bias) * np.float32(beta))
 
     def _store(self, name: str, array: NDArray[Any]) -> ir.Value:
-        """Returns the initializer of that name, made at the first call."""
-        if name not in self._stored:
-            tensor = ir.tensor(array, name=self._names.fresh(name))
-            kind, shape = ir.TensorType(tensor.dtype), ir.Shape(array.shape)
-            value = ir.Value(name=tensor.name, type=kind, shape=shape, const_value=tensor)
-            self._graph.register_initializer(value)
-            self._stored[name] = value
-        return self._stored[name]
+        """Returns the initializer of that name and contents: what two layers read with one scale is stored once."""
+        for value in self._stored.get(name, []):
+            if value.dtype == ir.tensor(array).dtype and np.array_equal(array_of(value), array):
+                return value
+        tensor = ir.tensor(array, name=self._names.fresh(name))
+        kind, shape = ir.TensorType(tensor.dtype), ir.Shape(array.shape)
+        value = ir.Value(name=tensor.name, type=kind, shape=shape, const_value=tensor)
+        self._graph.register_initializer(value)
+        self._stored.setdefault(name, []).append(value)
+        return value
 
     def _node(
         self, layer: ir.Node, op_type: str, inputs: Sequence[ir.Value | None], attributes: Iterable[ir.Attr] = ()

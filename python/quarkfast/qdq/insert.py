@@ -73,6 +73,7 @@ class _Inserter:
         self._tally = PackingTally()
         self._like: ir.Value | None = None
         self._limits: list[ir.Value] = []
+        self._decoded: dict[str, list[tuple[Quantizer, list[ir.Node]]]] = {}
         self._names = Names.of(model)
         self._nodes = {node.name: node for node in model.graph}
         self._parameters: dict[str, tuple[ir.Value, ...]] = {}
@@ -123,17 +124,23 @@ class _Inserter:
         self, tensor: str, stem: str, quantizer: Quantizer, edges: tuple[Edge, ...], spelling: Spelling
     ) -> None:
         floats = array_of(self._graph.initializers[tensor])
+        for known, nodes in self._decoded.get(stem, []):
+            if _are_equal(known, quantizer):
+                self._connect(nodes, edges)
+                return
         if self._scheme.keep_float_weights and spelling != "bias":
             source = self._add(f"{tensor}_quantized", limited(floats, quantizer.dtype))
             added = self._pair(source, tensor, quantizer, self._initialize(stem, quantizer, spelling))
         else:
             source = self._add(f"{tensor}_quantized", codes_of(floats, quantizer))
             added = self._decode(source, tensor, stem, quantizer, spelling)
+        self._decoded.setdefault(stem, []).append((quantizer, added))
         self._connect(added, edges)
 
     def _connect(self, added: list[ir.Node], edges: tuple[Edge, ...]) -> None:
         nodes = [self._nodes[edge.node] for edge in edges]
-        self._graph.insert_before(nodes[0], added)
+        if added[0].graph is None:
+            self._graph.insert_before(nodes[0], added)
         for node, edge in zip(nodes, edges, strict=True):
             node.replace_input_with(edge.index, added[-1].outputs[0])
 
@@ -196,3 +203,10 @@ class _Inserter:
         value = ir.Value(name=tensor.name, type=kind, shape=shape, const_value=tensor)
         self._graph.register_initializer(value)
         return value
+
+
+def _are_equal(one: Quantizer, other: Quantizer) -> bool:
+    """Whether two quantizers give a constant the same codes: of a table that Gather reads and a layer too."""
+    return (one.dtype, one.axis, one.qmin, one.qmax) == (other.dtype, other.axis, other.qmin, other.qmax) and bool(
+        np.array_equal(one.scale, other.scale) and np.array_equal(one.zero_point, other.zero_point)
+    )

@@ -11,7 +11,7 @@ from quarkfast.graph.access import array_of, is_constant, name_of, rank_of
 from quarkfast.graph.block_axes import constant_axis
 from quarkfast.graph.choices import Choices
 from quarkfast.graph.contrib import key_of
-from quarkfast.graph.operators import find_operator
+from quarkfast.graph.operators import Operator, find_operator
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement, Role
 from quarkfast.qdq.rules import Flow, Rule
 from quarkfast.qdq.targets import TARGETS, Target
@@ -192,7 +192,7 @@ class _Placer:
         elif rank_of(bias) == 1 and not any(_is_decoded(node.inputs[index]) for index in (0, operator.weight)):
             weight = Edge(name_of(node), operator.weight)
             data, weight_tensor = name_of(node.inputs[0]), name_of(node.inputs[operator.weight])
-            if not self._fits_int32(node, operator.weight):
+            if not self._fits_int32(node, operator.weight) or not _covers_channels(node, operator):
                 return
             self._biases.append(BiasSlot(name_of(bias), edge, data, weight, weight_tensor))
 
@@ -246,6 +246,15 @@ def _axis(node: ir.Node, index: int, spec: TensorSpec) -> int | None:
     if operator is None or operator.weight != index or spec.granularity != "channel" or rank < 2:
         return None
     return operator.channel_axis(node, rank)
+
+
+def _covers_channels(node: ir.Node, operator: Operator) -> bool:
+    """Whether a bias has a value for each output channel: that of a Gemm may be broadcast from a single one."""
+    weight, bias = node.inputs[operator.weight], node.inputs[operator.bias or 0]
+    if not is_constant(weight) or rank_of(weight) < 2:
+        return True
+    channels = array_of(weight).shape[operator.channel_axis(node, rank_of(weight))]
+    return channels > 0 and bool(array_of(bias).size % channels == 0)
 
 
 def _is_decoded(value: ir.Value | None) -> bool:
