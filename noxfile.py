@@ -92,21 +92,22 @@ def sanitize(session: nox.Session) -> None:
 def race(session: nox.Session) -> None:
     """Concurrent calls under ThreadSanitizer (Linux, GCC or Clang).
 
-    Without OpenMP and without onnxruntime's thread pool: the sanitizer does not see how they synchronize, and would
-    report every join. Python's own threads run the sessions, and plain threads take the place of OpenMP's. One rung:
-    all are one source.
+    Without OpenMP and without onnxruntime's thread pool and arena: the sanitizer does not see how they synchronize, and
+    would report every join. Python's own threads run the sessions, and plain threads take the place of OpenMP's. One
+    rung: all are one source.
     An operator with a race goes first and must be caught, or the silence of the others would mean nothing.
     """
     one_rung = ["-DQUARKFAST_HAS_x86_64_v4=OFF", "-DQUARKFAST_HAS_x86_64_v3=OFF"]
     no_openmp = "-DCMAKE_DISABLE_FIND_PACKAGE_OpenMP=ON"
     environment = instrumented(session, "thread", ["libtsan.so"], no_openmp, *one_rung)
     options = f"halt_on_error=1:exitcode=66:suppressions={ROOT / 'tests/ort/tsan.supp'}"
-    environment |= {"TSAN_OPTIONS": options, "QUARKFAST_TEST_INTRA_OP_THREADS": "1"}
+    environment |= {"TSAN_OPTIONS": options, "QUARKFAST_TEST_UNDER_TSAN": "1"}
     for sessions in ([], ["own"]):
         probe = ["tests/ort/race_probe.py", environment["QUARKFAST_PROBE"], *sessions]
         session.run("python", *probe, env=environment, success_codes=[66])
     tests = ["tests/kernels/test_threads.py", "tests/ort/test_concurrency.py"]
-    session.run("pytest", *tests, *session.posargs, env=environment)
+    # Not captured: the sanitizer ends the process, and with it what was captured.
+    session.run("pytest", "--capture=no", *tests, *session.posargs, env=environment)
 
 
 @nox.session
