@@ -92,15 +92,14 @@ def store_weights(
 
 def _write(model: ir.Model, path: Path | None, outside: bool) -> tuple[bytes, int]:
     """Returns the bytes of the ONNX file, and of everything."""
-    from quarkfast.graph.external import needs_data_file, write_model
-    from quarkfast.graph.save import serialize
+    from quarkfast.graph.external import needs_data_file, whole_bytes, write_model
 
     large = needs_data_file(model)
     if path is not None:
         return write_model(model, path, external=large or outside)
     if large:
         raise UnsupportedError("quantize: expected an output for a model of more than 2 GiB, got none")
-    data = serialize(model)
+    data = whole_bytes(model)
     return data, len(data)
 
 

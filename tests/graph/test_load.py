@@ -68,14 +68,14 @@ def test_external_data_is_read_from_the_models_folder(tmp_path, monkeypatch):
 def test_missing_external_data_names_the_tensor(tmp_path):
     path = _save_external(tmp_path)
     (tmp_path / "model.data").unlink()
-    with pytest.raises(ModelError, match=r"bytes of external data for tensor 'w1' in 'model\.data', got no such file"):
+    with pytest.raises(ModelError, match=r"tensor 'w1': expected 324 bytes of external data in 'model\.data', got no such file"):
         load_model(path)
 
 
 def test_short_external_data_names_the_tensor(tmp_path):
     path = _save_external(tmp_path)
     (tmp_path / "model.data").write_bytes(b"1234")
-    with pytest.raises(ModelError, match=r"bytes of external data for tensor 'w1' .*, got 4 bytes"):
+    with pytest.raises(ModelError, match=r"tensor 'w1': expected 324 bytes of external data in .*, got 4 bytes"):
         load_model(path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,9 @@ from quarkfast.errors import CalibrationError, did_you_mean
 __all__ = ["RandomDataReader", "random_feeds"]
 
 _SAMPLES = 8
+
+# 1 GiB of float32: more is a mistake in the shape rather than a sample.
+_MOST = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,11 @@ def random_feeds(reader: RandomDataReader, inputs: Sequence[ModelInput]) -> Iter
 
 def _draw(reader: RandomDataReader, wanted: ModelInput, index: int) -> NDArray[Any]:
     shape = tuple(reader.shapes.get(wanted.name, ())) or _shape(wanted)
+    if math.prod(shape) > _MOST:
+        raise CalibrationError(
+            f"random data: expected an input of at most {_MOST} elements, got {list(shape)} for {wanted.name!r}; "
+            "pass its shape to RandomDataReader"
+        )
     generator = np.random.default_rng((reader.seed, zlib.crc32(wanted.name.encode()), index))
     low, high = reader.ranges.get(wanted.name, (0, 1))
     if wanted.dtype == object:

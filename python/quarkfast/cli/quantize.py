@@ -143,12 +143,19 @@ def quantize(
     check_environment()
     chosen = chosen_preset(preset, config)
     path = output or model.with_name(f"{model.stem}_{preset.lower() if config is None else config.stem}.onnx")
-    if path.is_file() and not force:
+    if not force and _exists(path):
         raise OutputError(f"output: expected a new file, got {str(path)!r}, which exists; --force replaces it")
     start = time.perf_counter()
     result = _quantize(model, path, chosen, calibration_data, given)
     _report(model, path, result, time.perf_counter() - start, as_json)
     return ExitCode.OK
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long, for example: writing tells it
+        return False
 
 
 def given_options(values: Mapping[str, Any]) -> dict[str, Any]:

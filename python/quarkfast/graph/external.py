@@ -17,7 +17,7 @@ from quarkfast.graph.pieces import byte_pieces
 from quarkfast.graph.save import PROTOBUF_LIMIT, save_bytes, save_files, serialize
 from quarkfast.graph.streams import Stream, StreamedTensor
 
-__all__ = ["data_file", "needs_data_file", "tensor_bytes", "write_model"]
+__all__ = ["data_file", "needs_data_file", "tensor_bytes", "whole_bytes", "write_model"]
 
 # Below this a constant stays in the graph's file: shapes, scales and bounds, which tools want to see.
 _SMALL = 1024
@@ -68,7 +68,7 @@ def write_model(model: ir.Model, output: Path, *, external: bool) -> tuple[bytes
         ModelError: If a constant that is streamed cannot be made, for example because it holds NaN.
     """
     if not external:
-        data = serialize(model)
+        data = whole_bytes(model)
         save_bytes(data, output)
         return data, len(data)
     data_path = data_file(output)
@@ -76,6 +76,19 @@ def write_model(model: ir.Model, output: Path, *, external: bool) -> tuple[bytes
     proto = _graph_bytes(model)
     save_files({data_path: laid_out.write, output: proto}, retract=output)
     return proto, len(proto) + laid_out.size
+
+
+def whole_bytes(model: ir.Model) -> bytes:
+    """Returns `model` with everything in it as bytes; constants that are streamed are made.
+
+    Raises:
+        ModelError: If one of them cannot be made.
+        UnsupportedError: If the model does not fit into one protobuf.
+    """
+    for value, tensor in _constants(model):
+        if isinstance(tensor, StreamedTensor):
+            value.const_value = tensor.made()
+    return serialize(model)
 
 
 class _DataFile:

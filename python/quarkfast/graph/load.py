@@ -11,6 +11,7 @@ from google.protobuf import json_format, text_format
 from google.protobuf.message import DecodeError
 
 from quarkfast.errors import ModelError
+from quarkfast.graph.check_tensors import check_tensors
 
 __all__ = ["ModelSource", "external_bytes", "external_files", "load_model", "model_bytes"]
 
@@ -26,8 +27,8 @@ def load_model(model: ModelSource) -> ir.Model:
         model: Path of an ONNX file, a ModelProto, or an onnx-ir model (which is cloned, tensors shared).
 
     Raises:
-        ModelError: If there is no such file, if it cannot be read as an ONNX model, or if external data is missing,
-            too short, or lies outside the model's folder.
+        ModelError: If there is no such file, if it cannot be read as an ONNX model, if a constant has less or more data
+            than its shape says, or if external data is missing or lies outside the model's folder.
         TypeError: If `model` is of another type.
     """
     if isinstance(model, ir.Model):
@@ -59,13 +60,13 @@ def _from_proto(proto: onnx.ModelProto, where: str, folder: Path) -> ir.Model:
     # A file of another kind can parse as an empty message; these fields are in every model.
     if not proto.HasField("graph") or not proto.opset_import or proto.ir_version <= 0:
         raise ModelError(f"{where}: expected an ONNX model, got a file that is truncated or not ONNX")
+    check_tensors(proto, where, folder)
     try:
         model = ir.serde.deserialize_model(proto)
     except (ir.serde.SerdeError, ValueError, KeyError) as error:
         cause = " ".join(str(error.__cause__ or error).split())
         raise ModelError(f"{where}: expected a well-formed ONNX graph, got {cause}") from error
     ir.external_data.set_base_dir(model.graph, folder)
-    _check_external_data(model, where, folder)
     return model
 
 
@@ -93,28 +94,3 @@ def model_bytes(model: ModelSource, loaded: ir.Model) -> int:
         return sum(value.const_value.nbytes for value in values if value.const_value is not None)
     own = model.ByteSize() if isinstance(model, onnx.ModelProto) else Path(model).stat().st_size
     return own + external_bytes(loaded)
-
-
-def _check_external_data(model: ir.Model, where: str, folder: Path) -> None:
-    root = folder.resolve()
-    sizes: dict[Path, int] = {}
-    for graph in model.graphs():
-        for value in graph.initializers.values():
-            tensor = value.const_value
-            if not isinstance(tensor, ir.ExternalTensor):
-                continue
-            path = (root / tensor.location).resolve()
-            if not path.is_relative_to(root):
-                raise ModelError(
-                    f"{where}: expected external data inside the model's folder, got {str(tensor.location)!r} "
-                    f"for tensor {value.name!r}"
-                )
-            if path not in sizes:
-                sizes[path] = path.stat().st_size if path.is_file() else -1
-            end = (tensor.offset or 0) + tensor.nbytes
-            if sizes[path] < end:
-                got = "no such file" if sizes[path] < 0 else f"{sizes[path]} bytes"
-                raise ModelError(
-                    f"{where}: expected {end} bytes of external data for tensor {value.name!r} in "
-                    f"{str(tensor.location)!r}, got {got}"
-                )

@@ -28,10 +28,11 @@ def check_output(path: str | os.PathLike[str]) -> Path:
         OutputError: If `path` is a directory, or its folder does not exist or cannot be written to.
     """
     output = Path(path)
-    if output.is_dir():
-        raise OutputError(f"output: expected a file name, got the directory {str(output)!r}")
-    if not output.parent.is_dir():
-        raise OutputError(f"output: expected an existing folder, got {str(output.parent)!r}")
+    with _telling(output):
+        if output.is_dir():
+            raise OutputError(f"output: expected a file name, got the directory {str(output)!r}")
+        if not output.parent.is_dir():
+            raise OutputError(f"output: expected an existing folder, got {str(output.parent)!r}")
     # Permission bits do not tell (root ignores them, a read-only file system ignores root): make a file and remove it.
     with _beside(output):
         return output

@@ -75,6 +75,12 @@ class StreamedTensor(ir.LazyTensor):
         self.stream = stream
         self.index = index
 
+    def made(self) -> ir.TensorProtocol:
+        """Returns the tensor in memory, under the name that it has by now."""
+        tensor = self.stream.made(self.index)
+        tensor.name = self.name
+        return tensor
+
 
 def _tensor(output: Output, data: bytes) -> ir.TensorProtocol:
     proto = onnx.TensorProto(name=output.name, data_type=int(output.dtype), dims=output.shape, raw_data=data)

@@ -1,0 +1,289 @@
+"""Broken models, data and destinations: one sentence, the right exit status, no file left, bounded memory."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+
+from quarkfast.cli import main
+from quarkfast.cli.exit_codes import ExitCode
+from tiny_models import conv_relu_model, samples, tiny_model
+
+_NAN = np.full((3, 3, 1, 1), np.nan, np.float32)
+_INFINITE = np.full((3, 3, 1, 1), np.inf, np.float32)
+_LINEAR = "g (float[N, 4] x) => (float[N, 4] y) { y = MatMul (x, w) }"
+
+
+def _write(path: Path, model: onnx.ModelProto | bytes) -> None:
+    path.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
+
+
+def _cut(share: float) -> bytes:
+    data = conv_relu_model().SerializeToString()
+    return data[: int(len(data) * share)]
+
+
+def _cyclic() -> onnx.ModelProto:
+    return tiny_model("g (float[N, 4] x) => (float[N, 4] y) { a = Add (x, b) b = Relu (a) y = Relu (b) }")
+
+
+def _with_opset(version: int, domain: str = "") -> onnx.ModelProto:
+    model = conv_relu_model()
+    model.opset_import[0].version, model.opset_import[0].domain = version, domain
+    return model
+
+
+def _declared(dims: tuple[int, ...], data: bytes = b"") -> onnx.ModelProto:
+    """Returns a product whose weight says that it is of shape `dims`, whatever its data."""
+    model = tiny_model(_LINEAR)
+    model.graph.initializer.add(name="w", data_type=onnx.TensorProto.FLOAT, dims=dims, raw_data=data)
+    return model
+
+
+def _external(location: str, dims: tuple[int, ...] = (4, 4), **more: int) -> onnx.ModelProto:
+    model = tiny_model(_LINEAR)
+    tensor = model.graph.initializer.add(name="w", data_type=onnx.TensorProto.FLOAT, dims=dims)
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in {"location": location, **more}.items():
+        tensor.external_data.add(key=key, value=str(value))
+    return model
+
+
+def _external_attribute(location: str) -> onnx.ModelProto:
+    model = tiny_model("g (float[N, 4] x) => (float[N, 4] y) { w = Constant <value_float = 1.0> () y = MatMul (x, w) }")
+    attribute = model.graph.node[0].attribute[0]
+    attribute.Clear()
+    attribute.name, attribute.type = "value", onnx.AttributeProto.TENSOR
+    attribute.t.CopyFrom(_external(location).graph.initializer[0])
+    return model
+
+
+def _huge_input() -> onnx.ModelProto:
+    return tiny_model("g (float[1099511627776, 1099511627776] x) => (float[A, B] y) { y = Relu (x) }")
+
+
+def _huge_constant() -> onnx.ModelProto:
+    text = "g (float[N] x) => (float[A] y) { c = ConstantOfShape (s) y = Add (x, c) }"
+    return tiny_model(text, {"s": np.int64([1 << 40])})
+
+
+_NOT_ONNX = r"expected an ONNX model, got a file that is truncated or not ONNX"
+_MODELS: list[Any] = [
+    pytest.param(lambda: conv_relu_model(w2=_NAN), r"tensor 'w2': expected (numbers|finite weights), got .*", id="nan"),
+    pytest.param(lambda: conv_relu_model(w2=_INFINITE), r"tensor 'w2': expected finite weights, got .*", id="infinite"),
+    pytest.param(lambda: b"", r".*expected an ONNX file, got an empty file", id="empty"),
+    pytest.param(lambda: b"not a model at all", f".*{_NOT_ONNX}", id="garbage"),
+    pytest.param(lambda: b"\x00" * 4096, f".*{_NOT_ONNX}", id="zeros"),
+    pytest.param(lambda: _cut(0.3), f".*{_NOT_ONNX}", id="truncated at 30 %"),
+    pytest.param(lambda: _cut(0.99), f".*{_NOT_ONNX}", id="truncated at 99 %"),
+    pytest.param(_cyclic, r"model: expected a graph without cycles, got one whose nodes feed each other", id="cyclic"),
+    pytest.param(
+        lambda: _with_opset(999), r"model: expected an operator set version from 1 to \d+, got 999", id="opset"
+    ),
+    pytest.param(lambda: _with_opset(17, "x.y"), r"model: expected an operator set version .*, got 0", id="no opset"),
+    pytest.param(
+        lambda: _external("none.data"), r".*bytes of external data in 'none.data', got no such file", id="missing"
+    ),
+    pytest.param(lambda: _external("../in.data"), r".*external data inside the model's folder, got .*", id="outside"),
+    pytest.param(lambda: _external("/etc/hostname"), r".*external data inside the model's folder.*", id="absolute"),
+    pytest.param(lambda: _external("link.data"), r".*external data inside the model's folder.*", id="link outside"),
+    pytest.param(
+        lambda: _external_attribute("../in.data"),
+        r".*external data inside the model's folder.*",
+        id="attribute outside",
+    ),
+    pytest.param(
+        lambda: _external("in.data", (1 << 20, 1 << 20)),
+        r".*expected \d+ bytes of external data .*",
+        id="absurd external",
+    ),
+    pytest.param(
+        lambda: _external("in.data", (1 << 20, 1 << 20), length=64), r".*, got a length of 64", id="absurd and short"
+    ),
+    pytest.param(
+        lambda: _external("in.data", offset=-64), r".*expected a number of at least 0 as offset.*", id="negative offset"
+    ),
+    pytest.param(lambda: _declared((1 << 30, 1 << 30)), r".*tensor 'w': expected .*", id="absurd shape"),
+    pytest.param(lambda: _declared((1 << 62, 1 << 62)), r".*tensor 'w': expected .*", id="overflowing shape"),
+    pytest.param(lambda: _declared((-4, 4), b"\0" * 64), r".*tensor 'w': expected .*", id="negative shape"),
+    pytest.param(lambda: _declared((4, 4), b"\0" * 60), r".*tensor 'w': expected .*", id="too few bytes"),
+]
+
+
+def _sentence(text: str) -> str:
+    assert text.startswith("quarkfast: error: "), text
+    assert text.count("\n") == 1, text
+    return text.removeprefix("quarkfast: error: ").removesuffix("\n")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with data beside and outside the model, and samples."""
+    inside = tmp_path / "in"
+    inside.mkdir()
+    (tmp_path / "in.data").write_bytes(b"\0" * 64)
+    (inside / "in.data").write_bytes(b"\0" * 64)
+    (inside / "link.data").symlink_to(tmp_path / "in.data")
+    np.savez(inside / "samples.npz", x=samples())
+    return inside
+
+
+def _files(folder: Path) -> list[tuple[str, bytes]]:
+    return sorted((path.name, path.read_bytes()) for path in folder.iterdir() if path.is_file())
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "INT8_WO"])
+@pytest.mark.parametrize(("make", "sentence"), _MODELS)
+def test_a_broken_model_is_one_sentence_and_leaves_nothing(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    make: Callable[[], onnx.ModelProto | bytes],
+    sentence: str,
+    preset: str,
+) -> None:
+    _write(folder / "m.onnx", make())
+    before = _files(folder)
+    status = main(["quantize", str(folder / "m.onnx"), "-p", preset, "--calibration-data", str(folder / "samples.npz")])
+    captured = capsys.readouterr()
+    assert status == ExitCode.MODEL, captured
+    assert re.fullmatch(sentence, _sentence(captured.err)), captured.err
+    assert _files(folder) == before
+
+
+@pytest.mark.parametrize("make", [_huge_input, _huge_constant], ids=["input", "constant"])
+@pytest.mark.parametrize("verb", ["plan", "quantize"])
+def test_absurd_declared_shapes_take_no_memory(folder: Path, make: Callable[[], onnx.ModelProto], verb: str) -> None:
+    _write(folder / "m.onnx", make())
+    data = [] if verb == "plan" else ["--calibration-data", "random", "--samples", "2"]
+    code = f"""
+import resource, sys
+sys.path[:] = {sys.path!r}
+from quarkfast.cli import main
+resource.setrlimit(resource.RLIMIT_AS, ({8 << 30}, {8 << 30}))
+sys.exit(main({["quantize" if verb == "quantize" else "plan", str(folder / "m.onnx"), *data]!r}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode in (ExitCode.OK, ExitCode.MODEL, ExitCode.CALIBRATION, ExitCode.FAILURE), done
+    if done.returncode:
+        assert _sentence(done.stderr)
+        assert not list(folder.glob("m_*"))
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ({"x": np.empty((0, 3, 8, 8), np.float32)}, r".*"),
+        ({"z": samples()}, r".*'z'.*"),
+        ({}, r".*"),
+        ({"x": samples().astype(np.float64)}, r".*float64.*"),
+        ({"x": samples().astype(np.int32)}, r".*int32.*"),
+        ({"x": samples()[:, :2]}, r".*"),
+        ({"x": samples()[0]}, r".*"),
+        ({"x": np.float32(1)}, r".*"),
+    ],
+    ids=["no rows", "name", "nothing", "double", "integers", "channels", "rank", "scalar"],
+)
+def test_wrong_data_is_one_sentence_and_leaves_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str], data: dict[str, NDArray[Any]], sentence: str
+) -> None:
+    _write(folder / "m.onnx", conv_relu_model())
+    np.savez(folder / "wrong.npz", **data)  # type: ignore[arg-type]
+    before = _files(folder)
+    status = main(["quantize", str(folder / "m.onnx"), "--calibration-data", str(folder / "wrong.npz")])
+    assert status == ExitCode.CALIBRATION
+    assert re.fullmatch(sentence, _sentence(capsys.readouterr().err))
+    assert _files(folder) == before
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"PK\x03\x04garbage"], ids=["empty", "garbage", "half a zip"])
+@pytest.mark.parametrize("name", ["wrong.npz", "wrong.npy"])
+def test_files_that_are_no_data_are_one_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str], content: bytes, name: str
+) -> None:
+    _write(folder / "m.onnx", conv_relu_model())
+    (folder / name).write_bytes(content)
+    assert main(["quantize", str(folder / "m.onnx"), "--calibration-data", str(folder / name)]) == ExitCode.CALIBRATION
+    assert _sentence(capsys.readouterr().err)
+
+
+_ZERO = np.zeros((3, 3, 1, 1), np.float32)
+_DEAD = np.concatenate([np.ones((1, 3, 1, 1)), np.zeros((2, 3, 1, 1))]).astype(np.float32)
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "A16W8", "XINT8", "U8S8", "BF16", "MX9", "INT8_WO", "BF16_WO"])
+@pytest.mark.parametrize("weight", [_ZERO, _DEAD], ids=["zero weights", "zero channels"])
+@pytest.mark.parametrize("data", [0, 1], ids=["zero activations", "constant activations"])
+def test_zeros_and_constants_are_quantized_to_finite_scales(
+    folder: Path, preset: str, weight: NDArray[np.float32], data: int
+) -> None:
+    _write(folder / "m.onnx", conv_relu_model(w2=weight))
+    np.savez(folder / "same.npz", x=np.full((4, 3, 8, 8), data, np.float32))
+    arguments = ["--calibration-data", str(folder / "same.npz"), "-o", str(folder / "out.onnx")]
+    if preset in ("A8W8", "A16W8", "U8S8"):
+        arguments.append("--per-channel")
+    assert main(["quantize", str(folder / "m.onnx"), "-p", preset, *arguments]) == ExitCode.OK
+    for tensor in onnx.load(folder / "out.onnx").graph.initializer:
+        if tensor.name.endswith("_scale"):
+            scale = onnx.numpy_helper.to_array(tensor).astype(np.float64)
+            assert (np.isfinite(scale) & (scale > 0)).all(), tensor.name
+
+
+def test_an_unsorted_graph_is_sorted(folder: Path) -> None:
+    model = conv_relu_model()
+    nodes = [*model.graph.node][::-1]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    for preset in ("A8W8", "INT8_WO"):
+        _write(folder / "m.onnx", model)
+        arguments = [
+            "-p",
+            preset,
+            "--calibration-data",
+            str(folder / "samples.npz"),
+            "-o",
+            str(folder / "o.onnx"),
+            "-f",
+        ]
+        assert main(["quantize", str(folder / "m.onnx"), *arguments]) == ExitCode.OK
+        onnx.checker.check_model(onnx.load(folder / "o.onnx"))
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "INT8_WO"])
+@pytest.mark.parametrize(
+    ("output", "sentence"),
+    [
+        ("", r"output: expected a file name, got the directory .*"),
+        ("none/out.onnx", r"output: expected an existing folder, got .*"),
+        ("in.data/out.onnx", r"output: expected an existing folder, got .*"),
+        ("x" * 300 + ".onnx", r".*[Ff]ile name too long.*"),
+    ],
+    ids=["directory", "no folder", "a file as folder", "long name"],
+)
+def test_an_output_that_cannot_be_written_is_one_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str], output: str, sentence: str, preset: str
+) -> None:
+    _write(folder / "m.onnx", conv_relu_model())
+    before = _files(folder)
+    arguments = ["-p", preset, "-o", str(folder / output), "--calibration-data", str(folder / "samples.npz")]
+    assert main(["quantize", str(folder / "m.onnx"), *arguments]) == ExitCode.OUTPUT
+    assert re.fullmatch(sentence, _sentence(capsys.readouterr().err))
+    assert _files(folder) == before
+
+
+def test_an_output_that_is_the_input_needs_force(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder / "m.onnx"
+    _write(path, conv_relu_model())
+    for preset in ("BF16", "BF16_WO"):
+        before = _files(folder)
+        assert main(["quantize", str(path), "-p", preset, "-o", str(path)]) == ExitCode.OUTPUT
+        assert "--force replaces it" in _sentence(capsys.readouterr().err)
+        assert _files(folder) == before
+    assert main(["quantize", str(path), "-p", "BF16_WO", "-o", str(path), "--force"]) == ExitCode.OK
+    onnx.checker.check_model(onnx.load(path))
