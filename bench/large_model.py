@@ -34,9 +34,8 @@ import quarkfast
 result = quarkfast.quantize(sys.argv[1], sys.argv[2], sys.argv[3])
 seconds = time.perf_counter() - start
 used = resource.getrusage(resource.RUSAGE_SELF)
-stages = {stage: round(value, 1) for stage, value in result.summary.seconds.items()}
 print(json.dumps({"seconds": seconds, "cpu": used.ru_utime + used.ru_stime, "peak": used.ru_maxrss * 1024,
-                  "written": result.summary.bytes_after, "stages": stages}))
+                  "written": result.summary.bytes_after}))
 """
 
 
@@ -137,6 +136,7 @@ def main() -> None:
         copied = timed(f"cp {data} {copy} && sync {copy}")
         copy.unlink()
         print(f"read: {read:.1f} s ({size / read / 1e9:.2f} GB/s); cp and sync: {copied:.1f} s", flush=True)
+        print(f"load average: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors", flush=True)
         print("| preset | seconds | of cp | of read + write | CPU seconds | peak memory | written |")
         print("| :-- | --: | --: | --: | --: | --: | --: |", flush=True)
         for preset in given.presets:
@@ -148,7 +148,7 @@ def main() -> None:
                 f"{seconds:.1f}", f"{seconds / copied:.2f}", f"{seconds / (read + write):.2f}", f"{f['cpu']:.1f}",
                 f"{int(str(f['peak'])) / 1e6:.0f} MB", f"{written / 1e9:.1f} GB",
             )  # fmt: skip
-            print(f"| {preset} | {' | '.join(cells)} |  {f['stages']} {f['copy_of_result']:.1f}", flush=True)
+            print(f"| {preset} | {' | '.join(cells)} |", flush=True)
     finally:
         model.unlink()
         data.unlink(missing_ok=True)
