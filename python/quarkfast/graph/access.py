@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 __all__ = [
     "array_of",
     "graph_of",
+    "holds_floats",
     "is_constant",
     "is_standard",
     "name_of",
@@ -28,6 +29,11 @@ def name_of(item: ir.Value | ir.Node | None) -> str:
 def is_constant(value: ir.Value | None) -> bool:
     """Whether `value` is an initializer."""
     return value is not None and value.const_value is not None
+
+
+def holds_floats(value: ir.Value | None) -> bool:
+    """Whether `value` is known to hold floating-point numbers, of any type."""
+    return value is not None and value.dtype is not None and value.dtype.is_floating_point()
 
 
 def is_standard(node: ir.Node) -> bool:

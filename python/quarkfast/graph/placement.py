@@ -81,6 +81,7 @@ class Placement:
         quantized: Names of the quantized nodes -> operator type.
         left_float: The other nodes that compute on floats.
         specs: Form of each tensor that gives its scale to an activation.
+        float_edges: Inputs that read an activation as it was computed, in front of its pair.
     """
 
     activations: Mapping[str, str]
@@ -90,6 +91,7 @@ class Placement:
     quantized: Mapping[str, str]
     left_float: tuple[LeftFloat, ...]
     specs: Mapping[str, TensorSpec]
+    float_edges: frozenset[Edge]
 
     @property
     def observed(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.block_formats import BLOCK_FORMATS
-from quarkfast.graph.placement import BiasSlot, ConstantSlot
+from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge
 
 __all__ = ["Plan", "Quantizer"]
 
@@ -56,6 +56,7 @@ class Plan:
         constants: Weights and other constants with theirs.
         biases: Biases with theirs.
         notes: What had to be done differently from what was asked, one sentence each.
+        float_edges: Inputs that read an activation in front of its pair.
     """
 
     activations: Mapping[str, str]
@@ -63,3 +64,4 @@ class Plan:
     constants: tuple[tuple[ConstantSlot, Quantizer], ...]
     biases: tuple[tuple[BiasSlot, Quantizer], ...]
     notes: tuple[str, ...]
+    float_edges: frozenset[Edge] = frozenset()

@@ -77,7 +77,8 @@ def freeze(
         weight = constants[slots[bias.weight]] if bias.weight in slots else activations[bias.weight_tensor]
         channels = array_of(initializers[bias.tensor]).size
         biases.append((bias, bias_quantizer(activations[bias.data], weight, channels)))
-    return Plan(placement.activations, quantizers, tuple(constants.items()), tuple(biases), tuple(notes))
+    slots_of = tuple(constants.items())
+    return Plan(placement.activations, quantizers, slots_of, tuple(biases), tuple(notes), placement.float_edges)
 
 
 def _limit(tensor: str, placement: Placement, ranges: Mapping[str, Range]) -> tuple[float, float] | None:

@@ -36,7 +36,8 @@ __all__ = ["insert"]
 def insert(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
     """Writes `plan` into `model`, in place, and returns what there is to say about it.
 
-    1. A pair stands behind each planned activation; everything that read the tensor reads the pair.
+    1. A pair stands behind each planned activation; everything that read the tensor reads the pair,
+       but for the plan's `float_edges`.
     2. Tensors that share a scale share its initializers.
     3. A constant is stored as codes with a DequantizeLinear behind it (with ``keep_float_weights`` as float32 with a
        pair); only the planned inputs read that, others keep the float constant.
@@ -47,7 +48,7 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
     if scheme.encoding == "dynamic":
         insert_dynamic(model, plan)
         return ()
-    inserter = _Inserter(model, scheme)
+    inserter = _Inserter(model, scheme, plan.float_edges)
     values = ir.convenience.create_value_mapping(model.graph)
     for slot, quantizer in plan.constants:
         if quantizer.is_block:
@@ -66,10 +67,11 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
 
 
 class _Inserter:
-    def __init__(self, model: ir.Model, scheme: Scheme) -> None:
+    def __init__(self, model: ir.Model, scheme: Scheme, float_edges: frozenset[Edge]) -> None:
         self._model = model
         self._graph = model.graph
         self._scheme = scheme
+        self._float_edges = float_edges
         self._tally = PackingTally()
         self._like: ir.Value | None = None
         self._limits: list[ir.Value] = []
@@ -81,11 +83,15 @@ class _Inserter:
     def insert_pair(self, value: ir.Value, root: str, quantizer: Quantizer) -> None:
         if root not in self._parameters:
             self._parameters[root] = self._initialize(root, quantizer, self._scheme.encoding)
-        name = name_of(value)
+        name, readers = name_of(value), self._readers(value)
         clip = self._clip(value, quantizer)
         nodes = clip + self._pair(clip[0].outputs[0] if clip else value, name, quantizer, self._parameters[root])
         inner = self._names.fresh(f"{name}_QuantizeLinear_Input") if value.is_graph_output() else ""
-        splice(self._graph, value, nodes, nodes[-1].outputs[0], inner)
+        splice(self._graph, value, nodes, nodes[-1].outputs[0], inner, readers)
+
+    def _readers(self, value: ir.Value) -> list[tuple[ir.Node, int]]:
+        """Returns what will read the pair behind `value`."""
+        return [use for use in value.uses() if Edge(name_of(use[0]), use[1]) not in self._float_edges]
 
     def _clip(self, value: ir.Value, quantizer: Quantizer) -> list[ir.Node]:
         """Returns what keeps `value` from becoming infinite, where the scheme asks for it."""
@@ -102,7 +108,8 @@ class _Inserter:
             node = round_node(value, quantizer.dtype, axis, self._scheme.block_rounding)
             self._call([node], f"{name}_DequantizeLinear")
             inner = self._names.fresh(f"{name}_QuantizeLinear_Input") if value.is_graph_output() else ""
-            splice(self._graph, value, (node,), node.outputs[0], inner, readers)
+            quantized = [use for use in readers if Edge(name_of(use[0]), use[1]) not in self._float_edges]
+            splice(self._graph, value, (node,), node.outputs[0], inner, quantized)
 
     def insert_block_constant(self, tensor: str, quantizer: Quantizer, edges: tuple[Edge, ...]) -> None:
         value, axis = self._graph.initializers[tensor], quantizer.axis or 0

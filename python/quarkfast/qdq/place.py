@@ -6,6 +6,7 @@ import onnx_ir as ir
 
 from quarkfast import kernels
 from quarkfast.config import Scheme, TensorSpec, takes_int32_bias
+from quarkfast.dtypes import qtype
 from quarkfast.errors import ModelError
 from quarkfast.graph.access import array_of, is_constant, name_of, rank_of
 from quarkfast.graph.block_axes import constant_axis
@@ -14,8 +15,8 @@ from quarkfast.graph.contrib import key_of
 from quarkfast.graph.operators import Operator, find_operator
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement, Role
 from quarkfast.qdq.rules import Flow, Rule
+from quarkfast.qdq.sensitive import Sensitive, adds_bias
 from quarkfast.qdq.targets import TARGETS, Target
-from quarkfast.qdq.variances import variance_nodes
 
 __all__ = ["place", "place_graph"]
 
@@ -32,8 +33,10 @@ def place(model: ir.Model, scheme: Scheme) -> Placement:
     4. No pair stands between an operator and an activation that the target computes along with it.
     5. A tensor that has a pair already keeps it, so that quantizing twice is quantizing once.
     6. What lies in the body of an If, Loop or Scan stays float; so does what it reads from outside.
-    7. With block formats the variance of a normalization that is not fused stays float (`quarkfast.qdq.variances`).
-    8. A constant bias of a quantized layer gets the scale ``s_x * s_w``, or is treated as a weight.
+    7. A constant bias of a quantized layer gets the scale ``s_x * s_w``, or is treated as a weight. One that is added
+       to a matrix product stays float, and no pair stands between the two.
+    8. What `quarkfast.qdq.sensitive` lists stays float. It reads what another float node computed without a pair, and
+       a matrix product that nothing else reads gets none.
 
     Raises:
         ConfigError: If the scheme names a node, tensor or operator type that the model does not have.
@@ -56,8 +59,8 @@ def place_graph(
     Raises:
         ModelError: If the weight of a layer holds an infinity.
     """
-    variances = variance_nodes(graph) if scheme.activation.is_block else frozenset()
-    placer = _Placer(scheme, TARGETS[scheme.target], choices, floats, variances)
+    sensitive = Sensitive(graph, lambda name: _is_narrow(choices.activation(name)))
+    placer = _Placer(scheme, TARGETS[scheme.target], choices, floats, sensitive)
     for node in graph:
         placer.visit(node)
         placer.leave_bodies(node)
@@ -73,12 +76,12 @@ class _Placer:
         target: Target,
         choices: Choices,
         floats: frozenset[ir.DataType],
-        variances: frozenset[ir.Node],
+        sensitive: Sensitive,
     ) -> None:
         self._scheme = scheme
         self._choices = choices
         self._floats = floats
-        self._variances = variances
+        self._sensitive = sensitive
         self._target = target
         self._activations: dict[str, str] = {}
         self._absorbed: set[str] = set()
@@ -87,6 +90,7 @@ class _Placer:
         self._biases: list[BiasSlot] = []
         self._quantized: dict[str, str] = {}
         self._left_float: list[LeftFloat] = []
+        self._float_edges: set[Edge] = set()
 
     def placement(self) -> Placement:
         slots = tuple(
@@ -97,7 +101,8 @@ class _Placer:
         specs = {root: self._choices.activation(root) for root in roots}
         biases, left = tuple(self._biases), tuple(self._left_float)
         fixed = self._fixed | self._choices.fixed
-        return Placement(self._activations, fixed, slots, biases, self._quantized, left, specs)
+        edges = frozenset(self._float_edges)
+        return Placement(self._activations, fixed, slots, biases, self._quantized, left, specs, edges)
 
     def visit(self, node: ir.Node) -> None:
         rule = self._rule(node)
@@ -105,13 +110,25 @@ class _Placer:
         if reason:
             if any(self._is_float(value) for value in node.outputs):
                 self._left_float.append(LeftFloat(name_of(node), node.op_type, reason))
+                self._leave(node, rule)
             return
         self._quantized[name_of(node)] = node.op_type
+        bias = adds_bias(node)
         for index in self._data_inputs(node, rule):
-            self._mark_input(node, index, rule)
+            if index != bias:
+                self._mark_input(node, index, rule)
         self._mark_bias(node)
         for output in node.outputs:
             self._mark_output(node, output, rule)
+
+    def _leave(self, node: ir.Node, rule: Rule) -> None:
+        """Notes what is known of the outputs of a node that stays float, and who reads them as they are."""
+        for output in node.outputs:
+            if rule.output_range is not None:
+                self._fixed[name_of(output)] = rule.output_range
+            for reader, index in output.uses():
+                if self._sensitive.objection(reader):
+                    self._float_edges.add(Edge(name_of(reader), index))
 
     def leave_bodies(self, node: ir.Node) -> None:
         """Notes that the nodes in bodies of `node` stay float."""
@@ -142,8 +159,8 @@ class _Placer:
             return f"{self._target.name} has no rule for {key_of(node)}"
         if objection := self._choices.objection(node):
             return objection
-        if node in self._variances:
-            return "it computes a variance, which blocks round to zero"
+        if objection := self._sensitive.objection(node):
+            return objection
         data = self._data_inputs(node, rule)
         if not data or not all(self._is_float(node.inputs[index]) for index in data):
             return "its data is not float32"
@@ -208,6 +225,8 @@ class _Placer:
         name = name_of(output)
         if not self._is_float(output) or _is_encoded(output) or self._target.dynamic:
             return
+        if self._is_product_for_floats(node, output):
+            return
         if self._is_absorbed(node, output):
             self._absorbed.add(name)
             self._choices.hand_on(name, name_of(next(iter(output.uses()))[0].outputs[0]))
@@ -219,11 +238,20 @@ class _Placer:
             if rule.output_range is not None:
                 self._fixed[name] = rule.output_range
 
+    def _is_product_for_floats(self, node: ir.Node, output: ir.Value) -> bool:
+        """Whether a matrix product, or its sum with a bias, is read by nothing but nodes that stay float on purpose."""
+        if output.is_graph_output() or not (node.op_type == "MatMul" or adds_bias(node) is not None):
+            return False
+        readers = [reader for reader, _ in output.uses()]
+        return bool(readers) and all(self._sensitive.objection(reader) for reader in readers)
+
     def _is_absorbed(self, node: ir.Node, output: ir.Value) -> bool:
         uses = tuple(output.uses())
         if len(uses) != 1 or output.is_graph_output():
             return False
         reader, index = uses[0]
+        if adds_bias(reader) == 1 - index:
+            return not self._why_not_selected(reader, self._rule(reader))
         producers = self._target.absorbed.get(reader.op_type, frozenset())
         if index != 0 or reader.graph is not node.graph or node.op_type not in producers:
             return False
@@ -236,6 +264,11 @@ _QUANTIZERS = frozenset({"QuantizeLinear", "ExtendedQuantizeLinear", "VitisQuant
 _DEQUANTIZERS = frozenset(
     {"DequantizeLinear", "ExtendedDequantizeLinear", "VitisDequantizeLinear", "DequantizeBlock"} | _ROUNDERS
 )
+
+
+def _is_narrow(spec: TensorSpec) -> bool:
+    """Whether activations of `spec` are integers of 8 bits or fewer."""
+    return not spec.is_block and qtype(spec.dtype).is_integer and qtype(spec.dtype).bits <= 8
 
 
 def _axis(node: ir.Node, index: int, spec: TensorSpec) -> int | None:
