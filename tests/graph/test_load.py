@@ -68,7 +68,9 @@ def test_external_data_is_read_from_the_models_folder(tmp_path, monkeypatch):
 def test_missing_external_data_names_the_tensor(tmp_path):
     path = _save_external(tmp_path)
     (tmp_path / "model.data").unlink()
-    with pytest.raises(ModelError, match=r"tensor 'w1': expected 324 bytes of external data in 'model\.data', got no such file"):
+    with pytest.raises(
+        ModelError, match=r"tensor 'w1': expected 324 bytes of external data in 'model\.data', got no such file"
+    ):
         load_model(path)
 
 
