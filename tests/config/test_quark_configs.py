@@ -34,6 +34,8 @@ def test_every_legacy_preset_resolves_or_is_refused_by_a_sentence(name):
         ("A16W8", "int16", "int8", "ryzenai-a8w8"),
         ("BF16", "bfloat16", "bfloat16", "ryzenai-bf16"),
         ("INT8_CNN_DEFAULT", "uint8", "int8", "ort-cpu"),
+        ("INT8_TRANSFORMER_DEFAULT", "uint8", "int8", "ryzenai-transformer"),
+        ("UINT8_DYNAMIC_QUANT", "uint8", "uint8", "ort-dynamic"),
     ],
 )
 def test_a_legacy_preset_names_the_types_that_it_promises(name, activation, weight, target):
@@ -112,3 +114,12 @@ def bf16_with(**options):
 def test_an_option_that_cannot_be_honoured_is_refused(options, error, message):
     with pytest.raises(error, match=message):
         scheme_of(bf16_with(**options))
+
+
+def test_quarks_keys_for_biases_mean_ours():
+    for key, expected in (("QuantizeBias", "float"), ("Int32Bias", "weight")):
+        config = get_default_config("A8W8")
+        config.extra_options[key] = False
+        assert scheme_of(config).bias == expected
+        config.extra_options[key] = True
+        assert scheme_of(config).bias == "int32"

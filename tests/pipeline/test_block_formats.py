@@ -196,3 +196,15 @@ def test_resnet56_has_the_size_that_its_bits_promise(shared, preset, most):
     count = sum(int(np.prod(each.dims)) for each in floats if len(each.dims) > 1)
     assert 8 * sum(len(each.raw_data) for each in packed) <= most * count
     assert f"as {PRESETS[preset].weight.dtype} in" in result.summary.notes[0]
+
+
+@pytest.mark.parametrize("name", ["BF16_BFP16", "BF16_MXINT8", "MX9_INT8"])
+def test_quarks_mixed_presets_keep_both_types(name):
+    quantizer = quarkfast.ModelQuantizer(quarkfast.QConfig.get_default_config(name))
+    types = {"BF16_BFP16": ("bfloat16", "bfp16"), "BF16_MXINT8": ("bfloat16", "mxint8"), "MX9_INT8": ("mx9", "int8")}
+    assert (quantizer.scheme.activation.dtype, quantizer.scheme.weight.dtype) == types[name]
+    proto = quantizer.quantize_model(conv_relu_model())
+    onnx.checker.check_model(proto, full_check=True)
+    x = samples()
+    expected, got = _run(conv_relu_model(), x), _run(proto, x)
+    assert np.abs(got - expected).max() < 2.0**-4 * np.abs(expected).max()

@@ -95,6 +95,13 @@ def test_biases_go_with_the_types_of_both_operands(activation, weight, bias):
     assert resolve("A8W8", {"activation_type": activation, "weight_type": weight}).bias == bias
 
 
+@pytest.mark.parametrize(("bias", "stored"), [("int32", "b1_quantized"), ("weight", "b1_quantized"), ("float", "b1")])
+def test_biases_may_be_chosen(bias, stored):
+    result = quarkfast.quantize(conv_relu_model(), calibration_data=samples(), bias=bias)
+    kinds = {each.name: each.data_type for each in result.proto.graph.initializer}
+    assert kinds[stored] == {"int32": 6, "weight": 3, "float": 1}[bias]
+
+
 def test_unsigned_types_become_asymmetric_unless_told_otherwise():
     assert resolve("A8W8", {"activation_type": "uint8"}).activation.symmetric is False
     assert resolve("A8W8", {"activation_type": "uint8", "activation_symmetric": True}).activation.symmetric is True
@@ -180,6 +187,8 @@ def test_a_reduced_range_uses_seven_bits():
         ("A8W8", {"weight_type": "int9"}, r"weight_type: expected one of int4, .*, got 'int9'; did you mean"),
         ("BF16", {"per_channel": True}, "per_channel: expected weights with a scale, got bfloat16"),
         ("MX9", {"per_channel": True}, "per_channel: expected weights with a scale, got mx9"),
+        ("BF16", {"bias": "int32"}, "bias: expected weight or float beside activations bfloat16 and weights bfloat16"),
+        ("A8W8", {"bias": "int8"}, "option bias: expected int32, weight or float, got 'int8'"),
         ("XINT8", {"activation_type": "int16"}, "XINT8: expected int8 or uint8 activations and int8 weights, got"),
         ("XINT8", {"weight_type": "int4"}, "XINT8: expected int8 or uint8 activations and int8 weights, got"),
         ("A8W8", {"activation_scaled": True}, "activation_scaled: expected float16 or bfloat16, got int8"),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -176,3 +178,15 @@ def test_a_constant_of_an_addition_takes_the_type_that_the_target_fuses():
     proto = tiny_model("g (float[N, 4] x) => (float[N, 4] y) { y = Add(x, c) }", {"c": np.ones(4, np.float32)})
     assert [slot.role for slot in _place(proto, "A8W8").constants] == ["weight"]
     assert [slot.role for slot in _place(proto, "U8S8").constants] == ["activation"]
+
+
+def test_for_transformers_only_products_with_constant_weights_are_quantized():
+    text = "g (float[N, 4, 4] x) => (float[N, 4, 4] y) { a = MatMul(x, w) r = Relu(a) y = MatMul(a, r) }"
+    proto = tiny_model(text, {"w": np.ones((4, 4), np.float32)})
+    scheme = replace(resolve("U8S8", {}), target="ryzenai-transformer")
+    placement = place(prepare(load_model(proto), 13), scheme)
+    assert dict(placement.quantized) == {"matmul_0": "MatMul"}
+    assert [left.reason for left in placement.left_float] == [
+        "ryzenai-transformer has no rule for Relu",
+        "its weight is no constant",
+    ]

@@ -97,6 +97,10 @@ def quantize(
     bf16_with_clip: Annotated[
         bool | None, typer.Option(help="Keep activations that become bfloat16 finite by a Clip.")
     ] = None,
+    bias: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="What becomes of biases: int32, weight (treated like one) or float."),
+    ] = None,
     keep_float_weights: Annotated[
         bool | None, typer.Option(help="Keep weights in float32 with a Q/DQ pair behind them.")
     ] = None,

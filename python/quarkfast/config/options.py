@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 from quarkfast.config.method_options import choose, choose_bins, choose_method, choose_moving_average, is_method
 from quarkfast.config.overrides import read_overrides
 from quarkfast.config.presets import find_preset
-from quarkfast.config.rules import read_exclude, read_layers
+from quarkfast.config.rules import BiasKind, read_exclude, read_layers
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.stored_weights import check_stored_weights
 from quarkfast.config.types import check_types, retype
@@ -108,6 +108,7 @@ _BOOL, _COUNT, _METHOD = "True or False", "an integer greater than 0", "the name
 _GROUP = "16, 32, 64, 128 or 256"
 _NAME, _NAMES = "a string", "a list of strings"
 _NUMBER, _NUMBERS = "a number", "a list of numbers"
+_BIAS = "int32, weight or float"
 _EXCLUDE = "a list of strings and of pairs of lists of strings"
 _RULES, _MAPPING = "a list of mappings", "a mapping from names of tensors to mappings"
 
@@ -126,6 +127,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             Option("reduce_range", "ReduceRange", _BOOL, _is_bool, _in_spec("weight", "reduce_range")),
             Option("bf16_qdq_to_cast", "BF16QDQToCast", _BOOL, _is_bool, _cast),
             Option("bf16_with_clip", "BF16WithClip", _BOOL, _is_bool, _set("clip_bfloat16")),
+            Option("bias", None, _BIAS, lambda value: value in get_args(BiasKind), _set("bias")),
             Option("keep_float_weights", "AddQDQPairToWeight", _BOOL, _is_bool, _set("keep_float_weights")),
             Option("packed_weights", None, _BOOL, _is_bool, _set("packed_weights")),
             Option("force_pass_through", "ForceQuantizeNoInputCheck", _BOOL, _is_bool, _set("force_pass_through")),

@@ -80,6 +80,11 @@ def check_types(scheme: Scheme) -> None:
     for spec in scheme.specs():
         _check_spec("layers or tensors", spec, WEIGHT_TYPES)
     weight = scheme.weight
+    if scheme.bias == "int32" and not takes_int32_bias(scheme.activation, weight):
+        raise ConfigError(
+            f"bias: expected weight or float beside activations {scheme.activation.dtype} and weights {weight.dtype}, "
+            "got int32"
+        )
     if scheme.encoding == "dynamic":
         _check_dynamic(scheme)
     if weight.granularity == "group" or scheme.encoding == "nbits":

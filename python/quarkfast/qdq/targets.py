@@ -145,6 +145,11 @@ def _gemm_objection(node: ir.Node) -> str:
     return _weight_objection(1)(node)
 
 
+# Quark's choice for transformers on the NPU: matrix products with constant weights, everything else float.
+_TRANSFORMER: Mapping[str, Rule] = MappingProxyType(
+    _rows(Rule(inputs=(0, 1), objects=_weight_objection(1)), "Gemm", "MatMul")
+)
+
 # What ONNX Runtime has integer operators for whose first operand is quantized as it comes; and Gather from a constant,
 # which is what most of a transformer's bytes are.
 _DYNAMIC: Mapping[str, Rule] = MappingProxyType(
@@ -163,6 +168,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             Target("ryzenai-xint8", _RYZENAI_ALL, _RYZENAI_ABSORBED, "weight"),
             Target("ryzenai-bf16", _RYZENAI_ALL, _RYZENAI_ABSORBED, "weight"),
             Target("ort-cpu", _ORT_CPU, _ORT_CPU_ABSORBED, "activation"),
+            Target("ryzenai-transformer", _TRANSFORMER, MappingProxyType({}), "weight"),
             Target("ort-dynamic", _DYNAMIC, MappingProxyType({}), "weight", dynamic=True),
         )
     }

@@ -64,6 +64,7 @@ _NEUTRAL_FIELDS = {
 _TRANSLATED_FIELDS = {
     "calibrate_method", "activation_type", "weight_type", "extra_options", "per_channel", "nodes_to_exclude",
     "nodes_to_quantize", "subgraphs_to_exclude", "op_types_to_quantize", "enable_npu_cnn", "reduce_range",
+    "enable_npu_transformer",
     "use_dynamic_quant",
 }  # fmt: skip
 
@@ -130,6 +131,8 @@ def _from_legacy(config: QuantizationConfig) -> Scheme:
         config.enable_npu_cnn,
         options.get("ForceQuantizeNoInputCheck", False),
     )
+    if config.enable_npu_transformer:
+        scheme = replace(scheme, target="ryzenai-transformer")
     if config.use_dynamic_quant:
         scheme = _dynamic(scheme.weight)
     scheme = replace(scheme, block_rounding=block_rounding((activation, weight), options, "half_away"))
@@ -211,9 +214,6 @@ def _scheme(activation: TensorSpec, weight: TensorSpec, npu_cnn: bool, forced: b
         target = "ryzenai-bf16"
     else:
         target = "ryzenai-a8w8" if activation.symmetric else "ort-cpu"
-    targets = {scheme.target for scheme in PRESETS.values()}
-    if target not in targets:
-        raise UnsupportedError(f"target: expected one of {', '.join(sorted(targets))} in this version, got {target}")
     for preset in PRESETS.values():
         if (preset.activation.dtype, preset.weight.dtype, preset.target) == (activation.dtype, weight.dtype, target):
             return replace(preset, activation=activation, weight=weight, force_pass_through=forced)
@@ -277,7 +277,7 @@ def _translated_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that have a row here; refuse the others unless their value changes nothing."""
     rows = {option.quark_key for option in OPTIONS.values()} | set(OPTIONS)
     read = {"ActivationSymmetric", "WeightSymmetric", "ForceQuantizeNoInputCheck", "EnableNPUCnn"}
-    read |= {"BFPAttributes", "MXAttributes"}
+    read |= {"BFPAttributes", "MXAttributes", "QuantizeBias", "Int32Bias"}
     known = rows | set(NEUTRAL_VALUES) | set(ALGORITHM_KEYS) | set(DEAD_KEYS) | set(UNSUPPORTED_KEYS) | read
     kept = {}
     for key, value in options.items():
@@ -297,4 +297,9 @@ def _translated_options(options: Mapping[str, Any]) -> dict[str, Any]:
         elif value not in NEUTRAL_VALUES[key]:
             expected = " or ".join(map(repr, NEUTRAL_VALUES[key]))
             raise UnsupportedError(f"option {key}: expected {expected} in this version, got {value!r}")
+    # Quark: no quantized bias at all, or one that is treated like a weight.
+    if options.get("QuantizeBias") is False:
+        kept["bias"] = "float"
+    elif options.get("Int32Bias") is False:
+        kept["bias"] = "weight"
     return kept
