@@ -1,45 +1,76 @@
-"""What observing costs on top of inference: ``python -m bench.calibration SHARED MODEL``.
+"""What observing costs on top of inference, and methods on top of that: ``python -m bench.calibration SHARED MODEL``.
 
-Both run the prepared model (BatchNormalization folded) in batches of 32 from session creation to the last result; the
-observed one has an Observe operator behind every activation that the preset A8W8 quantizes. Times come from one process
-in which the two take turns; memory from a fresh process each. Prints a Markdown table.
+MODEL is the name of a CIFAR-10 model in SHARED/models, or the path of a sentence encoder such as MiniLM (inputs
+``input_ids`` and ``attention_mask``; seeded random tokens, 48 a sentence). Every job runs the prepared model
+(BatchNormalization folded) in batches of 32 from session creation to the last result, with one thread or as many as
+QUARKFAST_BENCH_THREADS says. "ranges" has an Observe operator behind every activation that the preset A8W8 quantizes,
+"full" counts histograms as well. Times are least ones of rounds in which the jobs take turns; memory is the peak of a
+fresh process each. Then the seconds that each method takes to derive all ranges. Prints two Markdown tables.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from bench.accuracy import images
 from quarkfast import ort
-from quarkfast.calibration import observe
-from quarkfast.config import find_preset
+from quarkfast.calibration import Gather, observe
+from quarkfast.config import TensorSpec, find_preset
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
+from quarkfast.methods import METHODS, ranges_kept
 from quarkfast.prepare import prepare
 from quarkfast.qdq import place
 
-SAMPLES = (16, 64, 256, 512)
+BATCH = 32
+SAMPLES = (16, 64, 128, 256, 512)
 ROUNDS = 9
+THREADS = int(os.environ.get("QUARKFAST_BENCH_THREADS", "1"))
+SPECS = {
+    "int8": TensorSpec("int8"),
+    "uint8": TensorSpec("uint8", symmetric=False),
+    "int8, power of two": TensorSpec("int8", scale="power_of_two"),
+}
 
 
-def jobs(shared: Path, model: str, count: int) -> tuple[dict[str, Callable[[], object]], int]:
-    """Returns plain inference and observation as functions, and the number of observed tensors."""
+def feeds_of(shared: Path, model: str, count: int) -> list[Mapping[str, Any]]:
+    """Returns `count` samples in batches."""
+    if Path(model).exists():
+        ids = np.random.default_rng(0).integers(1000, 20000, (count, 48))
+        parts = [ids[start : start + BATCH] for start in range(0, count, BATCH)]
+        return [{"input_ids": part, "attention_mask": np.ones_like(part)} for part in parts]
     x, _ = images(shared / "data" / "cifar10_calib.npz", count)
-    feeds = [{"input": x[start : start + 32]} for start in range(0, len(x), 32)]
-    prepared = prepare(load_model(shared / "models" / f"{model}.onnx"), 13)
+    return [{"input": x[start : start + BATCH]} for start in range(0, len(x), BATCH)]
+
+
+def jobs(shared: Path, model: str, count: int) -> tuple[dict[str, Callable[[], Any]], int]:
+    """Returns plain inference and observation as functions, and the number of observed tensors."""
+    feeds = feeds_of(shared, model, count)
+    path = Path(model) if Path(model).exists() else shared / "models" / f"{model}.onnx"
+    prepared = prepare(load_model(path), 13)
     tensors = place(prepared, find_preset("A8W8")).observed
     data = serialize(prepared)
 
     def plain() -> None:
-        session = ort.inference_session(data)
+        session = ort.inference_session(data, ort.session_options(threads=THREADS))
         for feed in feeds:
             ort.run(session, feed)
 
-    return {"plain": plain, "observed": lambda: observe(prepared, tensors, iter(feeds))}, len(tensors)
+    def observed(histogram: bool) -> Any:
+        return observe(prepared, tensors, iter(feeds), Gather(histogram=histogram, threads=THREADS))
+
+    work = {"plain": plain, "ranges": partial(observed, False), "full": partial(observed, True)}
+    return work, len(tensors)
 
 
 def seconds(job: Callable[[], object]) -> float:
@@ -55,8 +86,37 @@ def peak_megabytes(shared: Path, model: str, count: int, job: str) -> float:
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
+def costs(shared: Path, model: str) -> Iterator[str]:
+    """Yields the rows of the first table."""
+    yield "| samples | tensors | plain s | ranges s | ratio | full s | ratio | plain MB | full MB | ratio |"
+    yield "| --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |"
+    for count in SAMPLES:
+        work, tensors = jobs(shared, model, count)
+        rounds = [{name: seconds(job) for name, job in work.items()} for _ in range(ROUNDS)]
+        plain, ranges, full = (min(each[name] for each in rounds) for name in work)
+        least, most = (peak_megabytes(shared, model, count, name) for name in ("plain", "full"))
+        yield (
+            f"| {count} | {tensors} | {plain:.3f} | {ranges:.3f} | {ranges / plain:.2f} | {full:.3f} "
+            f"| {full / plain:.2f} | {least:.0f} | {most:.0f} | {most / least:.2f} |"
+        )
+
+
+def derivations(shared: Path, model: str) -> Iterator[str]:
+    """Yields the rows of the second table: each method over all tensors, from statistics that are at hand."""
+    work, tensors = jobs(shared, model, 64)
+    found, _ = work["full"]()
+    yield f"| seconds for all {tensors} tensors | {' | '.join(SPECS)} |"
+    yield "| :-- |" + " --: |" * len(SPECS)
+    for method in METHODS:
+        specs = [replace(spec, method=method) for spec in SPECS.values()]
+        times = [
+            min(seconds(partial(ranges_kept, found, dict.fromkeys(found, spec))) for _ in range(5)) for spec in specs
+        ]
+        yield f"| {method} | {' | '.join(f'{each:.4f}' for each in times)} |"
+
+
 def main() -> None:
-    """Prints the table, or in a child process the memory of one job."""
+    """Prints the tables, or in a child process the memory of one job."""
     shared, model = Path(sys.argv[1]), sys.argv[2]
     if len(sys.argv) > 3:
         jobs(shared, model, int(sys.argv[3]))[0][sys.argv[4]]()
@@ -64,18 +124,10 @@ def main() -> None:
         status = Path("/proc/self/status").read_text()
         print(int(status.partition("VmHWM:")[2].split()[0]) / 1024)
         return
-    print("| samples | tensors | plain s | observed s | ratio | plain MB | observed MB | ratio |")
-    print("| --: | --: | --: | --: | --: | --: | --: | --: |")
-    for count in SAMPLES:
-        work, tensors = jobs(shared, model, count)
-        rounds = [{name: seconds(job) for name, job in work.items()} for _ in range(ROUNDS)]
-        plain, observed = (min(each[name] for each in rounds) for name in work)
-        memory = [peak_megabytes(shared, model, count, name) for name in work]
-        print(
-            f"| {count} | {tensors} | {plain:.3f} | {observed:.3f} | {observed / plain:.2f} "
-            f"| {memory[0]:.0f} | {memory[1]:.0f} | {memory[1] / memory[0]:.2f} |",
-            flush=True,
-        )
+    for lines in (derivations(shared, model), costs(shared, model)):
+        for line in lines:
+            print(line, flush=True)
+        print(flush=True)
 
 
 if __name__ == "__main__":

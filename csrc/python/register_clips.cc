@@ -40,7 +40,16 @@ Codes codes_of(int64_t qmin, int64_t qmax) {
   return {qmin, qmax};
 }
 
-py::tuple to_tuple(const Clip& clip) {
+// Methods take up to milliseconds a tensor; without the interpreter's lock Python can work on several at once.
+template <class Compute>
+auto unlocked(Compute&& compute) {
+  const py::gil_scoped_release release;
+  return compute();
+}
+
+template <class Compute>
+py::tuple clip_of(Compute&& compute) {
+  const Clip clip = unlocked(compute);
   return py::make_tuple(clip.low, clip.high);
 }
 
@@ -52,7 +61,8 @@ void register_clips(py::module_& m) {
       [](const py::array& counts, int32_t width, std::array<double, 2> extremes, uint64_t zero, double percentile,
          bool symmetric) {
         require_that(percentile >= 0 && percentile <= 100, "a percentile from 0 to 100");
-        return to_tuple(clip_percentile(observed(counts, width, extremes, zero), percentile, symmetric));
+        const Observed seen = observed(counts, width, extremes, zero);
+        return clip_of([&] { return clip_percentile(seen, percentile, symmetric); });
       },
       py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("percentile"),
       py::arg("symmetric"));
@@ -60,7 +70,8 @@ void register_clips(py::module_& m) {
       "clip_entropy",
       [](const py::array& counts, int32_t width, std::array<double, 2> extremes, uint64_t zero, int32_t levels) {
         require_that(levels >= 2 && levels <= kHistogramSide, "2 to 2048 levels");
-        return to_tuple(clip_entropy(observed(counts, width, extremes, zero), levels));
+        const Observed seen = observed(counts, width, extremes, zero);
+        return clip_of([&] { return clip_entropy(seen, levels); });
       },
       py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("levels"));
   m.def(
@@ -69,14 +80,17 @@ void register_clips(py::module_& m) {
          int32_t levels) {
         require_that(levels >= 2 && levels <= bins && bins <= kHistogramBins && (bins & (bins - 1)) == 0,
                      "2 levels or more and a power of two of bins from there to 4096");
-        return to_tuple(clip_entropy_window(observed(counts, width, extremes, zero), bins, levels));
+        const Observed seen = observed(counts, width, extremes, zero);
+        return clip_of([&] { return clip_entropy_window(seen, bins, levels); });
       },
       py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("bins"), py::arg("levels"));
   m.def(
       "clip_squared_error",
       [](const py::array& counts, int32_t width, std::array<double, 2> extremes, uint64_t zero, int64_t qmin,
          int64_t qmax, bool symmetric) {
-        return to_tuple(clip_squared_error(observed(counts, width, extremes, zero), codes_of(qmin, qmax), symmetric));
+        const Observed seen = observed(counts, width, extremes, zero);
+        const Codes codes = codes_of(qmin, qmax);
+        return clip_of([&] { return clip_squared_error(seen, codes, symmetric); });
       },
       py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("qmin"), py::arg("qmax"),
       py::arg("symmetric"));
@@ -85,8 +99,9 @@ void register_clips(py::module_& m) {
       [](const py::array& counts, int32_t width, std::array<double, 2> extremes, uint64_t zero, int64_t qmin,
          int64_t qmax, bool symmetric, int count) {
         require_that(count >= 1 && count <= 32, "1 to 32 candidates");
-        return to_tuple(
-            clip_power_of_two(observed(counts, width, extremes, zero), codes_of(qmin, qmax), symmetric, count));
+        const Observed seen = observed(counts, width, extremes, zero);
+        const Codes codes = codes_of(qmin, qmax);
+        return clip_of([&] { return clip_power_of_two(seen, codes, symmetric, count); });
       },
       py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("qmin"), py::arg("qmax"),
       py::arg("symmetric"), py::arg("count"));
@@ -97,7 +112,8 @@ void register_clips(py::module_& m) {
         const Codes codes = codes_of(qmin, qmax);
         require_that(scale >= 0x1p-149 && scale < 0x1p128, "a scale within float32 and > 0");
         require_that(zero_point >= qmin && zero_point <= qmax, "a zero point among the codes");
-        return SquaredError(observed(counts, width, extremes, zero))({scale, zero_point}, codes);
+        const Observed seen = observed(counts, width, extremes, zero);
+        return unlocked([&] { return SquaredError(seen)({scale, zero_point}, codes); });
       },
       py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("scale"),
       py::arg("zero_point"), py::arg("qmin"), py::arg("qmax"));

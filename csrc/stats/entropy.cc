@@ -1,5 +1,6 @@
 #include "entropy.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -34,22 +35,54 @@ struct Magnitudes {
   }
 };
 
+// What groups inside a threshold add to the divergence: sum * log2(mean of its filled bins). Thresholds share most of
+// their groups, so each is computed once: a search over 2048 bins takes 1 ms instead of 4.
+class Groups {
+ public:
+  Groups(const Magnitudes& m, int32_t levels)
+      : m_(m), longest_(std::min(kHistogramSide / levels + 1, kLongest)), terms_(rows(longest_), kNone) {}
+
+  double operator()(int32_t begin, int32_t end) {
+    if (end - begin > longest_) return term(begin, end);
+    double& known = terms_[rows(end - begin - 1) + static_cast<size_t>(begin)];
+    if (known == kNone) known = term(begin, end);
+    return known;
+  }
+
+ private:
+  static constexpr int32_t kLongest = 32;  // in bins; where groups are longer there are few of them
+  static constexpr double kNone = -1;      // no term: counts are whole, so none has a mean below 1 or a sum below 0
+
+  static size_t rows(int32_t lengths) { return static_cast<size_t>(lengths) * kHistogramSide; }
+
+  double term(int32_t begin, int32_t end) const {
+    const auto sum = static_cast<double>(m_.total[end] - m_.total[begin]);
+    return sum > 0 ? sum * binary_logarithm(sum / (m_.filled[end] - m_.filled[begin])) : 0.0;
+  }
+
+  const Magnitudes& m_;
+  int32_t longest_;
+  std::vector<double> terms_;
+};
+
 // The divergence for a threshold behind `bins` bins, times the number of values.
-double divergence(const Magnitudes& m, int32_t bins, int32_t levels) {
+double divergence(const Magnitudes& m, Groups& groups, int32_t bins, int32_t levels) {
   const uint64_t outside = m.total[kHistogramSide] - m.total[bins];
   const int32_t start_of_last = static_cast<int32_t>((int64_t{levels - 1} * bins + levels - 1) / levels);
   const uint64_t last = m.total[bins] - m.total[start_of_last];
   if (outside && !last) return std::numeric_limits<double>::infinity();
   double spread = 0;  // sum of p * log2(q)
   int32_t begin = 0;
-  for (int32_t g = 0; g < levels; ++g) {
+  for (int32_t g = 0; g + 1 < levels; ++g) {
     const int32_t end = static_cast<int32_t>((int64_t{g + 1} * bins + levels - 1) / levels);
-    const auto sum = static_cast<double>(m.total[end] - m.total[begin]);
-    const bool lifted = g + 1 == levels && outside && !m.counts[bins - 1];  // an empty bin that takes what is outside
-    const int32_t filled = m.filled[end] - m.filled[begin] + lifted;
-    const double p = sum + (g + 1 == levels ? static_cast<double>(outside) : 0.0);
-    if (p > 0) spread += p * binary_logarithm(sum / filled);
+    spread += groups(begin, end);
     begin = end;
+  }
+  if (outside || last) {
+    const bool lifted = outside && !m.counts[bins - 1];  // an empty bin that takes what is outside
+    const int32_t filled = m.filled[bins] - m.filled[begin] + lifted;
+    const auto sum = static_cast<double>(last);
+    spread += (sum + static_cast<double>(outside)) * binary_logarithm(sum / filled);
   }
   const auto edge = static_cast<double>(m.counts[bins - 1]);
   const double own = m.terms[bins - 1] + entropy_term(edge + static_cast<double>(outside));
@@ -102,10 +135,11 @@ double window_divergence(const std::vector<uint64_t>& counts, size_t start, size
 Clip clip_entropy(const Observed& o, int32_t levels) {
   if (!(o.min <= o.max)) return {};
   const Magnitudes m(o);
+  Groups groups(m, levels);
   double least = std::numeric_limits<double>::infinity();
   int32_t best = m.bins;
   for (int32_t bins = levels; bins <= m.bins; ++bins) {
-    const double found = divergence(m, bins, levels);
+    const double found = divergence(m, groups, bins, levels);
     if (found < least) {
       least = found;
       best = bins;

@@ -185,7 +185,7 @@ def _calibrate(
 ) -> tuple[dict[str, Range], dict[str, Range], int]:
     """Returns the range to keep and the range seen of each tensor, and the number of samples."""
     from quarkfast.calibration import Gather, Job, calibrate_prepared, model_inputs, open_data, parse_bytes
-    from quarkfast.methods import needs_histogram, range_kept
+    from quarkfast.methods import needs_histogram, ranges_kept
     from quarkfast.qdq import needs_ranges
 
     if not needs_ranges(scheme) or not placement.observed:
@@ -206,8 +206,7 @@ def _calibrate(
     seen = {name: each.range for name, each in statistics.items()}
     if found.key is None:  # a table of another tool, whose method has chosen the ranges already
         return seen, seen, found.samples
-    kept = {name: range_kept(each, placement.specs[name], name) for name, each in statistics.items()}
-    return kept, seen, found.samples
+    return ranges_kept(statistics, placement.specs), seen, found.samples
 
 
 def _unchanged(model: ModelSource) -> bytes:
