@@ -103,6 +103,7 @@ if TYPE_CHECKING:
         QuarkfastError,
         UnsupportedError,
     )
+    from quarkfast.evaluate.verification import FloatLayer, Verification, verify
     from quarkfast.graph.schemas import register_schemas
     from quarkfast.isa import active_isa, available_isas, num_threads, set_num_threads, use_isa
     from quarkfast.kernels import (
@@ -174,6 +175,7 @@ __all__ = [
     "ExtendedQuantType",
     "Float16",
     "Float16Spec",
+    "FloatLayer",
     "GPTQConfig",
     "Histogram",
     "Int8",
@@ -225,6 +227,7 @@ __all__ = [
     "UInt32",
     "UInt32Spec",
     "UnsupportedError",
+    "Verification",
     "VitisQuantFormat",
     "VitisQuantType",
     "XInt8Spec",
@@ -268,6 +271,7 @@ __all__ = [
     "unpack_codes",
     "unpack_matmul_nbits",
     "use_isa",
+    "verify",
 ]
 
 # Where each public name lives.
@@ -346,6 +350,7 @@ _HOMES = {
     ],
     "model_quantizer": ["ModelQuantizer"],
     "config": ["OPTIONS", "PRESETS", "Scheme", "TensorSpec"],
+    "evaluate.verification": ["FloatLayer", "Verification", "verify"],
     "planning": ["ModelPlan", "plan"],
     "summary": ["Summary"],
     "errors": [

@@ -16,7 +16,7 @@ from typing import Any
 
 from quarkfast.errors import DependencyError, ModelError, UnsupportedError
 
-__all__ = ["get_library_path", "inference_session", "register", "run", "session_options"]
+__all__ = ["get_library_path", "inference_session", "register", "run", "runtime_version", "session_options"]
 
 _LIBRARY_NAMES = {"linux": "libquarkfast.so", "darwin": "libquarkfast.dylib", "win32": "quarkfast.dll"}
 _DEVICES = ("CPU",)
@@ -163,6 +163,20 @@ def run(session: Any, feed: Mapping[str, Any]) -> list[Any]:
         return list(session.run(None, feed))
     except _failures() as error:
         raise ModelError(f"onnxruntime: {' '.join(_sentence(error).split())}") from error
+
+
+def runtime_version() -> str:
+    """Return the version of onnxruntime.
+
+    Raises:
+        DependencyError: onnxruntime is missing.
+
+    Example:
+        >>> from quarkfast import ort
+        >>> int(ort.runtime_version().split(".")[0])
+        1
+    """
+    return str(_onnxruntime().__version__)
 
 
 def _onnxruntime() -> ModuleType:

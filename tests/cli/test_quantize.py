@@ -148,3 +148,23 @@ def test_an_option_reaches_the_pipeline_and_what_is_not_given_does_not(
     monkeypatch.setattr(quarkfast, "quantize", record)
     quantize(model, *arguments)
     assert seen == {option: value}
+
+
+def test_verify_and_report_tell_the_kernels(model: Path, samples: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments, report = ["--calibration-data", str(samples), "-p", "U8S8", "--verify"], model.with_name("r.json")
+    assert quantize(model, *arguments, "--report", str(report), "--json") == ExitCode.OK
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads(report.read_text(encoding="utf-8"))
+    assert printed["verification"]["integer"]["QLinearConv"] > 0
+    assert quantize(model, *arguments, "--force") == ExitCode.OK
+    assert "integer kernels" in capsys.readouterr().out
+
+
+def test_a_report_that_cannot_be_written_stops_before_any_work(
+    model: Path, samples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(tmp_path.iterdir())
+    arguments = ["--calibration-data", str(samples), "--report", str(tmp_path / "no" / "r.json")]
+    assert quantize(model, *arguments) == ExitCode.OUTPUT
+    assert re.fullmatch(r"quarkfast: error: output: expected an existing folder.*\n", capsys.readouterr().err)
+    assert sorted(tmp_path.iterdir()) == before

@@ -137,6 +137,11 @@ def quantize(
         typer.Option(metavar="FILE", help="JSON or YAML: a preset's name and options, or a scheme; instead of -p."),
     ] = None,
     force: Annotated[bool, typer.Option("-f", "--force", help="Replace an existing output.")] = False,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Open the result in ONNX Runtime and tell which kernels compute on integers."),
+    ] = False,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the summary to this JSON file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> int:
     """Quantize an ONNX model.
@@ -149,10 +154,36 @@ def quantize(
     path = output or model.with_name(f"{model.stem}_{preset.lower() if config is None else config.stem}.onnx")
     if not force and _exists(path):
         raise OutputError(f"output: expected a new file, got {str(path)!r}, which exists; --force replaces it")
+    _check_report(report)
     start = time.perf_counter()
     result = _quantize(model, path, chosen, calibration_data, given)
-    _report(model, path, result, time.perf_counter() - start, as_json)
+    seconds = time.perf_counter() - start
+    found = quarkfast.verify(path) if verify else None
+    document = {"model": str(model), "output": str(path), "total_seconds": seconds, **result.summary.to_dict()}
+    if found is not None:
+        document["verification"] = found.to_dict()
+    _write_report(report, document)
+    if as_json:
+        typer.echo(json.dumps(document, indent=2))
+        return ExitCode.OK
+    rows = [*result.summary.rows(), *(found.rows() if found is not None else ())]
+    console.show_facts([("model", str(model)), ("output", str(path)), *rows, ("total", f"{seconds:.2f} s")])
     return ExitCode.OK
+
+
+def _check_report(report: Path | None) -> None:
+    """Make sure that the report can be written before any work is done."""
+    if report is not None:
+        from quarkfast.graph.save import check_output
+
+        check_output(report)
+
+
+def _write_report(report: Path | None, document: Mapping[str, Any]) -> None:
+    if report is not None:
+        from quarkfast.graph.save import save_bytes
+
+        save_bytes((json.dumps(document, indent=2) + "\n").encode(), report)
 
 
 def _exists(path: Path) -> bool:
@@ -185,14 +216,3 @@ def _quantize(
 ) -> quarkfast.QuantizedModel:
     with console.warnings_as_lines(), console.stages() as progress:
         return quarkfast.quantize(model, path, preset, calibration_data, progress=progress, **options)
-
-
-def _report(model: Path, path: Path, result: quarkfast.QuantizedModel, seconds: float, as_json: bool) -> None:
-    if as_json:
-        summary = result.summary.to_dict()
-        typer.echo(
-            json.dumps({"model": str(model), "output": str(path), "total_seconds": seconds, **summary}, indent=2)
-        )
-        return
-    facts = [("model", str(model)), ("output", str(path)), *result.summary.rows(), ("total", f"{seconds:.2f} s")]
-    console.show_facts(facts)

@@ -1,0 +1,137 @@
+"""What ONNX Runtime makes of a quantized model: integer kernels, and layers that it leaves in float, with reasons."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from quarkfast import ort
+
+__all__ = ["FloatLayer", "Verification", "verify"]
+
+_INTEGER = frozenset(
+    {
+        "ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat", "MatMulNBits", "QAttention",
+        "QGemm",
+    }
+)  # fmt: skip
+_FLOAT = frozenset({"Conv", "ConvTranspose", "FusedConv", "FusedGemm", "FusedMatMul", "Gemm", "MatMul"})
+_UINT8 = int(onnx.TensorProto.UINT8)
+_BYTES = frozenset({int(onnx.TensorProto.INT8), _UINT8})
+
+
+@dataclass(frozen=True, slots=True)
+class FloatLayer:
+    """A convolution or product that computes on floats, and why."""
+
+    name: str
+    op_type: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What ONNX Runtime's optimizer made of a model on CPUs.
+
+    Attributes:
+        integer: Operator type -> number of nodes that compute on integer codes.
+        float_layers: Convolutions and matrix products that compute on floats.
+        runtime: Version of onnxruntime.
+    """
+
+    integer: Mapping[str, int]
+    float_layers: tuple[FloatLayer, ...]
+    runtime: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain data, for JSON."""
+        layers = [{"name": each.name, "op_type": each.op_type, "reason": each.reason} for each in self.float_layers]
+        return {"integer": dict(self.integer), "float_layers": layers, "runtime": self.runtime}
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Returns what a table of two columns shows."""
+        counts = ", ".join(f"{count} {op_type}" for op_type, count in sorted(self.integer.items()))
+        rows = [("integer kernels", f"{counts or 'none'} (onnxruntime {self.runtime})")]
+        return rows + [("computes in float", f"{e.op_type} {e.name!r}: {e.reason}") for e in self.float_layers]
+
+
+def verify(model: str | os.PathLike[str] | bytes) -> Verification:
+    """Opens a model in ONNX Runtime with all its optimizations and tells what computes on integers.
+
+    Args:
+        model: Path of a quantized model, or its bytes.
+
+    Raises:
+        ModelError: ONNX Runtime does not take the model.
+        DependencyError: onnxruntime is missing or too old.
+
+    Example:
+        >>> import quarkfast
+        >>> from quarkfast.demo.data import MODEL, load_images
+        >>> result = quarkfast.quantize(MODEL, preset="U8S8", calibration_data=load_images().calibration)
+        >>> verify(result.model_bytes).float_layers
+        ()
+    """
+    with tempfile.TemporaryDirectory(prefix="quarkfast-verify-") as folder:
+        path = Path(folder, "optimized.onnx")
+        options = ort.session_options()
+        options.optimized_model_filepath = str(path)
+        options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimized.data")
+        ort.inference_session(model, options)
+        graph = onnx.load(path, load_external_data=False).graph
+    counts = Counter(node.op_type for node in graph.node if _is_integer(node))
+    return Verification(dict(counts), tuple(_Reader(graph).float_layers()), ort.runtime_version())
+
+
+def _is_integer(node: onnx.NodeProto) -> bool:
+    return node.op_type.startswith("QLinear") or node.op_type in _INTEGER
+
+
+class _Reader:
+    """Reads the reasons out of an optimized graph."""
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self._graph = graph
+        self._types = {tensor.name: tensor.data_type for tensor in graph.initializer}
+        self._producers = {name: node for node in graph.node for name in node.output}
+        self._readers: dict[str, list[str]] = {output.name: ["the caller"] for output in graph.output}
+        for node in graph.node:
+            for name in node.input:
+                self._readers.setdefault(name, []).append(node.op_type)
+
+    def float_layers(self) -> list[FloatLayer]:
+        return [FloatLayer(n.name, n.op_type, self._why(n)) for n in self._graph.node if n.op_type in _FLOAT]
+
+    def _why(self, node: onnx.NodeProto) -> str:
+        if node.op_type == "ConvTranspose":
+            return "onnxruntime has no integer ConvTranspose"
+        for name, what in zip(node.input[:2], ("first input", "second input"), strict=False):
+            source = self._producers.get(name)
+            if source is None or source.op_type != "DequantizeLinear":
+                return f"its {what} {name!r} is float"
+            code = self._code_type(source)
+            if code not in _BYTES:
+                return f"onnxruntime has no kernel for codes of {onnx.TensorProto.DataType.Name(code).lower()}"
+        for attribute in node.attribute:
+            if attribute.name == "activation" and attribute.s:
+                return (
+                    f"{attribute.s.decode()} stands between it and QuantizeLinear, whose zero point does not replace it"
+                )
+        others = sorted({reader for reader in self._readers.get(node.output[0], []) if reader != "QuantizeLinear"})
+        if others:
+            return f"its output is read by {', '.join(others)}, not by QuantizeLinear alone"
+        return "onnxruntime has no kernel for this combination of types"
+
+    def _code_type(self, decoder: onnx.NodeProto) -> int:
+        """Element type of the codes that a DequantizeLinear reads: its zero point's, or the constant's; else uint8."""
+        for name in (*decoder.input[2:3], decoder.input[0]):
+            if name in self._types:
+                return int(self._types[name])
+        return _UINT8

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import onnx
+import pytest
+
+import quarkfast
+from quarkfast.errors import ModelError
+from quarkfast.evaluate.verification import FloatLayer, verify
+from tiny_models import conv_relu_model, samples, tiny_model
+
+
+def test_integer_kernels_are_counted():
+    result = quarkfast.quantize(conv_relu_model(), preset="U8S8", calibration_data=samples())
+    found = verify(result.model_bytes)
+    assert found.integer == {"QLinearConv": 2, "QLinearAdd": 1}
+    assert found.float_layers == ()
+    assert found.rows()[0][1].startswith("1 QLinearAdd, 2 QLinearConv (onnxruntime 1.")
+    assert found.to_dict()["integer"] == found.integer
+
+
+def test_a_path_is_taken_as_well(tmp_path):
+    quarkfast.quantize(conv_relu_model(), tmp_path / "m.onnx", "U8S8", samples())
+    assert verify(tmp_path / "m.onnx").integer == {"QLinearConv": 2, "QLinearAdd": 1}
+
+
+def _reasons(model):
+    data = model if isinstance(model, bytes) else model.SerializeToString()
+    return [layer.reason for layer in verify(data).float_layers]
+
+
+def test_a_float_model_has_no_integer_kernels():
+    found = verify(conv_relu_model().SerializeToString())
+    assert found.integer == {}
+    assert [(layer.op_type, layer.reason) for layer in found.float_layers] == [
+        ("Conv", "its first input 'x' is float"),
+        ("Conv", "its first input 'r1' is float"),
+    ]
+    assert re.fullmatch(r"Conv '.*': its first input 'x' is float", found.rows()[1][1])
+
+
+def test_codes_of_16_bits_are_the_reason():
+    result = quarkfast.quantize(conv_relu_model(), preset="A16W8", calibration_data=samples())
+    assert set(_reasons(result.model_bytes)) == {"onnxruntime has no kernel for codes of int16"}
+
+
+def test_an_absorbed_activation_of_symmetric_codes_is_the_reason():
+    result = quarkfast.quantize(conv_relu_model(), preset="A8W8", calibration_data=samples())
+    assert _reasons(result.model_bytes) == [
+        "Relu stands between it and QuantizeLinear, whose zero point does not replace it"
+    ]
+
+
+def test_a_reader_that_wants_floats_is_the_reason():
+    text = "g (float[N, 8] x) => (float[N, 8] y) { a = MatMul (x, w) b = Cos (a) c = Add (a, b) y = Relu (c) }"
+    proto = tiny_model(text, {"w": np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)})
+    result = quarkfast.quantize(proto, preset="A8W8", op_types=["MatMul"], calibration_data="random")
+    nodes = result.proto
+    nodes.graph.output.append(onnx.helper.make_tensor_value_info("a", 1, ["N", 8]))
+    assert _reasons(nodes)[0].startswith(("its output is read by ", "its second input"))
+
+
+def test_a_weight_that_is_float_is_the_reason():
+    result = quarkfast.quantize(conv_relu_model(), preset="INT8_WO")
+    assert _reasons(result.model_bytes)[0] == "its first input 'x' is float"
+
+
+def test_transposed_convolutions_have_no_integer_kernel():
+    text = "g (float[N, 3, 8, 8] x) => (float[A, B, C, D] y) { y = ConvTranspose (x, w) }"
+    proto = tiny_model(text, {"w": np.ones((3, 3, 2, 2), np.float32)})
+    result = quarkfast.quantize(proto, preset="A8W8", calibration_data=samples())
+    assert verify(result.model_bytes).float_layers == (
+        FloatLayer("convtranspose_0", "ConvTranspose", "onnxruntime has no integer ConvTranspose"),
+    )
+
+
+def test_a_model_that_onnxruntime_refuses_is_one_sentence():
+    with pytest.raises(ModelError, match="inference_session: model: onnxruntime rejects it"):
+        verify(b"garbage")
