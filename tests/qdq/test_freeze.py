@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
+import quarkfast
 from quarkfast.config import resolve
 from quarkfast.graph.load import load_model
 from quarkfast.kernels import Range
@@ -114,3 +116,22 @@ def test_16_bit_floats_need_no_ranges():
     plan = _plan(conv_relu_model(), {}, "BF16")
     assert {float(quantizer.scale) for quantizer in plan.quantizers.values()} == {1.0}
     assert plan.notes == ()
+
+
+def test_tensors_that_say_nothing_about_a_scale_get_finite_ones_and_are_counted():
+    weights = np.random.default_rng(2).normal(size=(3, 3, 3, 3)).astype(np.float32)
+    weights[1] = 0
+    model = conv_relu_model(w1=weights, b1=np.full(3, -1e3, np.float32), w2=np.zeros((3, 3, 1, 1), np.float32))
+    data = np.full((4, 3, 8, 8), 0.25, np.float32)
+    result = quarkfast.quantize(model, preset="U8S8", calibration_data=data, per_channel=True)
+    (note,) = (each for each in result.summary.notes if each.startswith("flat tensors: "))
+    # Relu gives zeros, the second convolution therefore too; the input and its sum with zeros are 0.25 everywhere.
+    assert note == (
+        "flat tensors: 2 activations of zeros, 2 activations of one value, 1 weight of zeros, 1 channel of zeros; "
+        "their scales are finite, and arbitrary"
+    )
+    for value in result.proto.graph.initializer:
+        if value.name.endswith("_scale"):
+            scale = onnx.numpy_helper.to_array(value)
+            assert np.isfinite(scale).all()
+            assert (scale > 0).all()

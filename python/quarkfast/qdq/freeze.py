@@ -15,6 +15,7 @@ from quarkfast.graph.placement import ConstantSlot, Placement
 from quarkfast.graph.plan import Plan, Quantizer
 from quarkfast.kernels import Range
 from quarkfast.qdq.bias import bias_quantizer, raise_for_headroom
+from quarkfast.qdq.flat import count_flat
 from quarkfast.qdq.masks import limit_masks
 from quarkfast.qdq.scales import quantizer_for_range, quantizer_for_values, unit_quantizer
 
@@ -44,6 +45,7 @@ def freeze(
        scale of its tensor: any scale is exact, and this one leaves its bias precise.
     3. An attention mask reaches no further down than it needs to (`quarkfast.qdq.masks`).
     4. Where ``bias / (s_x * s_w)`` would leave int32, ``s_w`` is raised until it fits, and a note says so.
+    5. Tensors that say nothing about a scale are counted (`quarkfast.qdq.flat`).
 
     Args:
         model: The prepared model, for the values of its constants.
@@ -77,6 +79,7 @@ def freeze(
         weight = constants[slots[bias.weight]] if bias.weight in slots else activations[bias.weight_tensor]
         channels = array_of(initializers[bias.tensor]).size
         biases.append((bias, bias_quantizer(activations[bias.data], weight, channels)))
+    notes.extend(count_flat(model, placement, seen or ranges))
     slots_of = tuple(constants.items())
     return Plan(placement.activations, quantizers, slots_of, tuple(biases), tuple(notes), placement.float_edges)
 
