@@ -32,6 +32,11 @@ std::atomic<bool> forked{false};
 void run_openmp(void*, size_t tasks, void (*task)(void*, size_t), void* arg) {
   const int threads = static_cast<int>(num_threads());
   const long long count = static_cast<long long>(tasks);
+  if (count <= threads) {
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (long long i = 0; i < count; ++i) task(arg, static_cast<size_t>(i));
+    return;
+  }
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
   for (long long i = 0; i < count; ++i) task(arg, static_cast<size_t>(i));
 }

@@ -10,7 +10,8 @@
 
 namespace quarkfast {
 
-// A pool runs task(arg, 0) ... task(arg, tasks - 1), in any order and on any thread, and returns when all are done.
+// A pool runs task(arg, 0) ... task(arg, tasks - 1), in any order and on any thread, and returns when all are done. No
+// more tasks than threads: best each on the same thread in every run.
 struct Pool {
   void* context;
   size_t threads;
@@ -26,8 +27,11 @@ void parallel_for(const Pool& pool, size_t n, size_t grain, Body&& body) {
     if (n) body(size_t{0}, n);
     return;
   }
-  constexpr size_t kPiecesPerThread = 4;  // small enough to even out threads that start late
-  const size_t step = std::max(grain, (n + pieces * kPiecesPerThread - 1) / (pieces * kPiecesPerThread));
+  // What fits the caches of the cores is cut into one piece a thread, which the pool gives to the same threads again
+  // and again, so that their caches hold it already; more is cut finer, to even out threads that start late.
+  constexpr size_t kCached = 32;
+  const size_t cuts = pieces * (n / std::max<size_t>(grain, 1) <= kCached ? 1 : 4);
+  const size_t step = std::max(grain, (n + cuts - 1) / cuts);
   struct Work {
     std::remove_reference_t<Body>* body;
     size_t n, step;

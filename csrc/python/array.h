@@ -3,8 +3,9 @@
 
 #include <pybind11/numpy.h>
 
+#include <array>
+#include <cstdint>
 #include <string>
-#include <unordered_map>
 
 namespace quarkfast::python {
 
@@ -22,12 +23,17 @@ inline std::string shape_text(const py::array& array) {
 // object for each type, so the address of the object that last had the name nearly always decides; to make the name of
 // a dtype takes 2 microseconds. Called under the interpreter's lock.
 inline bool has_dtype(const py::array& array, const char* dtype) {
-  static auto& known = *new std::unordered_map<const void*, py::object>;  // outlives the interpreter
+  struct Known {
+    const char* name = nullptr;
+    py::object dtype;
+  };
+  constexpr size_t kPlaces = 64;                         // two names may share a place, which then only costs time
+  static auto& known = *new std::array<Known, kPlaces>;  // outlives the interpreter
   const py::dtype got = array.dtype();
-  py::object& last = known[dtype];
-  if (got.is(last)) return true;
+  Known& last = known[reinterpret_cast<uintptr_t>(dtype) % kPlaces];
+  if (last.name == dtype && got.is(last.dtype)) return true;
   if (text(got) != dtype) return false;
-  last = got;
+  last = {dtype, got};
   return true;
 }
 

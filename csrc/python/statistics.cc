@@ -24,8 +24,16 @@ LongInteger<limbs> long_integer(const py::handle& value) {
 }  // namespace
 
 py::dict to_dict(const Range& r) {
-  return py::dict("min"_a = r.min, "max"_a = r.max, "count"_a = r.count, "nan"_a = r.nan, "pos_inf"_a = r.pos_inf,
-                  "neg_inf"_a = r.neg_inf, "zero"_a = r.zero, "subnormal"_a = r.subnormal);
+  py::dict fields;  // not made of named arguments, which take four times as long
+  fields["min"] = r.min;
+  fields["max"] = r.max;
+  fields["count"] = r.count;
+  fields["nan"] = r.nan;
+  fields["pos_inf"] = r.pos_inf;
+  fields["neg_inf"] = r.neg_inf;
+  fields["zero"] = r.zero;
+  fields["subnormal"] = r.subnormal;
+  return fields;
 }
 
 Range range_of(const py::dict& fields) {

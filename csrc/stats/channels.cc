@@ -1,6 +1,8 @@
 #include "channels.h"
 
 #include <algorithm>
+#include <mutex>
+#include <vector>
 
 #include "rows.h"
 
@@ -15,18 +17,27 @@ constexpr size_t kGrain = 65536;  // values below which a second thread costs mo
 template <class T>
 void channel_absmax(const T* x, size_t outer, size_t channels, size_t inner, float* top, const Pool& pool) {
   if (!outer || !channels || !inner) return;
-  const StatisticsKernels<T>& row = rows<T>(active());
-  const size_t grain = std::max<size_t>(1, kGrain / std::max<size_t>(1, outer * inner));
-  // Threads share out the channels, so that each maximum has one owner.
-  parallel_for(pool, channels, grain, [&](size_t begin, size_t end) {
-    for (size_t o = 0; o < outer; ++o) {
-      if (inner == 1) {
-        row.reduce_absmax_channels(x + o * channels + begin, end - begin, top + begin);
-        continue;
+  const StatisticsKernels<T>& kernels = rows<T>(active());
+  // A row is what one call of a kernel takes: all channels of one position, or what one channel has in a row.
+  const bool alternate = inner == 1 && channels > 1;
+  const size_t row = alternate ? channels : inner;
+  std::mutex mutex;
+  // Threads share out the values, not the channels, of which there may be one; maxima are merged, in any order.
+  const auto piece = [&](size_t begin, size_t end) {
+    std::vector<float> own(channels);
+    for (size_t at = begin; at < end;) {
+      const size_t n = std::min(row - at % row, end - at);
+      if (alternate) {
+        kernels.reduce_absmax_channels(x + at, n, own.data() + at % row);
+      } else {
+        kernels.reduce_absmax(x + at, n, own.data() + at / row % channels);
       }
-      for (size_t c = begin; c < end; ++c) row.reduce_absmax(x + (o * channels + c) * inner, inner, top + c);
+      at += n;
     }
-  });
+    const std::lock_guard lock(mutex);
+    for (size_t c = 0; c < channels; ++c) top[c] = std::max(top[c], own[c]);
+  };
+  parallel_for(pool, outer * channels * inner, kGrain, piece);
 }
 
 template QUARKFAST_API void channel_absmax(const float*, size_t, size_t, size_t, float*, const Pool&);

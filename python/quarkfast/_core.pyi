@@ -84,6 +84,13 @@ def quantize_linear_f32_i8(
 def dequantize_linear_i8_f32(
     x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array | None
 ) -> None: ...
+def quantize_linear_f32_f16(
+    x: _Array, out: _Array, dims: _Dims, block: int, scale: _Array, zero_point: _Array
+) -> None: ...
+
+dequantize_linear_f16_f32 = quantize_linear_f32_f16
+quantize_linear_f32_bf16 = quantize_linear_f32_f16
+dequantize_linear_bf16_f32 = quantize_linear_f32_f16
 
 fake_quantize_linear_f32_i8 = quantize_linear_f32_i8
 quantize_linear_f32_i2 = quantize_linear_f32_i8

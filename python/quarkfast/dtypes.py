@@ -25,7 +25,7 @@ class QType:
         kind: ``"int"``, ``"uint"`` or ``"float"``.
         qmin: Lowest code of an integer type, or lowest finite value of a float type.
         qmax: Highest code, or highest finite value.
-        onnx: Value of the type in ``onnx.TensorProto.DataType``.
+        onnx: Value of the type in ``onnx.TensorProto.DataType``, 0 (``UNDEFINED``) where ONNX has no such type.
     """
 
     name: str
@@ -71,6 +71,9 @@ _ROWS = (
     _float("float8_e4m3fnuz", "e4m3fnuz", ml_dtypes.float8_e4m3fnuz, 18),
     _float("float8_e5m2", "e5m2", ml_dtypes.float8_e5m2, 19),
     _float("float8_e5m2fnuz", "e5m2fnuz", ml_dtypes.float8_e5m2fnuz, 20),
+    _float("float8_e8m0fnu", "e8m0fnu", ml_dtypes.float8_e8m0fnu, 24),
+    _float("float6_e2m3fn", "e2m3fn", ml_dtypes.float6_e2m3fn, 0),
+    _float("float6_e3m2fn", "e3m2fn", ml_dtypes.float6_e3m2fn, 0),
     _float("float4_e2m1fn", "e2m1fn", ml_dtypes.float4_e2m1fn, 23),
 )
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import quarkfast
-from quarkfast import reference
+from quarkfast import kernels, reference
 from quarkfast.dtypes import qtype
 
 from . import block_targets, cast_targets, clip_targets, packing_targets
@@ -117,6 +117,49 @@ def _fake_quantized(
     return reference.fake_quantize_linear(x, *each, dtype, rest.get("qmin"), rest.get("qmax"))
 
 
+def _float_linear(d: Draw) -> tuple[dict[str, Any], tuple[int, ...], Any]:
+    """The arguments that the two functions of 16-bit floats share, the shape of x and the type."""
+    dtype, shape = qtype(d.pick(SMALL_FLOATS)).dtype, d.shape()
+    arguments, scales = _scales(d, shape)
+    arguments["scale"] = d.scales(scales)
+    if d.chance(0.7):
+        arguments["zero_point"] = d.codes(np.int64, -500, 500, scales).astype(dtype)
+    return arguments, shape, dtype
+
+
+def _draw_quantize_float(d: Draw) -> dict[str, Any]:
+    arguments, shape, dtype = _float_linear(d)
+    arguments |= {"x": d.laid_out(d.floats(shape)), "dtype": dtype}
+    return arguments | ({"out": d.output(shape, dtype)} if d.chance(0.4) else {})
+
+
+def _draw_dequantize_float(d: Draw) -> dict[str, Any]:
+    arguments, shape, dtype = _float_linear(d)
+    arguments["x"] = d.laid_out(quarkfast.cast(d.floats(shape), dtype))
+    return arguments | ({"out": d.output(shape, np.dtype(np.float32))} if d.chance(0.4) else {})
+
+
+def _float_each(x: Any, scale: Any, zero_point: Any, dtype: Any, axis: int, block_size: int) -> list[Any]:
+    scales, _ = _each(x, scale, None, axis, block_size)
+    zeros = np.zeros((), dtype) if zero_point is None else zero_point
+    if np.size(zeros) == 1:
+        return [scales, np.broadcast_to(np.reshape(zeros, ()), x.shape)]
+    block_size = min(block_size, max(*x.shape, 1, 1))
+    return [scales, reference.per_element(zeros, x.shape, axis, block_size)]
+
+
+def _quantized_float(
+    x: Any, scale: Any, zero_point: Any = None, dtype: Any = None, axis: int = 1, block_size: int = 0, out: Any = None
+) -> Any:
+    return reference.quantize_float(x, *_float_each(x, scale, zero_point, dtype, axis, block_size))
+
+
+def _dequantized_float(
+    x: Any, scale: Any, zero_point: Any = None, axis: int = 1, block_size: int = 0, out: Any = None
+) -> Any:
+    return reference.dequantize_float(x, *_float_each(x, scale, zero_point, x.dtype, axis, block_size))
+
+
 def _draw_requantize(d: Draw, by_shift: bool = False) -> dict[str, Any]:
     row, shape = qtype(d.pick(("int8", "uint8"))), d.shape()
     arguments, factors = _scales(d, shape)
@@ -184,6 +227,8 @@ TARGETS = {
     "fake_quantize_linear": Target(
         quarkfast.fake_quantize_linear, lambda d: _draw_quantize(d, in_place=True), _fake_quantized
     ),
+    "quantize_float": Target(kernels.quantize_float, _draw_quantize_float, _quantized_float),
+    "dequantize_float": Target(kernels.dequantize_float, _draw_dequantize_float, _dequantized_float),
     "requantize_linear": Target(quarkfast.requantize_linear, _draw_requantize, _requantized),
     "requantize_shift": Target(quarkfast.requantize_shift, lambda d: _draw_requantize(d, by_shift=True), _shifted),
     "reduce_range": Target(quarkfast.reduce_range, _draw_floats, _range),

@@ -10,6 +10,7 @@ import numpy as np
 
 import quarkfast
 from conftest import float_bits
+from quarkfast import kernels
 from quarkfast.dtypes import qtype
 from quarkfast.kernels.casts import _CODES as FLOAT_CODES
 
@@ -114,6 +115,30 @@ def cast_rows(name: str) -> list[Row]:
             f"cast_{row.code}_f32", any_bits(row.dtype), np.float32, lambda x, out, _: quarkfast.cast(x, "f4", out=out)
         ),
         Row(f"round_f32_{row.code}", floats, np.float32, lambda x, out, _: quarkfast.round_trip(x, row.dtype, out=out)),
+    ]
+
+
+def linear_float_rows(name: str) -> list[Row]:
+    """There and back with one scale, and there with one for each element."""
+    row = qtype(name)
+    rng = np.random.default_rng(8)
+    scales = rng.uniform(0.01, 0.2, COUNT).astype(np.float32)
+    zeros = rng.normal(0, 4, COUNT).astype(row.dtype)
+
+    def there(x: Any, out: Any, _: int) -> Any:
+        return kernels.quantize_float(x, scales[0], zeros[0], dtype=row.dtype, out=out)
+
+    def there_by_element(x: Any, out: Any, begin: int) -> Any:
+        part = slice(begin, begin + x.size)
+        return kernels.quantize_float(x, scales[part], zeros[part], dtype=row.dtype, axis=0, out=out)
+
+    def back(x: Any, out: Any, _: int) -> Any:
+        return kernels.dequantize_float(x, scales[0], zeros[0], out=out)
+
+    return [
+        Row(f"quantize_linear_f32_{row.code}", floats, row.dtype, there),
+        Row(f"quantize_linear_channels_f32_{row.code}", floats, row.dtype, there_by_element),
+        Row(f"dequantize_linear_{row.code}_f32", any_bits(row.dtype), np.float32, back),
     ]
 
 
@@ -254,6 +279,7 @@ def block_rows(family: str, block: int, record: int, *element: str) -> list[Row]
 ROWS = [
     *(row for name in INTEGERS for real in ("float32", *SMALL_FLOATS) for row in linear_rows(name, real)),
     *(row for name in SMALL_FLOATS for row in cast_rows(name)),
+    *(row for name in SMALL_FLOATS for row in linear_float_rows(name)),
     *(row for name in ("int8", "uint8") for row in requantize_rows(name)),
     *(row for dtype, code in FLOAT_CODES.items() for row in small_float_rows(dtype, code, dtype.itemsize == 2)),
     *(row for name, bits in PACKED for row in packing_rows(name, bits)),

@@ -14,7 +14,7 @@ from quarkfast.kernels import Histogram, Moments, Range
 
 __all__ = ["TensorStatistics", "merge_statistics", "read_collector"]
 
-_UNIT = 1 << 149  # sums count multiples of the smallest subnormal float32, sums of squares those of its square
+_UNIT = 1 << 149  # sums count multiples of the smallest subnormal float32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +47,7 @@ class TensorStatistics:
         """Mean and variance, where sums were gathered."""
         if self.sums is None:
             return None
-        return Moments(self.range.finite, Fraction(self.sums[0], _UNIT), Fraction(self.sums[1], _UNIT**2))
+        return Moments(self.range.finite, *self.sums)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorStatistics):

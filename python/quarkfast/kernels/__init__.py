@@ -24,6 +24,7 @@ from quarkfast.kernels.clips import (
 )
 from quarkfast.kernels.linear import dequantize_linear, fake_quantize_linear, quantize_linear
 from quarkfast.kernels.linear_blocks import pack_linear_blocks
+from quarkfast.kernels.linear_float import dequantize_float, quantize_float
 from quarkfast.kernels.mx import dequantize_mx, fake_quantize_mx, quantize_mx
 from quarkfast.kernels.packing import (
     MatMulNBits,
@@ -44,6 +45,7 @@ __all__ = [
     "cast",
     "dequantize_bfp",
     "dequantize_bfp_prime",
+    "dequantize_float",
     "dequantize_linear",
     "dequantize_mx",
     "entropy_range",
@@ -62,6 +64,7 @@ __all__ = [
     "quantization_error",
     "quantize_bfp",
     "quantize_bfp_prime",
+    "quantize_float",
     "quantize_linear",
     "quantize_mx",
     "reduce_range",

@@ -33,6 +33,8 @@ _FLOATS = frozenset(row.dtype for row in TYPES.values() if row.kind == "float")
 
 def as_array(value: ArrayLike, where: str, argument: str = "x") -> NDArray[Any]:
     """Return value as an array, not copied where it is one."""
+    if type(value) is np.ndarray:
+        return value
     try:
         return np.asarray(value)
     except (TypeError, ValueError) as error:  # nested lists of uneven lengths
@@ -41,6 +43,8 @@ def as_array(value: ArrayLike, where: str, argument: str = "x") -> NDArray[Any]:
 
 def as_dtype(value: DTypeLike, where: str) -> np.dtype[Any]:
     """Return value as a dtype."""
+    if isinstance(value, np.dtype):
+        return value
     try:
         return np.dtype(value)
     except (TypeError, ValueError) as error:
@@ -62,7 +66,9 @@ def as_integer(value: Any, where: str, argument: str, bits: int = 64) -> int:
 
 def as_flag(value: Any, where: str, argument: str) -> bool:
     """Return value as a bool; nothing else counts as one."""
-    if not isinstance(value, bool | np.bool_):
+    if value is True or value is False:
+        return value
+    if not isinstance(value, np.bool_):
         raise TypeError(f"{where}: {argument}: expected True or False, got {shown(value)}")
     return bool(value)
 
@@ -138,7 +144,9 @@ def _plain(scale: Any, zero_point: Any, dtype: np.dtype[Any]) -> tuple[NDArray[n
 
     The general checks take 4 microseconds, as long as a kernel takes for 100 KiB.
     """
-    scales = _number(scale, F32) if type(scale) is float and 1e-30 < scale < 1e30 else _one(scale, F32)
+    kind = type(scale)
+    plain = kind is np.float32 or (kind is float and 1e-30 < scale < 1e30)
+    scales = _number(scale, F32) if plain else _one(scale, F32)
     if scales is None or zero_point is None:
         return None if scales is None else (scales, None)
     if type(zero_point) is int and 0 <= zero_point <= integer_type(dtype).qmax:

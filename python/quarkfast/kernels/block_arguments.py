@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from quarkfast import _core
 from quarkfast.errors import did_you_mean, shown
-from quarkfast.kernels.arguments import F32, as_array, as_integer, contiguous, output
+from quarkfast.kernels.arguments import F32, as_array, as_integer, contiguous, laid_out, output
 from quarkfast.kernels.casts import cast
 
 __all__ = ["ROUNDINGS", "Format", "choice", "dequantize", "fake_quantize", "quantize", "rounding_mode"]
@@ -47,8 +48,7 @@ def _axis(where: str, axis: int, rank: int) -> int:
 
 
 def _dims(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
-    outer, inner = (int(np.prod(part, dtype=np.int64)) for part in (shape[:axis], shape[axis + 1 :]))
-    return outer, shape[axis], inner
+    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
 def fake_quantize(family: str, x: ArrayLike, axis: int, form: Format, out: NDArray[Any] | None) -> NDArray[Any]:
@@ -59,7 +59,7 @@ def fake_quantize(family: str, x: ArrayLike, axis: int, form: Format, out: NDArr
         names = ", ".join(str(dtype) for dtype in _SUFFIXES)
         raise TypeError(f"fake_quantize_{family}: x: expected a dtype among {names}, got {array.dtype}")
     where = f"fake_quantize_{family}_{suffix}"
-    array = contiguous(array, where, array.dtype)
+    array = laid_out(array)
     dims = _dims(array.shape, _axis(where, axis, array.ndim))
     y = output(out, where, array.shape, array.dtype)
     getattr(_core, where)(array, y, dims, form)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quarkfast import _core
-from quarkfast.kernels.arguments import as_array, as_integer, contiguous
+from quarkfast.kernels.arguments import as_array, as_integer, laid_out
 
 __all__ = [
     "HISTOGRAM_SIDE",
@@ -34,9 +35,10 @@ _CODES = {np.dtype(np.float32): "f32", np.dtype(np.float16): "f16", np.dtype(ml_
 def _floats(x: ArrayLike, where: str) -> tuple[NDArray[Any], str]:
     """Return x as a C-contiguous, aligned array and the code of its dtype."""
     array = as_array(x, where)
-    if array.dtype not in _CODES:
+    code = _CODES.get(array.dtype)
+    if code is None:
         raise TypeError(f"{where}: x: expected dtype float32, float16 or bfloat16, got {array.dtype}")
-    return contiguous(array, where, array.dtype), _CODES[array.dtype]
+    return laid_out(array), code
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +99,23 @@ class Moments:
 
     Attributes:
         count: Number of finite values.
-        sum: Their sum.
-        squares: The sum of their squares.
+        units: Their sum as a multiple of 2**-149.
+        square_units: The sum of their squares as a multiple of 2**-298.
     """
 
     count: int
-    sum: Fraction
-    squares: Fraction
+    units: int
+    square_units: int
+
+    @property
+    def sum(self) -> Fraction:
+        """The sum of the values."""
+        return Fraction(self.units, 1 << 149)
+
+    @property
+    def squares(self) -> Fraction:
+        """The sum of their squares."""
+        return Fraction(self.square_units, 1 << 298)
 
     @property
     def mean(self) -> float:
@@ -176,7 +188,7 @@ def moments(x: ArrayLike) -> Moments:
     """
     array, code = _floats(x, "moments")
     seen, (total, squares) = getattr(_core, f"sum_moments_{code}")(array)
-    return Moments(Range(**seen).finite, Fraction(total, 1 << 149), Fraction(squares, 1 << 298))
+    return Moments(Range(**seen).finite, total, squares)
 
 
 def absmax(x: ArrayLike, axis: int | None = None) -> NDArray[np.float32]:
@@ -205,5 +217,5 @@ def absmax(x: ArrayLike, axis: int | None = None) -> NDArray[np.float32]:
     if not -array.ndim <= axis < array.ndim:
         raise ValueError(f"absmax: axis: expected an axis of a tensor of rank {array.ndim}, got {axis}")
     axis %= array.ndim
-    outer, inner = (int(np.prod(part, dtype=np.int64)) for part in (array.shape[:axis], array.shape[axis + 1 :]))
+    outer, inner = math.prod(array.shape[:axis]), math.prod(array.shape[axis + 1 :])
     return np.asarray(reduce(array, (outer, array.shape[axis], inner)))

@@ -36,7 +36,14 @@ from quarkfast.reference.clips import (
     linear_for,
     spread_of,
 )
-from quarkfast.reference.linear import dequantize_linear, fake_quantize_linear, per_element, quantize_linear
+from quarkfast.reference.linear import (
+    dequantize_float,
+    dequantize_linear,
+    fake_quantize_linear,
+    per_element,
+    quantize_float,
+    quantize_linear,
+)
 from quarkfast.reference.packing import dequantize_linear_blocks, pack_codes, pack_linear_blocks, unpack_codes
 from quarkfast.reference.requantize import requantize_linear, requantize_shift
 from quarkfast.reference.statistics import (
@@ -60,6 +67,7 @@ __all__ = [
     "count_histogram",
     "dequantize_bfp",
     "dequantize_bfp_prime",
+    "dequantize_float",
     "dequantize_linear",
     "dequantize_linear_blocks",
     "dequantize_mx",
@@ -77,6 +85,7 @@ __all__ = [
     "per_element",
     "quantize_bfp",
     "quantize_bfp_prime",
+    "quantize_float",
     "quantize_linear",
     "quantize_mx",
     "reduce_absmax",

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 from quarkfast.dtypes import qtype
 from quarkfast.reference.casts import cast_f32_bf16, cast_f32_f16
 
-__all__ = ["dequantize_linear", "fake_quantize_linear", "per_element", "quantize_linear"]
+__all__ = [
+    "dequantize_float",
+    "dequantize_linear",
+    "fake_quantize_linear",
+    "per_element",
+    "quantize_float",
+    "quantize_linear",
+]
 
 Array = NDArray[Any]
 
@@ -66,3 +73,20 @@ def fake_quantize_linear(
     """Quantize, then dequantize to the dtype of x."""
     codes = quantize_linear(x, scale, zero_point, dtype, qmin, qmax)
     return dequantize_linear(codes, scale, zero_point, np.asarray(x).dtype)
+
+
+def quantize_float(x: Array, scale: Array, zero_point: Array) -> Array:
+    """Divide and add in float32, round to the dtype of the zero point; float16 saturates and adds no zero."""
+    zero = np.asarray(zero_point).astype(np.float32)
+    half = np.asarray(zero_point).dtype == np.float16
+    with np.errstate(all="ignore"):
+        quotient = np.asarray(x, np.float32) / np.asarray(scale, np.float32)
+        moved = np.where((zero == 0) & half, quotient, quotient + zero)
+        return cast_f32_f16(np.clip(moved, -65504, 65504)) if half else cast_f32_bf16(moved)
+
+
+def dequantize_float(x: Array, scale: Array, zero_point: Array) -> Array:
+    """Subtract and multiply in float32."""
+    with np.errstate(all="ignore"):
+        difference: Array = np.asarray(x).astype(np.float32) - np.asarray(zero_point).astype(np.float32)
+        return difference * np.asarray(scale, np.float32)
