@@ -11,7 +11,7 @@ import numpy as np
 import quarkfast
 from bench.workload import Array, Workload
 from quarkfast import reference
-from quarkfast.reference import blocks
+from quarkfast.reference import blocks, small_floats
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,10 @@ def _widened(work: Workload, part: slice) -> Array:
 
 
 def _rounded(work: Workload, part: slice) -> Array:
-    return getattr(reference, f"round_f32_{work.row.code}")(work.x.reshape(-1)[part])
+    x = work.x.reshape(-1)[part]
+    if work.row.bits <= 8:
+        return small_floats.round_trip(x, work.row.code)
+    return getattr(reference, f"round_f32_{work.row.code}")(x)
 
 
 def _packed(work: Workload, _: slice) -> Array:
@@ -115,6 +118,7 @@ def _unpacked(work: Workload, part: slice) -> Array:
 
 BLOCK_FORMATS: dict[str, dict[str, Any]] = {
     "BFP16": {"bit_width": 16},
+    "BFP16 raised": {"bit_width": 16, "raise_exponent": True},
     "MX9": {"bit_width": 16},
     "MX6": {"bit_width": 13},
     "MX4": {"bit_width": 11},

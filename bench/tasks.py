@@ -6,6 +6,7 @@ from bench.workload import Task
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int4")
 MX_ELEMENTS = ("fp8_e5m2", "fp8_e4m3", "fp6_e3m2", "fp6_e2m3", "fp4_e2m1", "int8")
+SMALL_FLOATS = ("float8_e4m3fn", "float8_e5m2", "float6_e3m2fn", "float6_e2m3fn", "float4_e2m1fn")
 LAYOUTS = ("first axis", "last axis", "blocks of 32")
 
 
@@ -27,13 +28,12 @@ TASKS = (
     Task("widen", "float16"),
     Task("round_trip", "bfloat16", bar=1.2),
     Task("round_trip", "float16"),
+    *(Task("round_trip", name, bar=2) for name in SMALL_FLOATS),
     Task("requantize_linear", "int8"),
     Task("fake_quantize_bfp", "BFP16", bar=3),
+    Task("fake_quantize_bfp", "BFP16 raised", bar=3),
     *(Task("fake_quantize_bfp_prime", name, bar=3) for name in ("MX9", "MX6", "MX4")),
-    *(
-        Task("fake_quantize_mx", name, bar=3)
-        for name in ("fp8_e5m2", "fp8_e4m3", "fp6_e3m2", "fp6_e2m3", "fp4_e2m1", "int8")
-    ),
+    *(Task("fake_quantize_mx", name, bar=3) for name in MX_ELEMENTS),
     Task("reduce_range", bar=0.55),
     Task("absmax"),
     Task("absmax", layout="first axis"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,20 +21,16 @@ def set_threads(threads: int) -> None:
     quarkfast.set_num_threads(threads)
 
 
-def _into(call: Callable[..., Any]) -> Callable[[Workload, int], Entry]:
-    """Set up ``call(work, x, out)``."""
+def _into(prepare: Callable[[Workload], Callable[..., Any]]) -> Callable[[Workload, int], Entry]:
+    """Set up a function of (x, out=...), which ``prepare`` makes outside of what is timed."""
 
     def setup(work: Workload, threads: int) -> Entry:
         operation = OPERATIONS[work.task.operation]
-        x = operation.input(work)
+        x, call = operation.input(work), prepare(work)
         out = operation.output(work) if operation.output else None
-        return Entry(lambda: call(work, x, out), lambda: out)
+        return Entry(lambda: call(x, out=out), lambda: out)
 
     return setup
-
-
-def _parameters(work: Workload) -> dict[str, Any]:
-    return {"axis": work.axis, "block_size": work.block_size}
 
 
 def _told(call: Callable[[Workload], Any], values: Callable[[Any], Any]) -> Callable[[Workload, int], Entry]:
@@ -45,40 +42,36 @@ def _absmax(work: Workload) -> Any:
     return quarkfast.absmax(work.x, {"first axis": 0, "last axis": 1}.get(work.task.layout))
 
 
-def _quantize(work: Workload, x: Any, out: Any) -> None:
-    quarkfast.quantize_linear(x, work.scale, work.zero_point, dtype=work.row.dtype, out=out, **_parameters(work))
+def _linear(function: Callable[..., Any], *, typed: bool) -> Callable[[Workload], Callable[..., Any]]:
+    def prepare(work: Workload) -> Callable[..., Any]:
+        scales = {"scale": work.scale, "zero_point": work.zero_point}
+        layout = {"axis": work.axis, "block_size": work.block_size} if work.task.layout != "tensor" else {}
+        return partial(function, **scales, **layout, **({"dtype": work.row.dtype} if typed else {}))
+
+    return prepare
 
 
-def _dequantize(work: Workload, x: Any, out: Any) -> None:
-    quarkfast.dequantize_linear(x, work.scale, work.zero_point, out=out, **_parameters(work))
+def _typed(function: Callable[..., Any]) -> Callable[[Workload], Callable[..., Any]]:
+    return lambda work: partial(function, dtype=work.row.dtype)
 
 
-def _fake_quantize(work: Workload, x: Any, out: Any) -> None:
-    quarkfast.fake_quantize_linear(x, work.scale, work.zero_point, dtype=work.row.dtype, out=out, **_parameters(work))
+def _block(function: Callable[..., Any]) -> Callable[[Workload], Callable[..., Any]]:
+    return lambda work: partial(function, **BLOCK_FORMATS[work.task.type])
 
 
 _BLOCK_FAMILIES = ("fake_quantize_bfp", "fake_quantize_bfp_prime", "fake_quantize_mx")
 
-
-def _block(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda work, x, out: function(x, out=out, **BLOCK_FORMATS[work.task.type])
-
-
 SETUPS = {
-    "quantize_linear": _into(_quantize),
-    "dequantize_linear": _into(_dequantize),
-    "fake_quantize_linear": _into(_fake_quantize),
-    "cast": _into(lambda work, x, out: quarkfast.cast(x, work.row.dtype, out=out)),
-    "widen": _into(lambda work, x, out: quarkfast.cast(x, np.float32, out=out)),
-    "round_trip": _into(lambda work, x, out: quarkfast.round_trip(x, work.row.dtype, out=out)),
-    "pack_codes": _into(lambda work, x, out: quarkfast.pack_codes(x, out=out)),
-    "unpack_codes": _into(
-        lambda work, x, out: quarkfast.unpack_codes(x, work.row.dtype, work.shape, out=out),
-    ),
+    "quantize_linear": _into(_linear(quarkfast.quantize_linear, typed=True)),
+    "dequantize_linear": _into(_linear(quarkfast.dequantize_linear, typed=False)),
+    "fake_quantize_linear": _into(_linear(quarkfast.fake_quantize_linear, typed=True)),
+    "cast": _into(_typed(quarkfast.cast)),
+    "widen": _into(lambda work: partial(quarkfast.cast, dtype=np.float32)),
+    "round_trip": _into(_typed(quarkfast.round_trip)),
+    "pack_codes": _into(lambda work: quarkfast.pack_codes),
+    "unpack_codes": _into(lambda work: partial(quarkfast.unpack_codes, dtype=work.row.dtype, shape=work.shape)),
     **{name: _into(_block(getattr(quarkfast, name))) for name in _BLOCK_FAMILIES},
-    "requantize_linear": _into(
-        lambda work, x, out: quarkfast.requantize_linear(x, work.scale, work.zero_point, dtype=work.row.dtype, out=out),
-    ),
+    "requantize_linear": _into(_linear(quarkfast.requantize_linear, typed=True)),
     "reduce_range": _told(
         lambda work: quarkfast.reduce_range(work.x), lambda found: np.float32([found.min, found.max])
     ),
