@@ -95,7 +95,7 @@ def plan(model: ModelSource, preset: str | Scheme = "A8W8", **options: Any) -> M
         activation: 'y': int8
     """
     from quarkfast.graph.load import load_model
-    from quarkfast.prepare import fold_constants, prepare, prepare_structure
+    from quarkfast.prepare import prepare, prepare_for_weights
     from quarkfast.qdq import lowest_opset, place
     from quarkfast.weights import lowest_opset as lowest_opset_of_weights
     from quarkfast.weights import place_weights
@@ -103,8 +103,7 @@ def plan(model: ModelSource, preset: str | Scheme = "A8W8", **options: Any) -> M
     scheme = resolve(preset, options)
     loaded = load_model(model)
     if scheme.weights_only:
-        prepared = prepare_structure(loaded, lowest_opset_of_weights(loaded, scheme))
-        fold_constants(prepared)
+        prepared = prepare_for_weights(loaded, lowest_opset_of_weights(loaded, scheme))
         return outline_weights(place_weights(prepared, scheme), scheme)
     return outline(place(prepare(loaded, lowest_opset(scheme)), scheme), scheme)
 

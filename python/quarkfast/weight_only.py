@@ -1,6 +1,6 @@
 """The pipeline for presets that leave activations alone, in reading order: load, prepare, place, rewrite, save.
 
-No weight is read before it is written, and none as a whole, so that models larger than memory pass through.
+No large weight is read before it is written, and none as a whole, so that models larger than memory pass through.
 """
 
 from __future__ import annotations
@@ -51,16 +51,14 @@ def store_weights(
         from quarkfast.graph.load import external_bytes, external_files, load_model, model_bytes
         from quarkfast.graph.opset import opset_version
         from quarkfast.graph.save import check_output
-        from quarkfast.prepare import fold_constants, prepare_structure
+        from quarkfast.prepare import prepare_for_weights
         from quarkfast.weights import lowest_opset, place_weights, rewrite
     path = None if output is None else check_output(output)
     with clock.stage("load"):
         loaded = load_model(model)
         before, outside, sources = model_bytes(model, loaded), external_bytes(loaded) > 0, external_files(loaded)
     with clock.stage("prepare"):
-        prepared = prepare_structure(loaded, lowest_opset(loaded, scheme))
-        # Small ones only: a weight behind a Reshape is a constant then, and a large one is not read.
-        fold_constants(prepared)
+        prepared = prepare_for_weights(loaded, lowest_opset(loaded, scheme))
         placement = place_weights(prepared, scheme)
         if not placement.weights:
             warnings.warn("quantize: the model has no weight that can be stored so; all of them stay", stacklevel=3)

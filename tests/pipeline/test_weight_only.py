@@ -153,6 +153,19 @@ def test_convolutions_are_stored_per_channel(rng):
     assert result.summary.quantized == {"Conv": 2}
 
 
+@pytest.mark.parametrize("preset", _PRESETS)
+@pytest.mark.filterwarnings("ignore:quantize. the model has no weight")
+def test_batch_normalization_becomes_part_of_the_layer(rng, preset):
+    text = """g (float[N, 3, 8, 8] x) => (float[A, B, C, D] y) {
+        c = Conv (x, w)
+        y = BatchNormalization (c, s, b, m, v)
+    }"""
+    arrays = {"w": (8, 3, 4, 4), "s": (8,), "b": (8,), "m": (8,), "v": (8,)}
+    constants = {name: rng.uniform(0.5, 1, shape).astype(np.float32) for name, shape in arrays.items()}
+    result = quarkfast.quantize(tiny_model(text, constants), preset=preset)
+    assert "BatchNormalization" not in [node.op_type for node in result.proto.graph.node]
+
+
 def test_a_weight_that_is_shared_is_stored_once(rng):
     text = """g (float[N, 32] x) => (float[N, 32] y) {
         a = MatMul (x, w)

@@ -13,7 +13,7 @@ from quarkfast.prepare.fold_constants import fold_constants
 from quarkfast.prepare.infer_types import infer_types
 from quarkfast.prepare.widen_half import widen_half
 
-__all__ = ["fold_constants", "prepare", "prepare_structure"]
+__all__ = ["prepare", "prepare_for_weights"]
 
 
 def prepare(model: ir.Model, opset: int) -> ir.Model:
@@ -27,7 +27,7 @@ def prepare(model: ir.Model, opset: int) -> ir.Model:
         ModelError: If the graph has a cycle or a missing tensor, or a constant holds NaN.
         UnsupportedError: If the model cannot be converted to the operator set.
     """
-    model = prepare_structure(model, opset)
+    model = _prepare_structure(model, opset)
     widen_half(model)
     check_weights(model)
     fold_constants(model)
@@ -37,13 +37,23 @@ def prepare(model: ir.Model, opset: int) -> ir.Model:
     return model
 
 
-def prepare_structure(model: ir.Model, opset: int) -> ir.Model:
-    """Returns `model` sorted, cleaned and in an operator set of at least `opset`; reads no weight.
+def prepare_for_weights(model: ir.Model, opset: int) -> ir.Model:
+    """Returns `model` ready to have its weights stored; the one passed in must not be used any more.
+
+    Reads small constants, so that a weight behind a Reshape is one, and weights of layers in front of a
+    BatchNormalization, which onnxruntime could not fold into codes any more. No large matrix is read.
 
     Raises:
         ModelError: If the graph has a cycle or a missing tensor.
         UnsupportedError: If the model cannot be converted to the operator set.
     """
+    model = _prepare_structure(model, opset)
+    fold_constants(model)
+    fold_batch_norm(model)
+    return model
+
+
+def _prepare_structure(model: ir.Model, opset: int) -> ir.Model:
     sort(model)
     model = convert_opset(model, opset)
     choose_ir_version(model)
