@@ -25,6 +25,10 @@ if(MSVC)
   set(quarkfast_kernel_flags /O2 /fp:precise /EHs-c-)
 else()
   set(quarkfast_kernel_flags -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-exceptions -fno-rtti)
+  if(QUARKFAST_SANITIZE)
+    # It looks for faults, not for speed, and GCC 12 takes minutes for a rung at -O3.
+    list(APPEND quarkfast_kernel_flags -O1)
+  endif()
 endif()
 
 # quarkfast_add_kernels(<out> <source>): compiles the source once per rung; <out> becomes the list of object targets and
