@@ -218,3 +218,37 @@ def test_the_scheme_in_the_model_makes_the_same_model_again():
     (text,) = [each.value for each in first.proto.metadata_props if each.key == "quarkfast.scheme"]
     again = _quantize(preset=quarkfast.Scheme.from_dict(json.loads(text)))
     assert again.model_bytes == first.model_bytes
+
+
+FUNCTIONS = """
+<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+g (float[N, 4] x) => (float[N, 4] y) <float[4, 4] w = {1, 0, 0, 0.5, 0, 1, 0, 0, 0, 0.3, 1, 0, 0, 0, 0, 1}> {
+    a = local.outer (x, w)
+    [second] y = local.layer (a, w)
+}
+<domain: "local", opset_import: ["" : 17, "local" : 1]>
+outer (p, q) => (r) { [nested] r = local.layer (p, q) }
+<domain: "local", opset_import: ["" : 17]>
+layer (p, q) => (r) {
+    [product] m = MatMul (p, q)
+    [limit] r = Relu (m)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "left"),
+    [
+        ([], []),
+        (["product"], ["MatMul", "MatMul"]),
+        (["second"], ["MatMul", "Relu"]),
+        (["nested", "limit"], ["MatMul", "Relu", "Relu"]),
+    ],
+)
+@pytest.mark.parametrize("preset", ["A8W8", "A16W8"], ids=["as it is", "converted to opset 21"])
+def test_nodes_of_local_functions_answer_to_their_names_and_to_those_of_the_calls(names, left, preset):
+    x = samples(8, (4,))
+    result = quarkfast.quantize(onnx.parser.parse_model(FUNCTIONS), preset=preset, calibration_data=x, exclude=names)
+    assert [node.op_type for node in result.summary.left_float] == left
+    assert not any(prop.key.startswith("quarkfast") for node in result.proto.graph.node for prop in node.metadata_props)
+    ort.inference_session(result.model_bytes).run(None, {"x": x})

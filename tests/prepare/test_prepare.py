@@ -6,7 +6,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
-from quarkfast.errors import ModelError
+from quarkfast.errors import ModelError, UnsupportedError
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.prepare import prepare
@@ -159,3 +159,25 @@ def test_a_clip_is_kept():
     text = "g (float[2] x) => (float[2] y) { y = Clip(x, low, high) }"
     proto = tiny_model(text, {"low": np.float32(0), "high": np.float32(6)})
     assert _types(prepare(load_model(proto), 13)) == ["Clip"]
+
+
+CALLS = """
+<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+g (float[N, 4] x) => (float[N, 4] y) { y = local.layer (x) }
+<domain: "local", opset_import: ["" : 17, "local" : 1]>
+layer (p) => (r) { r = Relu (p) }
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind", "message"),
+    [
+        ("r = Relu", "r = local.layer", ModelError, "expected local functions without recursion, got some that call"),
+        ('opset_import: ["" : 17, "local" : 1]>\nlayer', 'opset_import: ["" : 13]>\nlayer', UnsupportedError,
+         "expected local functions that can be inlined, got: Opset mismatch when inlining"),
+    ],
+)  # fmt: skip
+def test_functions_that_cannot_be_inlined_are_one_sentence(old, new, kind, message):
+    proto = onnx.parser.parse_model(CALLS.replace(old, new))
+    with pytest.raises(kind, match=message):
+        prepare(load_model(proto), 13)

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from quarkfast.config import BiasKind, LayerRule, Scheme, TensorSpec, match_names
 from quarkfast.errors import ConfigError, did_you_mean
 from quarkfast.graph.access import is_constant, name_of
-from quarkfast.graph.origin import names_in_file, op_types_in_file, original_name, tensors_in_file
+from quarkfast.graph.origin import names_in_file, names_of, op_types_in_file, original_name, tensors_in_file
 from quarkfast.qparams import code_range
 
 __all__ = ["Choices"]
@@ -130,7 +130,7 @@ class Choices:
 
     def _match(self, patterns: Iterable[str], where: str) -> frozenset[str]:
         found = match_names(tuple(patterns), self._known, where)
-        return frozenset(name_of(node) for node in self._nodes if {name_of(node), original_name(node)} & found)
+        return frozenset(name_of(node) for node in self._nodes if names_of(node) & found)
 
     def _check_types(self, where: str, names: Iterable[str]) -> None:
         for name in names:
@@ -153,7 +153,7 @@ class Choices:
         return frozenset(path)
 
     def _at(self, name: str, end: str) -> list[ir.Node]:
-        named = [node for node in self._nodes if name in (name_of(node), original_name(node))]
+        named = [node for node in self._nodes if name in names_of(node)]
         if named:
             return named
         if end == "start":

@@ -6,8 +6,18 @@ import onnx_ir as ir
 
 from quarkfast.graph.access import name_of
 
-__all__ = ["names_in_file", "op_types_in_file", "original_name", "remember", "tensors_in_file"]
+__all__ = [
+    "carry_over",
+    "names_in_file",
+    "names_of",
+    "op_types_in_file",
+    "original_name",
+    "remember",
+    "settle_calls",
+    "tensors_in_file",
+]
 
+_CALL = "quarkfast.call:"
 _NODE, _NAMES, _TENSORS, _TYPES = (f"quarkfast.{key}" for key in ("name", "names", "tensors", "op_types"))
 
 
@@ -16,10 +26,38 @@ def remember(model: ir.Model) -> None:
     nodes = [*model.graph.all_nodes(), *(node for each in model.functions.values() for node in each.all_nodes())]
     for node in nodes:
         node.meta[_NODE] = name_of(node)
+        if node.op_identifier() in model.functions and node.name:
+            # What is inlined from a call inherits its properties, and nothing else that tells where it came from.
+            node.metadata_props[_CALL + node.name] = ""
     inputs = {name_of(value) for graph in model.graphs() for value in (*graph.inputs, *graph.initializers.values())}
     model.meta[_NAMES] = frozenset(name_of(node) for node in nodes) - {""}
     model.meta[_TENSORS] = frozenset({name_of(value) for node in nodes for value in node.outputs} | inputs) - {""}
     model.meta[_TYPES] = frozenset(node.op_type for node in nodes)
+
+
+def settle_calls(model: ir.Model) -> None:
+    """Moves what nodes inherited from inlined calls to where no file will show it."""
+    for node in model.graph.all_nodes():
+        keys = [key for key in node.metadata_props if key.startswith(_CALL)]
+        node.meta[_CALL] = frozenset(key.removeprefix(_CALL) for key in keys)
+        for key in keys:
+            del node.metadata_props[key]
+
+
+def carry_over(model: ir.Model, converted: ir.Model) -> None:
+    """Takes what is remembered of `model` over to what a conversion of it made, by the names of its nodes."""
+    if converted is model:
+        return
+    converted.meta.update(model.meta)
+    known = {name_of(node): node.meta for node in model.graph.all_nodes()}
+    for node in converted.graph.all_nodes():
+        node.meta.update(known.get(name_of(node), {}))
+
+
+def names_of(node: ir.Node) -> frozenset[str]:
+    """Returns the names that `node` answers to: its own, that in the file, those of calls it was inlined from."""
+    calls: frozenset[str] = node.meta.get(_CALL, frozenset())
+    return calls | {name_of(node), original_name(node)}
 
 
 def original_name(node: ir.Node) -> str:

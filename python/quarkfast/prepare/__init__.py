@@ -5,12 +5,13 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from quarkfast.graph.opset import choose_ir_version, convert_opset
-from quarkfast.graph.origin import remember
+from quarkfast.graph.origin import carry_over, remember, settle_calls
 from quarkfast.prepare.check_weights import check_weights
 from quarkfast.prepare.clean import clean, sort
 from quarkfast.prepare.fold_batch_norm import fold_batch_norm
 from quarkfast.prepare.fold_constants import fold_constants
 from quarkfast.prepare.infer_types import infer_types
+from quarkfast.prepare.inline_functions import inline_functions
 from quarkfast.prepare.widen_half import widen_half
 
 __all__ = ["prepare", "prepare_for_weights"]
@@ -55,8 +56,11 @@ def prepare_for_weights(model: ir.Model, opset: int) -> ir.Model:
 
 def _prepare_structure(model: ir.Model, opset: int) -> ir.Model:
     sort(model)
-    model = convert_opset(model, opset)
-    choose_ir_version(model)
     remember(model)
-    clean(model)
-    return model
+    inline_functions(model)
+    settle_calls(model)
+    converted = convert_opset(model, opset)
+    carry_over(model, converted)
+    choose_ir_version(converted)
+    clean(converted)
+    return converted

@@ -1,4 +1,4 @@
-"""One flat, named, sorted graph: functions inlined, constants as initializers, nothing unused."""
+"""A named, sorted graph: constants as initializers, nothing unused."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ __all__ = ["clean", "sort"]
 def clean(model: ir.Model) -> None:
     """Brings `model` into the form that the other passes expect, in place.
 
-    1. Calls of local functions are inlined.
-    2. Initializers are no graph inputs (a model of IR version 3 lists them there), so they are constants.
-    3. Constant nodes become initializers.
-    4. Identity nodes and everything that no output needs are removed.
-    5. Every value and node has a name of its own; names that are unique already are kept.
+    1. Initializers are no graph inputs (a model of IR version 3 lists them there), so they are constants.
+    2. Constant nodes become initializers.
+    3. Identity nodes and everything that no output needs are removed.
+    4. Every value and node has a name of its own; names that are unique already are kept.
 
-    Idempotent; graph inputs (apart from 2) and outputs keep names and types; error 0.
+    Idempotent; graph inputs (apart from 1) and outputs keep names and types; error 0.
     """
     passes = (
-        common.InlinePass(),
         common.RemoveInitializersFromInputsPass(),
         common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
         common.IdentityEliminationPass(),
