@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-    from quarkfast.calibration import Calibration, CalibrationData
+    from quarkfast.calibration import Calibration, CalibrationData, TensorStatistics
     from quarkfast.graph.load import ModelSource
     from quarkfast.kernels import Range
-    from quarkfast.qdq import Placement, Plan
+    from quarkfast.qdq import Findings, Placement, Plan
 
 __all__ = ["QuantizedModel", "quantize"]
 
@@ -136,34 +136,45 @@ def quantize(
         prepared = prepare(loaded, lowest_opset(scheme))
         placement = place(prepared, scheme)
     if placement.quantized:
-        after, plan, samples, placement = _write(prepared, placement, scheme, source, clock)
+        written = _write(prepared, placement, scheme, source, clock)
     else:
-        after, plan, samples = _unchanged(model), None, 0
+        written = _Written(_unchanged(model), placement)
     if path is not None:
         with clock.stage("save"):
-            save_bytes(after, path)
-    summary = _summarize(prepared, placement, plan, scheme, samples, (before, len(after)), clock.seconds)
-    return QuantizedModel(after, summary, path)
+            save_bytes(written.data, path)
+    summary = _summarize(prepared, written, scheme, before, clock.seconds)
+    return QuantizedModel(written.data, summary, path)
 
 
-def _write(
-    model: ir.Model, placement: Placement, scheme: Scheme, source: _Source, clock: Clock
-) -> tuple[bytes, Plan, int, Placement]:
-    """Decides every number and writes it into the model; returns its bytes, plan, number of samples, and placement."""
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """The bytes of a quantized model, and how it came to be; without a plan where nothing was quantized."""
+
+    data: bytes
+    placement: Placement
+    plan: Plan | None = None
+    findings: Findings | None = None
+    samples: int = 0
+
+
+def _write(model: ir.Model, placement: Placement, scheme: Scheme, source: _Source, clock: Clock) -> _Written:
+    """Decides every number and writes it into the model."""
     from quarkfast.graph.save import serialize
     from quarkfast.prepare.widen_half import WIDENED
-    from quarkfast.qdq import freeze, insert, resolve_conflicts
+    from quarkfast.qdq import find_findings, freeze, insert, resolve_conflicts
     from quarkfast.refine import refine
 
-    ranges, seen, samples = _calibrate(model, placement, scheme, source, clock)
+    ranges, statistics, samples = _calibrate(model, placement, scheme, source, clock)
+    seen = {name: each.range for name, each in statistics.items()}
     with clock.stage("insert"):
         placement, conflicts = resolve_conflicts(model, placement, ranges)
         plan = refine(model, freeze(model, placement, scheme, ranges, seen), scheme.target)
+        findings = find_findings(model, plan, statistics)
         notes = insert(model, plan, scheme)
         widened = (_WIDENED,) if model.meta.get(WIDENED) else ()
         plan = replace(plan, notes=(*widened, *conflicts, *plan.notes, *notes))
         sign(model, outline(placement, scheme), seen)
-        return serialize(model), plan, samples, placement
+        return _Written(serialize(model), placement, plan, findings, samples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +193,8 @@ class _Source:
 
 def _calibrate(
     model: ir.Model, placement: Placement, scheme: Scheme, source: _Source, clock: Clock
-) -> tuple[dict[str, Range], dict[str, Range], int]:
-    """Returns the range to keep and the range seen of each tensor, and the number of samples."""
+) -> tuple[dict[str, Range], dict[str, TensorStatistics], int]:
+    """Returns the range to keep and the statistics of each tensor, and the number of samples."""
     from quarkfast.calibration import Gather, Job, calibrate_prepared, model_inputs, open_data, parse_bytes
     from quarkfast.methods import needs_histogram, ranges_kept
     from quarkfast.qdq import needs_ranges
@@ -203,10 +214,9 @@ def _calibrate(
     if found.random:
         model.metadata_props["quarkfast.calibration"] = "random data: the ranges of activations mean nothing"
     statistics = found.select(placement.observed, source.key)
-    seen = {name: each.range for name, each in statistics.items()}
     if found.key is None:  # a table of another tool, whose method has chosen the ranges already
-        return seen, seen, found.samples
-    return ranges_kept(statistics, placement.specs), seen, found.samples
+        return {name: each.range for name, each in statistics.items()}, statistics, found.samples
+    return ranges_kept(statistics, placement.specs), statistics, found.samples
 
 
 def _unchanged(model: ModelSource) -> bytes:
@@ -222,16 +232,12 @@ def _unchanged(model: ModelSource) -> bytes:
 
 
 def _summarize(
-    model: ir.Model,
-    placement: Placement,
-    plan: Plan | None,
-    scheme: Scheme,
-    samples: int,
-    sizes: tuple[int, int],
-    seconds: Mapping[str, float],
+    model: ir.Model, written: _Written, scheme: Scheme, before: int, seconds: Mapping[str, float]
 ) -> Summary:
     from quarkfast.graph.opset import opset_version
+    from quarkfast.qdq import Findings
 
+    placement, plan, findings = written.placement, written.plan, written.findings or Findings()
     return Summary(
         preset=scheme.name,
         target=scheme.target,
@@ -242,10 +248,13 @@ def _summarize(
         pairs=len(plan.activations) if plan else 0,
         weights=len(plan.constants) if plan else 0,
         biases=len(plan.biases) if plan else 0,
-        samples=samples,
+        samples=written.samples,
         opset=opset_version(model),
-        bytes_before=sizes[0],
-        bytes_after=sizes[1],
+        bytes_before=before,
+        bytes_after=len(written.data),
         seconds=dict(seconds),
         notes=plan.notes if plan else (),
+        constant=findings.constant,
+        saturated=findings.saturated,
+        worst=findings.worst,
     )

@@ -38,6 +38,10 @@ class Summary:
         bytes_after: And after.
         seconds: Stage -> wall time in seconds, in the order they ran.
         notes: What was done differently from what was asked, one sentence each.
+        constant: Activations that had one value in all of the calibration.
+        saturated: Activations of which less than half of the range that was seen is kept.
+        worst: The tensors with the least expected signal to quantization noise, in dB, the worst first: weights, and
+            activations where the method gathers histograms.
 
     Example:
         >>> s = Summary("A8W8", "ryzenai-a8w8", "int8", "int8", {"Conv": 2}, (), 3, 2, 2, 8, 13, 1000, 300, {}, ())
@@ -60,6 +64,9 @@ class Summary:
     bytes_after: int
     seconds: Mapping[str, float]
     notes: tuple[str, ...]
+    constant: tuple[str, ...] = ()
+    saturated: tuple[str, ...] = ()
+    worst: tuple[tuple[str, float], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON."""
@@ -80,6 +87,12 @@ class Summary:
             ("seconds", ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in self.seconds.items())),
         ]
         rows += [("left float", f"{node.op_type} {node.name!r}: {node.reason}") for node in self.left_float]
+        if self.constant:
+            rows.append(("constant", ", ".join(map(repr, self.constant))))
+        if self.saturated:
+            rows.append(("saturated", ", ".join(map(repr, self.saturated))))
+        if self.worst:
+            rows.append(("expected SQNR", ", ".join(f"{name!r} {value:.1f} dB" for name, value in self.worst)))
         return rows + [("note", note) for note in self.notes]
 
     def __str__(self) -> str:

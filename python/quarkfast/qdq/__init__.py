@@ -4,6 +4,7 @@ from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, P
 from quarkfast.graph.plan import Plan, Quantizer
 from quarkfast.qdq.conflicts import resolve_conflicts
 from quarkfast.qdq.dynamic import insert_dynamic
+from quarkfast.qdq.findings import Findings, find_findings
 from quarkfast.qdq.freeze import freeze, needs_ranges
 from quarkfast.qdq.insert import insert
 from quarkfast.qdq.nodes import lowest_opset
@@ -16,11 +17,13 @@ __all__ = [
     "BiasSlot",
     "ConstantSlot",
     "Edge",
+    "Findings",
     "LeftFloat",
     "Placement",
     "Plan",
     "Quantizer",
     "Target",
+    "find_findings",
     "freeze",
     "insert",
     "insert_dynamic",
