@@ -184,4 +184,5 @@ def _real(x: ArrayLike, where: str) -> tuple[NDArray[Any], str]:
     real = _FLOATS.get(array.dtype)
     if real is None:
         raise TypeError(f"{where}: x: expected dtype float32, float16 or bfloat16, got {array.dtype}")
-    return laid_out(array), real
+    flags = array.flags
+    return (array if flags.c_contiguous and flags.aligned else laid_out(array)), real
