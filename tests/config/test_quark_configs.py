@@ -7,8 +7,10 @@ import re
 import pytest
 
 import quarkfast
+from quarkfast.config import PRESETS
 from quarkfast.config.quark import get_default_config, get_default_config_mapping, scheme_of
 from quarkfast.config.quark.legacy import LEGACY_NAMES
+from quarkfast.errors import ConfigError, UnsupportedError
 
 
 def test_all_65_names_of_quark_exist_in_any_case():
@@ -123,3 +125,26 @@ def test_quarks_keys_for_biases_mean_ours():
         assert scheme_of(config).bias == expected
         config.extra_options[key] = True
         assert scheme_of(config).bias == "int32"
+
+
+def test_matmul_nbits_of_quark_is_the_preset_with_its_parameters():
+    config = get_default_config("MATMUL_NBITS")
+    assert scheme_of(config) == PRESETS["MATMUL_NBITS"]
+    config.extra_options["MatMulNBitsParams"] = {"GroupSize": 32, "Symmetric": False}
+    assert (scheme_of(config).weight.group_size, scheme_of(config).weight.symmetric) == (32, False)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"Bits": 8}, UnsupportedError, "MatMulNBitsParams: Bits: expected 4 in this version, got 8"),
+        ({"Algorithm": "HQQ"}, UnsupportedError, "MatMulNBitsParams: Algorithm: expected 'DEFAULT' in this version"),
+        ({"AccuracyLevel": 4}, UnsupportedError, "MatMulNBitsParams: AccuracyLevel: expected 0 or 1 in this version"),
+        ({"Groupsize": 32}, ConfigError, "MatMulNBitsParams: expected a known name, got 'Groupsize'; did you mean"),
+    ],
+)
+def test_parameters_of_matmul_nbits_that_cannot_be_honoured_are_refused(parameters, error, message):
+    config = get_default_config("MATMUL_NBITS")
+    config.extra_options["MatMulNBitsParams"] = parameters
+    with pytest.raises(error, match=message):
+        scheme_of(config)

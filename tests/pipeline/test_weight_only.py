@@ -330,6 +330,30 @@ def test_a_failure_leaves_neither_file(rng, tmp_path, preset):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx", "w"]
 
 
+def test_a_disk_that_is_full_leaves_neither_file(rng, tmp_path, monkeypatch):
+    onnx.save(_layers(rng), tmp_path / "m.onnx", save_as_external_data=True, location="w", size_threshold=0)
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("quarkfast.graph.external._FLUSHED", 1)
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(
+        OutputError, match=r"output: expected to write '.*out\.onnx\.data', got No space left on device"
+    ):
+        quarkfast.quantize(tmp_path / "m.onnx", tmp_path / "out.onnx", "INT8_WO")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx", "w"]
+
+
+def test_a_data_file_that_cannot_be_written_keeps_the_old_model(rng, tmp_path):
+    onnx.save(_layers(rng), tmp_path / "m.onnx", save_as_external_data=True, location="w", size_threshold=0)
+    (tmp_path / "out.onnx.data").mkdir()
+    (tmp_path / "out.onnx").write_bytes(b"old")
+    with pytest.raises(OutputError, match="output: expected a file name, got the directory"):
+        quarkfast.quantize(tmp_path / "m.onnx", tmp_path / "out.onnx", "INT8_WO")
+    assert (tmp_path / "out.onnx").read_bytes() == b"old"
+
+
 def test_a_large_result_without_an_output_is_refused(rng, monkeypatch):
     monkeypatch.setattr("quarkfast.graph.external.PROTOBUF_LIMIT", 4000)
     with pytest.raises(UnsupportedError, match="quantize: expected an output for a model of more than 2 GiB, got none"):
@@ -353,6 +377,12 @@ def test_a_large_result_takes_two_files(rng, tmp_path, monkeypatch):
         ("INT8_WO", {"weight_type": "mx9"}, "weight_type: expected int4, uint4, int8 or uint8 for INT8_WO, got mx9"),
         ("INT8_WO", {"keep_float_weights": True}, "keep_float_weights: expected a preset that quantizes activations"),
         ("INT8_WO", {"reduce_range": True}, "INT8_WO: expected weights with float32 scales from their extremes, got"),
+        ("INT8_WO", {"activation_scaled": True}, "INT8_WO: expected no options of activations, which stay as they are"),
+        (
+            "INT8_WO",
+            {"layers": [{"nodes": ["conv_0"], "weight": {"dtype": "int4"}}]},
+            "INT8_WO: expected one type for all",
+        ),
         ("BF16_WO", {"per_channel": True}, "BF16_WO: expected bfloat16 without scales, got"),
         ("INT4_WO", {"activation_type": "int8"}, "INT4_WO: expected one scale a tensor or channel beside int8 activ"),
     ],

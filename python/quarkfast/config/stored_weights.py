@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from quarkfast.config.scheme import Scheme
+from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError
 
 __all__ = ["check_stored_weights"]
@@ -29,6 +30,10 @@ def check_stored_weights(scheme: Scheme) -> None:
         raise ConfigError(
             f"weight_type: expected {', '.join(known[:-1])} or {known[-1]} for {scheme.name}, got {weight.dtype}"
         )
+    if scheme.activation != TensorSpec("float32"):
+        raise ConfigError(f"{scheme.name}: expected no options of activations, which stay as they are; leave them out")
+    if scheme.layers or scheme.tensors:
+        raise ConfigError(f"{scheme.name}: expected one type for all weights, got layers or tensors with their own")
     for name in _MEANINGLESS:
         if getattr(scheme, name):
             raise ConfigError(f"{name}: expected a preset that quantizes activations, got {scheme.name}; leave it out")

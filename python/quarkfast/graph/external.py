@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from quarkfast.graph.access import name_of, shape_of
 from quarkfast.graph.pieces import byte_pieces
-from quarkfast.graph.save import PROTOBUF_LIMIT, save_bytes, save_files, serialize
+from quarkfast.graph.save import PROTOBUF_LIMIT, check_output, save_bytes, save_files, serialize
 from quarkfast.graph.streams import Stream, StreamedTensor
 
 __all__ = ["data_file", "needs_data_file", "tensor_bytes", "whole_bytes", "write_model"]
@@ -71,7 +71,7 @@ def write_model(model: ir.Model, output: Path, *, external: bool) -> tuple[bytes
         data = whole_bytes(model)
         save_bytes(data, output)
         return data, len(data)
-    data_path = data_file(output)
+    data_path = check_output(data_file(output))
     laid_out = _lay_out(model, data_path)
     proto = _graph_bytes(model)
     save_files({data_path: laid_out.write, output: proto}, retract=output)
