@@ -122,13 +122,16 @@ def quantize(
         data, summary, path = store_weights(model, output, scheme, clock)
         return QuantizedModel(data, summary, path)
     with clock.stage("import"):
-        from quarkfast.graph.load import load_model, model_bytes
+        from quarkfast.graph.external import check_not_a_source
+        from quarkfast.graph.load import external_files, load_model, model_bytes
         from quarkfast.graph.save import check_output, save_bytes
         from quarkfast.prepare import prepare
         from quarkfast.qdq import lowest_opset, place
     path = None if output is None else check_output(output)
     with clock.stage("load"):
         loaded = load_model(model)
+        if path is not None:
+            check_not_a_source(path, model, external_files(loaded))
     before = model_bytes(model, loaded)
     key = calibration_key(loaded, scheme) if calibration is not None else ""
     source = _Source(calibration_data, calibration, max_memory, key)
@@ -136,10 +139,10 @@ def quantize(
         prepared = prepare(loaded, lowest_opset(scheme))
         placement = place(prepared, scheme)
     if placement.quantized:
-        written = _write(prepared, placement, scheme, source, clock)
+        written = _write(prepared, placement, scheme, source, clock, path)
     else:
         written = _Written(_unchanged(model), placement)
-    if path is not None:
+    if path is not None and written.size is None:
         with clock.stage("save"):
             save_bytes(written.data, path)
     summary = _summarize(prepared, written, scheme, before, clock.seconds)
@@ -152,13 +155,17 @@ class _Written:
 
     data: bytes
     placement: Placement
+    size: int | None = None  # bytes of both files, where it took two and they are on the disk already
     plan: Plan | None = None
     findings: Findings | None = None
     samples: int = 0
 
 
-def _write(model: ir.Model, placement: Placement, scheme: Scheme, source: _Source, clock: Clock) -> _Written:
-    """Decides every number and writes it into the model."""
+def _write(
+    model: ir.Model, placement: Placement, scheme: Scheme, source: _Source, clock: Clock, path: Path | None
+) -> _Written:
+    """Decides every number and writes it into the model; to the disk as well if that takes two files."""
+    from quarkfast.graph.external import needs_data_file, write_model
     from quarkfast.graph.save import serialize
     from quarkfast.prepare.widen_half import WIDENED
     from quarkfast.qdq import find_findings, freeze, insert, resolve_conflicts
@@ -174,7 +181,11 @@ def _write(model: ir.Model, placement: Placement, scheme: Scheme, source: _Sourc
         widened = (_WIDENED,) if model.meta.get(WIDENED) else ()
         plan = replace(plan, notes=(*widened, *conflicts, *plan.notes, *notes))
         sign(model, outline(placement, scheme), seen)
-        return _Written(serialize(model), placement, plan, findings, samples)
+        if path is None or not needs_data_file(model):
+            return _Written(serialize(model), placement, None, plan, findings, samples)
+    with clock.stage("save"):
+        data, size = write_model(model, path, external=True)
+    return _Written(data, placement, size, plan, findings, samples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +262,7 @@ def _summarize(
         samples=written.samples,
         opset=opset_version(model),
         bytes_before=before,
-        bytes_after=len(written.data),
+        bytes_after=len(written.data) if written.size is None else written.size,
         seconds=dict(seconds),
         notes=plan.notes if plan else (),
         constant=findings.constant,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quarkfast.config import Scheme
-from quarkfast.errors import OutputError, UnsupportedError
+from quarkfast.errors import UnsupportedError
 from quarkfast.planning import outline_weights
 from quarkfast.progress import Clock
 from quarkfast.provenance import sign
@@ -48,6 +48,7 @@ def store_weights(
         UnsupportedError: If the model cannot be converted, or there is no `output` and it does not fit into one file.
     """
     with clock.stage("import"):
+        from quarkfast.graph.external import check_not_a_source
         from quarkfast.graph.load import external_bytes, external_files, load_model, model_bytes
         from quarkfast.graph.opset import opset_version
         from quarkfast.graph.save import check_output
@@ -56,7 +57,9 @@ def store_weights(
     path = None if output is None else check_output(output)
     with clock.stage("load"):
         loaded = load_model(model)
-        before, outside, sources = model_bytes(model, loaded), external_bytes(loaded) > 0, external_files(loaded)
+        before, outside = model_bytes(model, loaded), external_bytes(loaded) > 0
+        if path is not None:
+            check_not_a_source(path, model, external_files(loaded))
     with clock.stage("prepare"):
         prepared = prepare_for_weights(loaded, lowest_opset(loaded, scheme))
         placement = place_weights(prepared, scheme)
@@ -64,8 +67,6 @@ def store_weights(
             warnings.warn("quantize: the model has no weight that can be stored so; all of them stay", stacklevel=3)
         notes = rewrite(prepared, placement, scheme)
         sign(prepared, outline_weights(placement, scheme), {})
-    if path is not None and not _is_same(path, model):
-        _check_not_a_source(path, sources)
     with clock.stage("save"):
         data, after = _write(prepared, path, outside)
     summary = Summary(
@@ -99,17 +100,3 @@ def _write(model: ir.Model, path: Path | None, outside: bool) -> tuple[bytes, in
         raise UnsupportedError("quantize: expected an output for a model of more than 2 GiB, got none")
     data = whole_bytes(model)
     return data, len(data)
-
-
-def _is_same(path: Path, model: ModelSource) -> bool:
-    return isinstance(model, str | os.PathLike) and path.exists() and path.samefile(model)
-
-
-def _check_not_a_source(path: Path, sources: set[Path]) -> None:
-    from quarkfast.graph.external import data_file
-
-    if data_file(path).resolve() in sources:
-        raise OutputError(
-            f"output: expected a name whose data file is not in use, got {str(path)!r}; the model's own data lies in "
-            f"{data_file(path).name!r}"
-        )

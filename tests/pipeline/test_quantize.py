@@ -293,3 +293,18 @@ def test_a_model_that_is_partly_quantized_gets_what_is_missing():
     assert counts == [2, 4]
     x = samples()
     assert _sqnr(_run(conv_relu_model(), x), _run(whole.model_bytes, x)) > FLOOR
+
+
+def test_a_result_that_is_too_large_for_one_file_takes_two(tmp_path, monkeypatch):
+    expected = quarkfast.quantize(conv_relu_model(), calibration_data=samples())
+    monkeypatch.setattr("quarkfast.graph.external.PROTOBUF_LIMIT", 100)
+    monkeypatch.setattr("quarkfast.graph.external._SMALL", 16)
+    result = quarkfast.quantize(conv_relu_model(), tmp_path / "m.onnx", calibration_data=samples())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
+    assert result.summary.bytes_after == sum(path.stat().st_size for path in tmp_path.iterdir())
+    onnx.checker.check_model(str(tmp_path / "m.onnx"))
+    found = {
+        tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(tmp_path / "m.onnx").graph.initializer
+    }
+    for tensor in expected.proto.graph.initializer:
+        np.testing.assert_array_equal(found[tensor.name], onnx.numpy_helper.to_array(tensor))

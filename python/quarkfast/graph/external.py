@@ -12,12 +12,14 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from quarkfast.errors import OutputError
 from quarkfast.graph.access import name_of, shape_of
+from quarkfast.graph.load import ModelSource
 from quarkfast.graph.pieces import byte_pieces
 from quarkfast.graph.save import PROTOBUF_LIMIT, check_output, save_bytes, save_files, serialize
 from quarkfast.graph.streams import Stream, StreamedTensor
 
-__all__ = ["data_file", "needs_data_file", "tensor_bytes", "whole_bytes", "write_model"]
+__all__ = ["check_not_a_source", "data_file", "needs_data_file", "tensor_bytes", "whole_bytes", "write_model"]
 
 # Below this a constant stays in the graph's file: shapes, scales and bounds, which tools want to see.
 _SMALL = 1024
@@ -76,6 +78,20 @@ def write_model(model: ir.Model, output: Path, *, external: bool) -> tuple[bytes
     proto = _graph_bytes(model)
     save_files({data_path: laid_out.write, output: proto}, retract=output)
     return proto, len(proto) + laid_out.size
+
+
+def check_not_a_source(output: Path, model: ModelSource, sources: set[Path]) -> None:
+    """Makes sure that a data file of `output` would not replace one that `model` reads under another name.
+
+    Raises:
+        OutputError: If it would.
+    """
+    own = isinstance(model, str | os.PathLike) and output.exists() and output.samefile(model)
+    if not own and data_file(output).resolve() in sources:
+        raise OutputError(
+            f"output: expected a name whose data file is not in use, got {str(output)!r}; the model's own data lies in "
+            f"{data_file(output).name!r}"
+        )
 
 
 def whole_bytes(model: ir.Model) -> bytes:
