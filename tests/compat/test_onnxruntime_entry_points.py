@@ -87,3 +87,20 @@ def test_a_script_for_dynamic_quantization_runs_with_onnxruntimes_own_enumeratio
 def test_dynamic_quantization_of_a_node_that_does_not_exist_is_refused(model, tmp_path):
     with pytest.raises(quarkfast.ConfigError, match=r"include: expected the name of a node, got 'cnv'; did you mean"):
         compat.quantize_dynamic(model, tmp_path / "out.onnx", nodes_to_quantize=["cnv"])
+
+
+@pytest.mark.parametrize("weight", ["QInt8", "QUInt8", "QInt16", "QInt4", "QUInt4", "QFLOAT8E4M3FN"])
+@pytest.mark.parametrize("activation", ["QInt8", "QUInt8", "QInt16", "QUInt16", "QFLOAT8E4M3FN"])
+def test_every_pair_of_onnxruntimes_types_is_written_and_runs(model, tmp_path, activation, weight):
+    from onnxruntime.quantization import QuantType
+
+    out, types = tmp_path / "out.onnx", {"activation_type": QuantType[activation], "weight_type": QuantType[weight]}
+    compat.quantize_static(model, out, Reader(), per_channel=True, **types)
+    onnx.checker.check_model(out, full_check=True)
+    stored = {tensor.name: tensor.data_type for tensor in onnx.load(out).graph.initializer}
+    assert stored["x_zero_point"] == QuantType[activation].tensor_type
+    assert stored["w_quantized"] == QuantType[weight].tensor_type
+    options = onnxruntime.SessionOptions()
+    if "FLOAT8" in activation + weight:  # onnxruntime's optimizer makes a QLinearConv of float8, which it does not have
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    assert np.isfinite(onnxruntime.InferenceSession(out, options).run(None, SAMPLES[0])[0]).all()
