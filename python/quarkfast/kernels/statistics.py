@@ -41,6 +41,9 @@ def _floats(x: ArrayLike, where: str) -> tuple[NDArray[Any], str]:
     return laid_out(array), code
 
 
+_REDUCE_RANGE = {code: getattr(_core, f"reduce_range_{code}") for code in _CODES.values()}
+
+
 @dataclass(frozen=True, slots=True)
 class Range:
     """Extremes of the finite values of an array, and counts.
@@ -69,6 +72,11 @@ class Range:
     def finite(self) -> int:
         """Number of finite values."""
         return self.count - self.nan - self.pos_inf - self.neg_inf
+
+
+def _range(fields: dict[str, Any]) -> Range:
+    """Make a range of what the native library tells, field by field in this order: by name takes a microsecond more."""
+    return Range(*fields.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +153,7 @@ def reduce_range(x: ArrayLike) -> Range:
         Range(min=-2.0, max=1.5, count=5, nan=1, pos_inf=1, neg_inf=0, zero=1, subnormal=0)
     """
     array, code = _floats(x, "reduce_range")
-    return Range(**getattr(_core, f"reduce_range_{code}")(array))
+    return _range(_REDUCE_RANGE[code](array))
 
 
 def histogram(x: ArrayLike) -> Histogram:
@@ -169,7 +177,7 @@ def histogram(x: ArrayLike) -> Histogram:
     """
     array, code = _floats(x, "histogram")
     seen, (counts, exponent) = getattr(_core, f"count_histogram_{code}")(array)
-    return Histogram(counts, exponent, Range(**seen))
+    return Histogram(counts, exponent, _range(seen))
 
 
 def moments(x: ArrayLike) -> Moments:
@@ -188,7 +196,7 @@ def moments(x: ArrayLike) -> Moments:
     """
     array, code = _floats(x, "moments")
     seen, (total, squares) = getattr(_core, f"sum_moments_{code}")(array)
-    return Moments(Range(**seen).finite, total, squares)
+    return Moments(_range(seen).finite, total, squares)
 
 
 def absmax(x: ArrayLike, axis: int | None = None) -> NDArray[np.float32]:
