@@ -72,6 +72,19 @@ def test_casts_down_are_those_of_ml_dtypes_for_all_float32(code: str) -> None:
         assert np.array_equal(bits(rounded), bits(quarkfast.cast(got, np.float32))), hex(begin)
 
 
+@pytest.mark.exhaustive
+def test_every_rung_makes_the_same_float16_of_all_float32() -> None:
+    first = np.arange(CHUNK, dtype=np.uint32)
+    for begin in range(0, 1 << 32, CHUNK):
+        x = (first + np.uint32(begin)).view(np.float32)
+        made = set()
+        for isa in quarkfast.available_isas():
+            with quarkfast.use_isa(isa):
+                kinds = (quarkfast.cast(x, "float16", saturate=flag) for flag in (False, True))
+                made.add((*(each.tobytes() for each in kinds), quarkfast.round_trip(x, "float16").tobytes()))
+        assert len(made) == 1, hex(begin)
+
+
 @pytest.mark.parametrize("code", SMALL)
 def test_casts_up_are_those_of_ml_dtypes_for_every_code(isa: str, code: str) -> None:
     x = codes_of(code)
