@@ -149,3 +149,10 @@ def test_a_scheme_is_taken_as_a_preset():
     scheme = dataclasses.replace(PRESETS["A8W8"], name="mine")
     assert isinstance(resolve(scheme, {"samples": 3}), Scheme)
     assert resolve(scheme, {"samples": 3}).name == "mine"
+
+
+def test_one_scale_for_all_weights_is_that_of_least_error_and_one_a_channel_covers_its_extremes():
+    assert resolve("A8W8", {}).weight.method == "minmse"
+    assert resolve("A8W8", {"per_channel": True}).weight.method == "minmax"
+    assert resolve("A8W8", {"per_channel": True, "weight_method": "minmse"}).weight.method == "minmse"
+    assert resolve("U8S8", {"weight_method": "minmax"}).weight.method == "minmax"

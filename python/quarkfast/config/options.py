@@ -59,7 +59,10 @@ def _is_mapping(value: Any) -> bool:
 
 
 def _per_channel(scheme: Scheme, value: bool) -> Scheme:
-    return replace(scheme, weight=replace(scheme.weight, granularity="channel" if value else "tensor"))
+    changes: dict[str, Any] = {"granularity": "channel" if value else "tensor"}
+    if value and scheme.weight.method == "minmse" and scheme.weight.scale == "float32":
+        changes["method"] = "minmax"  # A channel has few values, and its extremes are among them.
+    return replace(scheme, weight=replace(scheme.weight, **changes))
 
 
 def _group_size(scheme: Scheme, value: int) -> Scheme:

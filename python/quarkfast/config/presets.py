@@ -13,6 +13,7 @@ from quarkfast.errors import ConfigError, did_you_mean
 __all__ = ["PRESETS", "find_preset"]
 
 _INT8 = TensorSpec("int8")
+_INT8_WEIGHT = TensorSpec("int8", method="minmse")
 _INT16 = TensorSpec("int16")
 _UINT8 = TensorSpec("uint8", symmetric=False)
 _BFLOAT16 = TensorSpec("bfloat16")
@@ -27,9 +28,9 @@ PRESETS: Mapping[str, Scheme] = MappingProxyType(
     {
         scheme.name: scheme
         for scheme in (
-            Scheme("A8W8", "ryzenai-a8w8", _INT8, _INT8, force_pass_through=True),
-            Scheme("A16W8", "ryzenai-a8w8", _INT16, _INT8, force_pass_through=True),
-            Scheme("U8S8", "ort-cpu", _UINT8, _INT8),
+            Scheme("A8W8", "ryzenai-a8w8", _INT8, _INT8_WEIGHT, force_pass_through=True),
+            Scheme("A16W8", "ryzenai-a8w8", _INT16, _INT8_WEIGHT, force_pass_through=True),
+            Scheme("U8S8", "ort-cpu", _UINT8, _INT8_WEIGHT),
             Scheme("DYNAMIC", "ort-dynamic", _UINT8, _INT8, bias="float", encoding="dynamic"),
             Scheme("XINT8", "ryzenai-xint8", _XINT8, _XINT8, bias="weight", force_pass_through=True),
             Scheme("FP16", "ryzenai-bf16", _FLOAT16, _FLOAT16, bias="weight", force_pass_through=True),
