@@ -7,7 +7,9 @@ So each tensor is held to this: where onnxruntime gives the same values, the sta
 from __future__ import annotations
 
 import multiprocessing
+import os
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,33 +20,48 @@ from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.prepare import prepare
 
-SAMPLES = 40
 BATCH = 8
 MEAN = np.float32([0.485, 0.456, 0.406]).reshape(3, 1, 1)
 STD = np.float32([0.229, 0.224, 0.225]).reshape(3, 1, 1)
 
 
-@pytest.fixture(scope="module")
-def model(shared):
-    return shared / "models" / "resnet20_cifar10.onnx"
+@pytest.fixture(scope="module", params=["resnet20", "minilm"])
+def kind(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def images(shared):
-    with np.load(shared / "data" / "cifar10_calib.npz") as data:
-        return ((data["x"][:SAMPLES].astype(np.float32) / 255 - MEAN) / STD).astype(np.float32)
+def model(shared, kind):
+    """ResNet-20, and the sentence encoder MiniLM where it is: 90 MB, too large to be shared by default."""
+    if kind == "resnet20":
+        return shared / "models" / "resnet20_cifar10.onnx"
+    path = Path(os.environ.get("QUARKFAST_MINILM", shared / "models" / "minilm.onnx"))
+    if not path.exists():
+        pytest.skip(f"no MiniLM at {path}; QUARKFAST_MINILM names it")
+    return path
 
 
 @pytest.fixture(scope="module")
-def expected(model, images):
-    return quarkfast.calibrate(model, images, batch_size=BATCH, threads=1, moments=True)
+def samples(shared, kind):
+    """40 images, or 40 sentences of 16 random tokens, a few of them masked."""
+    if kind == "resnet20":
+        with np.load(shared / "data" / "cifar10_calib.npz") as data:
+            return {"input": ((data["x"][:40].astype(np.float32) / 255 - MEAN) / STD).astype(np.float32)}
+    rng = np.random.default_rng(0)
+    mask = (np.arange(16) < rng.integers(4, 17, (40, 1))).astype(np.int64)
+    return {"input_ids": rng.integers(1000, 20000, (40, 16)), "attention_mask": mask}
 
 
-def _shuffled(images):
-    return images[np.random.default_rng(0).permutation(len(images))]
+def _rows(samples, rows):
+    return {name: array[rows] for name, array in samples.items()}
 
 
-def _values(model, tensors, images, batch_size, threads):
+@pytest.fixture(scope="module")
+def expected(model, samples):
+    return quarkfast.calibrate(model, samples, batch_size=BATCH, threads=1, moments=True)
+
+
+def _values(model, tensors, samples, batch_size, threads):
     """Returns the sorted bits of each tensor over all samples, as plain onnxruntime computes them."""
     prepared = prepare(load_model(model), 13)
     found = {value.name: value for node in prepared.graph for value in node.outputs}
@@ -53,9 +70,9 @@ def _values(model, tensors, images, batch_size, threads):
     prepared.graph.outputs.extend(found[name] for name in inner if name not in given)
     session = ort.inference_session(serialize(prepared), ort.session_options(threads=threads))
     names = [each.name for each in session.get_outputs()]
-    runs = [ort.run(session, {"input": images[i : i + batch_size]}) for i in range(0, len(images), batch_size)]
+    runs = [ort.run(session, _rows(samples, slice(i, i + batch_size))) for i in range(0, 40, batch_size)]
     outputs = {name: [run[index] for run in runs] for index, name in enumerate(names)}
-    outputs["input"] = [images]
+    outputs |= {name: [array] for name, array in samples.items()}
     return {name: np.sort(np.concatenate([each.ravel() for each in outputs[name]]).view(np.uint32)) for name in tensors}
 
 
@@ -78,44 +95,46 @@ def _same(one, other):
         pytest.param(BATCH, 2, "kept", id="2 threads"),
     ],
 )
-def test_equal_activations_give_equal_bytes(model, images, expected, batch_size, threads, order):
-    x = _shuffled(images) if order == "shuffled" else images
+def test_equal_activations_give_equal_bytes(model, samples, expected, batch_size, threads, order):
+    x = _rows(samples, np.random.default_rng(0).permutation(40)) if order == "shuffled" else samples
     got = quarkfast.calibrate(model, x, batch_size=batch_size, threads=threads, moments=True)
     differing = [name for name in expected.tensors if not _same(expected.tensors[name], got.tensors[name])]
     if differing:
-        theirs = _values(model, differing, images, BATCH, 1)
+        theirs = _values(model, differing, samples, BATCH, 1)
         changed = _values(model, differing, x, batch_size, threads)
         assert not [name for name in differing if np.array_equal(theirs[name], changed[name])]
 
 
-def test_two_halves_merged_are_the_whole(model, images, expected):
+def test_two_halves_merged_are_the_whole(model, samples, expected):
     halves = [
         quarkfast.calibrate(model, part, batch_size=BATCH, threads=1, moments=True)
-        for part in (images[: 2 * BATCH], images[2 * BATCH :])
+        for part in (_rows(samples, slice(2 * BATCH)), _rows(samples, slice(2 * BATCH, None)))
     ]
     assert quarkfast.merge_calibrations(halves[::-1]) == expected
 
 
-def test_two_processes_give_the_whole(model, images, expected):
+def test_two_processes_give_the_whole(model, samples, expected):
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as executor:
-        got = quarkfast.calibrate(model, images, batch_size=BATCH, threads=1, moments=True, executor=executor)
+        got = quarkfast.calibrate(model, samples, batch_size=BATCH, threads=1, moments=True, executor=executor)
     assert got == expected
 
 
-def test_a_dask_cluster_of_two_workers_gives_the_whole(model, images, expected):
+# Dask tells that MiniLM travels with every part.
+@pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning")
+def test_a_dask_cluster_of_two_workers_gives_the_whole(model, samples, expected):
     distributed = pytest.importorskip("distributed", reason="no Dask: the extra `dask` is not installed")
     cluster = distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, silence_logs=50
     )
     with cluster, distributed.Client(cluster) as client:
         got = quarkfast.calibrate(
-            model, images, batch_size=BATCH, threads=1, moments=True, executor=client.get_executor()
+            model, samples, batch_size=BATCH, threads=1, moments=True, executor=client.get_executor()
         )
     assert got == expected
 
 
-def test_a_saved_calibration_has_the_same_bytes_whatever_ran_it(model, images, expected, tmp_path):
-    again = quarkfast.calibrate(model, images, batch_size=BATCH, threads=1, moments=True)
+def test_a_saved_calibration_has_the_same_bytes_whatever_ran_it(model, samples, expected, tmp_path):
+    again = quarkfast.calibrate(model, samples, batch_size=BATCH, threads=1, moments=True)
     for name, calibration in (("a", expected), ("b", again)):
         (tmp_path / name).mkdir()
         calibration.save(tmp_path / name / "c.json")
