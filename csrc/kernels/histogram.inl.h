@@ -53,9 +53,12 @@ struct AllBins {
 
   void operator()(const float* __restrict x, int32_t* __restrict bins) const {
     for (int32_t i = 0; i < static_cast<int32_t>(kTogether); ++i) {
-      const bool special = (bit_copy<uint32_t>(x[i]) & kMagnitudeMask) - 1u >= kInfinityBits - 1u;
+      const auto bits = bit_copy<uint32_t>(x[i]);
+      // A mask, because the compiler makes a branch of a choice here: 6.6 ns a value behind a ReLU instead of 0.9.
+      const int32_t special = -static_cast<int32_t>((bits & kMagnitudeMask) - 1u >= kInfinityBits - 1u);
       const int32_t spare = kHistogramSide + (i & static_cast<int32_t>(kHistogramSpare - 1));
-      bins[i] = special ? spare : bin_of(special ? 0.0f : x[i], reciprocal);
+      const int32_t bin = bin_of(bit_copy<float>(bits & ~static_cast<uint32_t>(special)), reciprocal);
+      bins[i] = (spare & special) | (bin & ~special);
     }
   }
 };
