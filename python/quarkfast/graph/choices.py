@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import onnx_ir as ir
 
@@ -79,8 +80,15 @@ class Choices:
         return self._own(tensor, spec)
 
     def moved(self, tensor: str) -> TensorSpec:
-        """Returns the spec of a constant that is treated like an activation."""
-        return self._own(tensor, self._scheme.activation)
+        """Returns the spec of a constant that is treated like an activation.
+
+        Its values are known as those of a weight are, so it takes the method of weights where types are alike: a table
+        that is both has one scale.
+        """
+        activation, weight = self._scheme.activation, self._scheme.weight
+        if weight.granularity == "tensor" and replace(activation, method=weight.method) == weight:
+            activation = weight
+        return self._own(tensor, activation)
 
     def bias(self, node: ir.Node) -> BiasKind:
         """Returns what becomes of the bias of `node`."""

@@ -77,7 +77,7 @@ def _weight_sqnr(value: ir.Value, quantizer: Quantizer) -> float:
         return math.inf
     # In float64 piece by piece: the square of a mask of -3.4e38 is beyond float32.
     signal = float(np.einsum("i,i->", weights, weights, dtype=np.float64))
-    return _ratio(signal / weights.size, float(np.square(quantizer.scale).mean()) / 12)
+    return _ratio(signal / weights.size, float(np.square(quantizer.scale, dtype=np.float64).mean()) / 12)
 
 
 def _activation_sqnr(histogram: kernels.Histogram, quantizer: Quantizer) -> float:
