@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -27,6 +27,12 @@ def blocks(least: int, most: int) -> Any:
 def exponent(x: Any) -> int:
     """Of the largest magnitude: 2**exponent <= largest < 2**(exponent + 1)."""
     return math.frexp(float(np.abs(x).max()))[1] - 1
+
+
+def _exponents(x):
+    """Returns the exponent of the largest magnitude of each block of 32."""
+    padded = np.pad(np.abs(x), (0, -x.size % 32)).reshape(-1, 32)
+    return np.frexp(padded.max(axis=1))[1]
 
 
 @settings(max_examples=100)
@@ -50,6 +56,8 @@ def test_blocks_with_micro_exponents_are_idempotent(x, bit_width, rounding):
 @given(x=blocks(1, 70), rounding=ROUNDINGS, rule=st.sampled_from(["quark", "ocp"]))
 def test_microscaling_formats_are_idempotent(element, x, rounding, rule):
     once = quarkfast.fake_quantize_mx(x, element=element, rounding=rounding, rule=rule)
+    # The int8 element -2 has the exponent of the next scale: a block that holds it is rounded to twice the step then.
+    assume(element != "int8" or np.array_equal(_exponents(once), _exponents(x)))
     twice = quarkfast.fake_quantize_mx(once, element=element, rounding=rounding, rule=rule)
     np.testing.assert_array_equal(twice, once)
 
