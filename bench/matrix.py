@@ -36,6 +36,9 @@ CASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "MXINT8": ("MXINT8", {}),
     "MXFP8E4M3": ("MXFP8E4M3", {}),
     "MXFP6E2M3": ("MXFP6E2M3", {}),
+    "INT8_WO": ("INT8_WO", {}),
+    "INT4_WO": ("INT4_WO", {}),
+    "DYNAMIC": ("DYNAMIC", {}),
 }
 """Name of a case -> preset and options."""
 
