@@ -33,7 +33,17 @@ def command(tool: str, python: str, model: Path, data: Path, out: Path) -> list[
     """Returns the command line of one job."""
     if tool == "quarkfast":
         output = out / f"{model.stem}.onnx"
-        options = ["-p", "A8W8", "--method", "percentile", "--calibration-data", str(data), "-o", str(output)]
+        options = [
+            "-p",
+            "A8W8",
+            "--method",
+            "percentile",
+            "--calibration-data",
+            str(data),
+            "-o",
+            str(output),
+            "--force",
+        ]
         return [python, "-m", "quarkfast", "quantize", str(model), *options]
     return [python, str(PEERS / f"with_{tool}.py"), str(model), str(data), str(out), "A8W8-percentile"]
 
