@@ -2,8 +2,8 @@
 // bfloat16, sums in float32 one value after the other, the variance E[x^2] - E[x]^2 with a multiply-subtract that works
 // on bfloat16 parts, every later step rounded to bfloat16.
 //
-// The order of the sums is part of the definition, so a single instance cannot be vectorized: eight instances are
-// summed side by side instead, which hides the latency of the additions.
+// The order of the sums is part of the definition, so a single instance cannot be vectorized: up to 32 instances are
+// summed side by side instead, turned a few columns at a time so that neighbours lie together.
 #pragma once
 
 #include <cstddef>
@@ -59,29 +59,77 @@ inline float multiply_subtract(float a, float b, float c) {
   return aligned(small, exponent) + aligned(c, exponent) + aligned(a0 * b0, exponent);
 }
 
-void instance_moments_f32(const float* x, size_t instances, size_t n, InstanceMoments* m) {
-  constexpr size_t kLanes = 8;
-  for (size_t first = 0; first < instances; first += kLanes) {
-    const float* rows[kLanes];
-    float sum[kLanes] = {}, square_sum[kLanes] = {};
+template <size_t kLanes>
+struct Sums {
+  float values[kLanes] = {}, squares[kLanes] = {};
+};
+
+// The square of a bfloat16 is exact in double, and in float32 where it does not underflow; there the sum of the two is
+// rounded to float32 alike by both ways, because double has more than twice the digits of float32.
+template <bool kTiny>
+inline float add_square(float sum, float v) {
+  if constexpr (kTiny) return static_cast<float>(static_cast<double>(sum) + static_cast<double>(v) * v);
+  return sum + v * v;
+}
+
+template <size_t kLanes, size_t kSteps, bool kTiny>
+inline void add_steps(const float* const* rows, size_t at, Sums<kLanes>& s) {
+  float turned[kSteps][kLanes];
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    for (size_t j = 0; j < kSteps; ++j) turned[j][lane] = rows[lane][at + j];
+  }
+  for (size_t j = 0; j < kSteps; ++j) {
     for (size_t lane = 0; lane < kLanes; ++lane) {
-      // Lanes beyond the last instance repeat it and are dropped.
-      rows[lane] = x + (first + lane < instances ? first + lane : instances - 1) * n;
-    }
-    for (size_t i = 0; i < n; ++i) {
-      for (size_t lane = 0; lane < kLanes; ++lane) {
-        const float v = to_bf16(rows[lane][i]);
-        sum[lane] += v;
-        // The square of a bfloat16 is exact in double; only its sum is rounded to float32.
-        square_sum[lane] = static_cast<float>(static_cast<double>(square_sum[lane]) + static_cast<double>(v) * v);
-      }
-    }
-    const float inverse_count = static_cast<float>(1.0 / static_cast<double>(n));
-    for (size_t lane = 0; lane < kLanes && first + lane < instances; ++lane) {
-      const float mean = sum[lane] * inverse_count;
-      m[first + lane] = {to_bf16(mean), multiply_subtract(mean, mean, square_sum[lane] * inverse_count)};
+      const float v = to_bf16(turned[j][lane]);
+      s.values[lane] += v;
+      s.squares[lane] = add_square<kTiny>(s.squares[lane], v);
     }
   }
+}
+
+template <size_t kLanes, bool kTiny>
+inline void add_columns(const float* const* rows, size_t begin, size_t end, Sums<kLanes>& sums) {
+  constexpr size_t kSteps = 8;
+  Sums<kLanes> s = sums;
+  for (; begin + kSteps <= end; begin += kSteps) add_steps<kLanes, kSteps, kTiny>(rows, begin, s);
+  for (; begin < end; ++begin) add_steps<kLanes, 1, kTiny>(rows, begin, s);
+  sums = s;
+}
+
+// Whether a value but zero lies below 2^-66: from 2^-67 on, squares of bfloat16 are whole multiples of 2^-149.
+inline bool has_tiny(const float* x, size_t n) {
+  uint32_t found = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t magnitude = bit_copy<uint32_t>(x[i]) & 0x7fffffffu;
+    found |= magnitude - 1u < (61u << 23) - 1u ? 1u : 0u;
+  }
+  return found != 0;
+}
+
+template <size_t kLanes>
+inline void instance_moments(const float* x, size_t instances, size_t n, InstanceMoments* m) {
+  constexpr size_t kChunk = 512;  // columns whose rows stay in the second-level cache between the two looks at them
+  const float* rows[kLanes];
+  // Lanes beyond the last instance repeat it and are dropped.
+  for (size_t lane = 0; lane < kLanes; ++lane) rows[lane] = x + smaller(lane, instances - 1) * n;
+  Sums<kLanes> sums;
+  for (size_t at = 0; at < n; at += kChunk) {
+    const size_t end = smaller(at + kChunk, n);
+    bool tiny = false;
+    for (size_t lane = 0; lane < smaller(kLanes, instances); ++lane) tiny |= has_tiny(rows[lane] + at, end - at);
+    tiny ? add_columns<kLanes, true>(rows, at, end, sums) : add_columns<kLanes, false>(rows, at, end, sums);
+  }
+  const float inverse_count = static_cast<float>(1.0 / static_cast<double>(n));
+  for (size_t lane = 0; lane < smaller(kLanes, instances); ++lane) {
+    const float mean = sums.values[lane] * inverse_count;
+    m[lane] = {to_bf16(mean), multiply_subtract(mean, mean, sums.squares[lane] * inverse_count)};
+  }
+}
+
+void instance_moments_f32(const float* x, size_t instances, size_t n, InstanceMoments* m) {
+  size_t first = 0;
+  for (; first + 32 <= instances; first += 32) instance_moments<32>(x + first * n, 32, n, m + first);
+  for (; first < instances; first += 8) instance_moments<8>(x + first * n, instances - first, n, m + first);
 }
 
 void normalize_instance_f32(const float* x, float* y, size_t n, const InstanceNormalization& p) {
