@@ -1,7 +1,7 @@
 """What a call costs where there is next to nothing to compute: ``python -m bench.calls``.
 
 Every function runs on 16 elements, one thread, with preallocated output; the least of many rounds of 20 calls. Beside
-it stands the native function alone, with arguments that are checked already. Prints a Markdown table.
+it stands the native function alone, called by position. Prints a Markdown table.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def runs() -> dict[str, tuple[Callable[[], object], Callable[[], object] | None]
     return {
         "quantize_linear": (
             lambda: quarkfast.quantize_linear(x, scale, zero, dtype=i8, out=codes),
-            lambda: _core.quantize_linear_f32_i8(x, codes, dims, 0, scale, zero, -128, 127),
+            lambda: _core.quantize_linear_f32_i8(x, codes, scale, zero, 1, 0, None, None),
         ),
         "dequantize_linear": (
             lambda: quarkfast.dequantize_linear(codes, scale, zero, out=y),
-            lambda: _core.dequantize_linear_i8_f32(codes, y, dims, 0, scale, zero),
+            lambda: _core.dequantize_linear_i8_f32(codes, y, scale, zero, 1, 0),
         ),
         "cast": (lambda: quarkfast.cast(x, f16, out=half), lambda: _core.cast_f32_f16(x, half)),
         "round_trip": (lambda: quarkfast.round_trip(x, f16, out=y), lambda: _core.round_f32_f16(x, y)),

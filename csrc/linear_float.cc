@@ -25,7 +25,9 @@ template <class X, class Y, class F>
 void drive(void (*kernel)(const X*, Y*, size_t, float, float), const X* x, Y* y, const ScaleLayout& layout,
            const float* scale, const F* zero_point, const Kernels& k, const Pool& pool) {
   const auto runs = [&](size_t at, size_t count, size_t n, size_t s) {
-    for (; count; --count, at += n, ++s) kernel(x + at, y + at, n, scale[s], widened(k, zero_point[s]));
+    for (; count; --count, at += n, ++s) {
+      kernel(x + at, y + at, n, scale[s], zero_point ? widened(k, zero_point[s]) : 0.0f);
+    }
   };
   const auto each = [&](size_t at, size_t n, size_t s) { runs(at, n, 1, s); };
   parallel_for(pool, layout.size(), kElementwiseGrain,

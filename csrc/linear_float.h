@@ -8,7 +8,8 @@
 
 namespace quarkfast {
 
-// y = F(x / scale + zero_point); scale and zero_point hold layout.scales() values.
+// y = F(x / scale + zero_point); scale and zero_point hold layout.scales() values. zero_point may be null, which means
+// zeros.
 QUARKFAST_API void quantize_linear(const float* x, bf16* y, const ScaleLayout& layout, const float* scale,
                                    const bf16* zero_point, const Pool& pool);
 QUARKFAST_API void quantize_linear(const float* x, f16* y, const ScaleLayout& layout, const float* scale,

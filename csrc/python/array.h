@@ -37,12 +37,25 @@ inline bool has_dtype(const py::array& array, const char* dtype) {
   return true;
 }
 
-// Throws unless the array has the dtype of this name, is C-contiguous and aligned.
-inline void require(const py::array& array, const char* where, const char* argument, const char* dtype) {
+inline void require_dtype(const py::array& array, const char* where, const char* argument, const char* dtype) {
   if (!has_dtype(array, dtype)) {
     throw py::type_error(std::string(where) + ": " + argument + ": expected dtype " + dtype + ", got " +
                          text(array.dtype()));
   }
+}
+
+// Whether a kernel can read the array as it lies in memory.
+inline bool is_laid_out(const py::array& array) {
+  constexpr int kWanted = int{py::array::c_style} | int{py::detail::npy_api::NPY_ARRAY_ALIGNED_};
+  return (array.flags() & kWanted) == kWanted;
+}
+
+// The array, C-contiguous and aligned: copied only where it is not.
+inline py::array laid_out(const py::array& array) {
+  return is_laid_out(array) ? array : py::array(array.attr("copy")("C"));
+}
+
+inline void require_layout(const py::array& array, const char* where, const char* argument) {
   if (!(array.flags() & py::array::c_style)) {
     throw py::value_error(std::string(where) + ": " + argument + ": expected a C-contiguous array, got strides " +
                           text(array.attr("strides")) + " for shape " + shape_text(array));
@@ -51,6 +64,12 @@ inline void require(const py::array& array, const char* where, const char* argum
     throw py::value_error(std::string(where) + ": " + argument +
                           ": expected memory aligned to the item size, got an odd address");
   }
+}
+
+// Throws unless the array has the dtype of this name, is C-contiguous and aligned.
+inline void require(const py::array& array, const char* where, const char* argument, const char* dtype) {
+  require_dtype(array, where, argument, dtype);
+  require_layout(array, where, argument);
 }
 
 inline void require_writeable(const py::array& array, const char* where, const char* argument) {

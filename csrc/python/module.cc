@@ -11,7 +11,7 @@ void register_clips(py::module_& m);
 void register_collector(py::module_& m);
 void register_isa(py::module_& m);
 void register_linear(py::module_& m);
-void register_linear_float(py::module_& m);
+void register_output(py::module_& m);
 void register_packing(py::module_& m);
 void register_requantize(py::module_& m);
 void register_stats(py::module_& m);
@@ -26,7 +26,7 @@ PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
   quarkfast::python::register_collector(m);
   quarkfast::python::register_isa(m);
   quarkfast::python::register_linear(m);
-  quarkfast::python::register_linear_float(m);
+  quarkfast::python::register_output(m);
   quarkfast::python::register_packing(m);
   quarkfast::python::register_requantize(m);
   quarkfast::python::register_stats(m);

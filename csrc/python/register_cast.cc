@@ -6,30 +6,32 @@
 #include "../dispatch.h"
 #include "../elementwise.h"
 #include "array.h"
+#include "output.h"
 
 namespace quarkfast::python {
 
 namespace {
 
-// Binds a kernel f(x, y, n), which get(Kernels) finds, under its name; x and y are arrays of the given dtypes and of
-// equal size.
+// Binds a kernel f(x, y, n), which get(Kernels) finds, under its name: x of any layout, out of the same shape or None;
+// returns the result.
 template <class In, class Out, class Get>
 void def_elementwise(py::module_& m, const std::string& name, Get get, const char* in, const char* out) {
-  const std::string doc = std::string(in) + " -> " + out + ".";
+  const std::string doc = std::string(in) + " -> " + out + "; out may be None.";
   m.def(
       name.c_str(),
-      [=](const py::array& x, py::array& y) {
+      [=, made = dtype_named(out)](const py::array& given, const py::object& result) {
         const char* where = name.c_str();
-        require(x, where, "x", in);
-        require(y, where, "out", out);
-        require_writeable(y, where, "out");
-        require_size(y, where, "out", x.size());
-        require_no_overlap(x, y, where);
+        require_dtype(given, where, "x", in);
+        const py::array x = laid_out(given);
+        py::array y = output_like(x, result, where, made);
         const auto* from = static_cast<const In*>(x.data());
         auto* to = static_cast<Out*>(y.mutable_data());
         const auto n = static_cast<size_t>(x.size());
-        const py::gil_scoped_release release;  // only raw memory from here on; the caller's references keep it alive
-        elementwise(get(active()), from, to, n, openmp_pool());
+        {
+          const py::gil_scoped_release release;  // only raw memory from here on
+          elementwise(get(active()), from, to, n, openmp_pool());
+        }
+        return y;
       },
       py::arg("x"), py::arg("out"), doc.c_str());
 }

@@ -1,68 +1,39 @@
-// Linear quantization for each integer type, any axis, any block.
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
-
+// Linear quantization to and from each integer type and the 16-bit floats, any axis, any block.
+#include "../dispatch.h"
 #include "../linear.h"
-#include "array.h"
-#include "linear_arguments.h"
+#include "../linear_float.h"
+#include "scaled.h"
 
 namespace quarkfast::python {
 
 namespace {
 
-// Binds the three functions of integer type Q and float type X.
+// The three functions of integer type Q and float type X.
 template <class Q, class X>
 void def_linear(py::module_& m, const std::string& code, const char* dtype, const std::string& real,
                 const char* real_dtype) {
-  const std::string quantize = "quantize_linear_" + real + "_" + code;
-  m.def(
-      quantize.c_str(),
-      [=](const py::array& x, py::array& y, const Dims& dims, size_t block, const py::array& scale,
-          const Optional& zero_point, int64_t qmin, int64_t qmax) {
-        require(x, quantize.c_str(), "x", real_dtype);
-        require(y, quantize.c_str(), "out", dtype);
-        const Call<Q> call = checked<Q>(quantize, dtype, x, y, dims, block, scale, zero_point);
-        const CodeRange range = checked_range(quantize, qmin, qmax, call);
-        const auto* from = static_cast<const X*>(x.data());
-        auto* to = static_cast<Q*>(y.mutable_data());
-        const py::gil_scoped_release release;  // only raw memory from here on
-        quantize_linear<Q, X>(from, to, call.layout, call.scale, call.zero_point, range, openmp_pool());
-      },
-      py::arg("x"), py::arg("out"), py::arg("dims"), py::arg("block"), py::arg("scale"), py::arg("zero_point"),
-      py::arg("qmin"), py::arg("qmax"), "Codes of x seen as [outer, axis, inner].");
-
-  const std::string dequantize = "dequantize_linear_" + code + "_" + real;
-  m.def(
-      dequantize.c_str(),
-      [=](const py::array& x, py::array& y, const Dims& dims, size_t block, const py::array& scale,
-          const Optional& zero_point) {
-        require(x, dequantize.c_str(), "x", dtype);
-        require(y, dequantize.c_str(), "out", real_dtype);
-        const Call<Q> call = checked<Q>(dequantize, dtype, x, y, dims, block, scale, zero_point);
-        const auto* from = static_cast<const Q*>(x.data());
-        auto* to = static_cast<X*>(y.mutable_data());
-        const py::gil_scoped_release release;  // only raw memory from here on
-        dequantize_linear<Q, X>(from, to, call.layout, call.scale, call.zero_point, openmp_pool());
-      },
-      py::arg("x"), py::arg("out"), py::arg("dims"), py::arg("block"), py::arg("scale"), py::arg("zero_point"),
-      "Values of the codes x seen as [outer, axis, inner].");
-
-  const std::string fake = "fake_quantize_linear_" + real + "_" + code;
-  m.def(
-      fake.c_str(),
-      [=](const py::array& x, py::array& y, const Dims& dims, size_t block, const py::array& scale,
-          const Optional& zero_point, int64_t qmin, int64_t qmax) {
-        require(x, fake.c_str(), "x", real_dtype);
-        require(y, fake.c_str(), "out", real_dtype);
-        const Call<Q> call = checked<Q>(fake, dtype, x, y, dims, block, scale, zero_point);
-        const CodeRange range = checked_range(fake, qmin, qmax, call);
-        const auto* from = static_cast<const X*>(x.data());
-        auto* to = static_cast<X*>(y.mutable_data());
-        const py::gil_scoped_release release;  // only raw memory from here on
-        fake_quantize_linear<Q, X>(from, to, call.layout, call.scale, call.zero_point, range, openmp_pool());
-      },
-      py::arg("x"), py::arg("out"), py::arg("dims"), py::arg("block"), py::arg("scale"), py::arg("zero_point"),
-      py::arg("qmin"), py::arg("qmax"), "x after quantization and dequantization.");
+  const ZeroPointType zero_point = integer_zero_points<Q>(dtype);
+  def_scaled_to_range(m,
+                      {.name = "quantize_linear_" + real + "_" + code,
+                       .x = real_dtype,
+                       .out = dtype,
+                       .zero_point = zero_point,
+                       .run = erased(quantize_linear<Q, X>)},
+                      "Codes of x.");
+  def_scaled(m,
+             {.name = "dequantize_linear_" + code + "_" + real,
+              .x = dtype,
+              .out = real_dtype,
+              .zero_point = zero_point,
+              .run = erased(dequantize_linear<Q, X>)},
+             "Values of the codes x.");
+  def_scaled_to_range(m,
+                      {.name = "fake_quantize_linear_" + real + "_" + code,
+                       .x = real_dtype,
+                       .out = real_dtype,
+                       .zero_point = zero_point,
+                       .run = erased(fake_quantize_linear<Q, X>)},
+                      "x after quantization and dequantization.");
 }
 
 template <class Q>
@@ -70,6 +41,31 @@ void def_linears(py::module_& m, const std::string& code, const char* dtype) {
   def_linear<Q, float>(m, code, dtype, "f32", "float32");
   def_linear<Q, f16>(m, code, dtype, "f16", "float16");
   def_linear<Q, bf16>(m, code, dtype, "bf16", "bfloat16");
+}
+
+// A function from X to Y, one of which is the 16-bit float F.
+template <class F, class X, class Y>
+void def_linear_float(py::module_& m, const std::string& name, const char* x, const char* out,
+                      const ZeroPointType& zero_point,
+                      void (*run)(const X*, Y*, const ScaleLayout&, const float*, const F*, const Pool&)) {
+  def_scaled(m, {.name = name, .x = x, .out = out, .zero_point = zero_point, .run = erased(run)},
+             "x divided by the scale or multiplied by it, rounded to a float.");
+}
+
+template <class F>
+void def_linear_floats(py::module_& m, const std::string& code, const char* dtype,
+                       double (*value)(const void*, size_t)) {
+  const ZeroPointType zero_point{dtype, {}, nullptr, value};
+  def_linear_float<F, float, F>(m, "quantize_linear_f32_" + code, "float32", dtype, zero_point, quantize_linear);
+  def_linear_float<F, F, float>(m, "dequantize_linear_" + code + "_f32", dtype, "float32", zero_point,
+                                dequantize_linear);
+}
+
+template <class F, auto widen>
+double widened(const void* data, size_t i) {
+  float wide;
+  (active().*widen)(static_cast<const F*>(data) + i, &wide, 1);
+  return wide;
 }
 
 }  // namespace
@@ -85,6 +81,8 @@ void register_linear(py::module_& m) {
   def_linears<uint16_t>(m, "u16", "uint16");
   def_linears<int32_t>(m, "i32", "int32");
   def_linears<uint32_t>(m, "u32", "uint32");
+  def_linear_floats<f16>(m, "f16", "float16", widened<f16, &Kernels::cast_f16_f32>);
+  def_linear_floats<bf16>(m, "bf16", "bfloat16", widened<bf16, &Kernels::cast_bf16_f32>);
 }
 
 }  // namespace quarkfast::python

@@ -13,8 +13,9 @@ namespace quarkfast::python {
 namespace {
 
 template <class T>
-Statistics gathered(const char* where, const py::array& x, Gather gather) {
-  require(x, where, "x", FloatType<T>::dtype);
+Statistics gathered(const char* where, const py::array& given, Gather gather) {
+  require_dtype(given, where, "x", FloatType<T>::dtype);
+  const py::array x = laid_out(given);
   const auto* data = static_cast<const T*>(x.data());
   const auto n = static_cast<size_t>(x.size());
   const py::gil_scoped_release release;  // only raw memory from here on
@@ -48,8 +49,9 @@ void register_type(py::module_& m) {
       py::arg("x"), "The range, and the exact sums of values in 2^-149 and of squares in 2^-298.");
   m.def(
       absmax.c_str(),
-      [absmax](const py::array& x, const std::array<size_t, 3>& dims) {
-        require(x, absmax.c_str(), "x", FloatType<T>::dtype);
+      [absmax](const py::array& given, const std::array<size_t, 3>& dims) {
+        require_dtype(given, absmax.c_str(), "x", FloatType<T>::dtype);
+        const py::array x = laid_out(given);
         require_size(x, absmax.c_str(), "x", static_cast<py::ssize_t>(dims[0] * dims[1] * dims[2]));
         py::array_t<float> top(static_cast<py::ssize_t>(dims[1]));
         float* to = top.mutable_data();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -198,7 +199,7 @@ def reduced(name: str) -> Callable[[Any, Any, int], Any]:
         found = getattr(quarkfast, name)(x)
         parts = [found.counts, found.exponent] if name == "histogram" else [found]
         if name == "reduce_range":
-            parts = [getattr(found, field) for field in found.__slots__]
+            parts = list(dataclasses.astuple(found))
         if name == "moments":
             parts = [found.count, found.mean, found.variance]
         return np.concatenate([np.ravel(part).astype(np.float64) for part in parts])

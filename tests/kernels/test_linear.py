@@ -213,6 +213,11 @@ X = np.zeros((2, 3), np.float32)
         (lambda: quarkfast.quantize_linear(X, 1.0, 300), ValueError, r"zero_point: expected values in \[-128, 127\]"),
         (lambda: quarkfast.quantize_linear(X, 1.0, 0.5), TypeError, "zero_point: expected integers, got dtype float64"),
         (lambda: quarkfast.quantize_linear(X, [1, 1, 1], [0, 0]), ValueError, r"zero_point: expected shape \(3,\)"),
+        (
+            lambda: quarkfast.quantize_linear(X, 1.0, np.zeros((1, 1), np.int8)),
+            ValueError,
+            r"zero_point: expected shape \(\) as of scale, got \(1, 1\)",
+        ),
         (lambda: quarkfast.quantize_linear(X, 1.0, block_size=-1), ValueError, "block_size: expected 0 or a positive"),
         (lambda: quarkfast.quantize_linear(X, 1.0, qmin=-200), ValueError, "range: expected -128 <= qmin"),
         (lambda: quarkfast.quantize_linear(X, 1.0, 9, dtype="int4"), ValueError, r"values in \[-8, 7\] for int4"),

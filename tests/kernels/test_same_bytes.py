@@ -14,13 +14,12 @@ import pytest
 import quarkfast
 from kernels.every_kernel import ROWS, Row
 from quarkfast import _core
-from quarkfast.kernels import statistics
 
 THREADS = (1, 2, 3, 8)
 # Elements between the begin of a cache line and the begin of an array.
 OFFSETS = (0, 1, 7)
 # What _core offers beside kernels.
-NO_KERNELS = {"active_isa", "available_isas", "use_isa", "num_threads", "set_num_threads", "Collector"}
+NO_KERNELS = {"active_isa", "available_isas", "use_isa", "num_threads", "set_num_threads", "output", "Collector"}
 # Mathematics on one histogram in one thread: no array to cut, and tests/kernels/test_clips.py runs it on every rung.
 ON_A_HISTOGRAM = {
     "clip_entropy",
@@ -109,9 +108,6 @@ def test_every_native_kernel_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in names:
         monkeypatch.setattr(_core, name, recording(name))
-    # These were looked up when the module was imported, which saves each call a look-up.
-    for code in statistics._REDUCE_RANGE:
-        monkeypatch.setitem(statistics._REDUCE_RANGE, code, getattr(_core, f"reduce_range_{code}"))
     for row in ROWS:
         run(row, source(row), 0, 0, 16 * row.cut or 16)
     assert called == names

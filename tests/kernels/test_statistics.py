@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -58,7 +60,7 @@ KINDS = (
 
 
 def as_dict(r: quarkfast.Range) -> dict[str, float]:
-    return {name: getattr(r, name) for name in r.__slots__}
+    return dataclasses.asdict(r)
 
 
 def assert_histograms_equal(got: quarkfast.Histogram, expected: tuple[np.ndarray, int]) -> None:

@@ -9,18 +9,30 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
 from quarkfast.dtypes import TYPES, integer_type
-from quarkfast.kernels.arguments import F32, as_array, as_dtype, as_integer, laid_out, output
-from quarkfast.kernels.arguments import layout as scale_layout
+from quarkfast.kernels.arguments import F32, as_array, as_dtype, as_integer, spellings
+from quarkfast.kernels.scaled import converted
 
 __all__ = ["dequantize_linear", "fake_quantize_linear", "quantize_linear"]
 
-# The floats that are quantized, and what kernels are called by float and integer type; a look-up takes a third of the
-# time of making the name.
-_FLOATS = {TYPES[name].dtype: TYPES[name].code for name in ("float16", "bfloat16")} | {F32: "f32"}
-_PAIRS = [(real, row.code) for real in _FLOATS.values() for row in TYPES.values() if row.is_integer]
-_QUANTIZE = {(real, code): f"quantize_linear_{real}_{code}" for real, code in _PAIRS}
-_DEQUANTIZE = {(real, code): f"dequantize_linear_{code}_{real}" for real, code in _PAIRS}
-_FAKE_QUANTIZE = {(real, code): f"fake_quantize_linear_{real}_{code}" for real, code in _PAIRS}
+_REALS = {F32: "f32"} | {TYPES[name].dtype: TYPES[name].code for name in ("float16", "bfloat16")}
+_ROWS = [row for row in TYPES.values() if row.is_integer]
+# Kernels by the dtype of x and that of the codes in its usual spellings, and the dtype of the zero points. One look-up
+# takes a tenth of the time of one for each question.
+_QUANTIZE, _FAKE_QUANTIZE = (
+    {
+        (real, spelling): (f"{verb}_{code}_{row.code}", row.dtype)
+        for real, code in _REALS.items()
+        for row in _ROWS
+        for spelling in (row, *spellings(row.dtype))
+    }
+    for verb in ("quantize_linear", "fake_quantize_linear")
+)
+_DEQUANTIZE = {
+    (row.dtype, spelling): (f"dequantize_linear_{row.code}_{code}", row.dtype)
+    for real, code in _REALS.items()
+    for row in _ROWS
+    for spelling in spellings(real)
+}
 
 
 def quantize_linear(
@@ -65,15 +77,18 @@ def quantize_linear(
         >>> quantize_linear(np.float32([0.25, 0.75, -9.0, np.nan]), 0.5)
         array([   0,    2,  -18, -128], dtype=int8)
     """
-    row = integer_type(dtype)
-    array, real = _real(x, "quantize_linear")
-    where = _QUANTIZE[real, row.code]
-    layout = scale_layout(where, array.shape, scale, zero_point, row.dtype, axis, block_size)
-    y = output(out, where, array.shape, row.dtype)
-    low = row.qmin if qmin is None else as_integer(qmin, where, "qmin")
-    high = row.qmax if qmax is None else as_integer(qmax, where, "qmax")
-    getattr(_core, where)(array, y, *layout, low, high)
-    return y
+    array = as_array(x, "quantize_linear")
+    try:
+        where, code = _QUANTIZE[array.dtype, dtype]
+    except (KeyError, TypeError):
+        where, code = _QUANTIZE[_types(array, dtype, "quantize_linear")]
+    low = None if qmin is None else as_integer(qmin, where, "qmin")
+    high = None if qmax is None else as_integer(qmax, where, "qmax")
+    run = getattr(_core, where)
+    y = run(array, out, scale, zero_point, axis, block_size, low, high)
+    if y is None:
+        y = run(array, out, *converted(where, code, scale, zero_point, axis, block_size), low, high)
+    return y  # type: ignore[no-any-return]
 
 
 def dequantize_linear(
@@ -114,17 +129,18 @@ def dequantize_linear(
         array([ 0.,  1., -9.], dtype=float32)
     """
     array = as_array(x, "dequantize_linear")
-    row = integer_type(array.dtype)
-    target = F32 if dtype is np.float32 else as_dtype(dtype, "dequantize_linear")
-    real = _FLOATS.get(target)
-    if real is None:
-        raise TypeError(f"dequantize_linear: dtype: expected float32, float16 or bfloat16, got {target}")
-    where = _DEQUANTIZE[real, row.code]
-    array = laid_out(array)
-    layout = scale_layout(where, array.shape, scale, zero_point, row.dtype, axis, block_size)
-    y = output(out, where, array.shape, target)
-    getattr(_core, where)(array, y, *layout)
-    return y
+    try:
+        where, code = _DEQUANTIZE[array.dtype, dtype]
+    except (KeyError, TypeError):
+        row, target = integer_type(array.dtype), as_dtype(dtype, "dequantize_linear")
+        if target not in _REALS:
+            raise TypeError(f"dequantize_linear: dtype: expected float32, float16 or bfloat16, got {target}") from None
+        where, code = _DEQUANTIZE[row.dtype, target]
+    run = getattr(_core, where)
+    y = run(array, out, scale, zero_point, axis, block_size)
+    if y is None:
+        y = run(array, out, *converted(where, code, scale, zero_point, axis, block_size))
+    return y  # type: ignore[no-any-return]
 
 
 def fake_quantize_linear(
@@ -167,22 +183,23 @@ def fake_quantize_linear(
         >>> fake_quantize_linear(np.float32([0.3, 0.8, 99.0]), 0.5)
         array([ 0.5,  1. , 63.5], dtype=float32)
     """
+    array = as_array(x, "fake_quantize_linear")
+    try:
+        where, code = _FAKE_QUANTIZE[array.dtype, dtype]
+    except (KeyError, TypeError):
+        where, code = _FAKE_QUANTIZE[_types(array, dtype, "fake_quantize_linear")]
+    low = None if qmin is None else as_integer(qmin, where, "qmin")
+    high = None if qmax is None else as_integer(qmax, where, "qmax")
+    run = getattr(_core, where)
+    y = run(array, out, scale, zero_point, axis, block_size, low, high)
+    if y is None:
+        y = run(array, out, *converted(where, code, scale, zero_point, axis, block_size), low, high)
+    return y  # type: ignore[no-any-return]
+
+
+def _types(array: NDArray[Any], dtype: DTypeLike, where: str) -> tuple[np.dtype[Any], np.dtype[Any]]:
+    """Return the dtypes of floats and of codes where the latter is spelled unusually, or one of them is wrong."""
     row = integer_type(dtype)
-    array, real = _real(x, "fake_quantize_linear")
-    where = _FAKE_QUANTIZE[real, row.code]
-    layout = scale_layout(where, array.shape, scale, zero_point, row.dtype, axis, block_size)
-    y = output(out, where, array.shape, array.dtype)
-    low = row.qmin if qmin is None else as_integer(qmin, where, "qmin")
-    high = row.qmax if qmax is None else as_integer(qmax, where, "qmax")
-    getattr(_core, where)(array, y, *layout, low, high)
-    return y
-
-
-def _real(x: ArrayLike, where: str) -> tuple[NDArray[Any], str]:
-    """Return x as a contiguous array of floats, and the code of its type."""
-    array = x if type(x) is np.ndarray else as_array(x, where)
-    real = _FLOATS.get(array.dtype)
-    if real is None:
+    if array.dtype not in _REALS:
         raise TypeError(f"{where}: x: expected dtype float32, float16 or bfloat16, got {array.dtype}")
-    flags = array.flags
-    return (array if flags.c_contiguous and flags.aligned else laid_out(array)), real
+    return array.dtype, row.dtype

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
 from quarkfast.dtypes import TYPES, qtype
-from quarkfast.kernels.arguments import F32, Layout, as_array, contiguous, laid_out, layout, output
+from quarkfast.kernels.arguments import as_array
+from quarkfast.kernels.scaled import converted
 
 __all__ = ["dequantize_float", "quantize_float"]
 
@@ -58,11 +59,11 @@ def quantize_float(
     if target not in _CODES:
         raise TypeError(f"quantize_float: dtype: expected float16 or bfloat16, got {row.name}")
     where = f"quantize_linear_f32_{row.code}"
-    array = contiguous(x, where, F32)
-    arguments = _arguments(where, array.shape, scale, zero_point, target, axis, block_size)
-    y = output(out, where, array.shape, target)
-    getattr(_core, where)(array, y, *arguments)
-    return y
+    run, array = getattr(_core, where), as_array(x, where)
+    y = run(array, out, scale, zero_point, axis, block_size)
+    if y is None:
+        y = run(array, out, *converted(where, target, scale, zero_point, axis, block_size))
+    return y  # type: ignore[no-any-return]
 
 
 def dequantize_float(
@@ -104,30 +105,8 @@ def dequantize_float(
     if code is None:
         raise TypeError(f"dequantize_float: x: expected dtype float16 or bfloat16, got {array.dtype}")
     where = f"dequantize_linear_{code}_f32"
-    array = laid_out(array)
-    arguments = _arguments(where, array.shape, scale, zero_point, array.dtype, axis, block_size)
-    y = output(out, where, array.shape, F32)
-    getattr(_core, where)(array, y, *arguments)
-    return y
-
-
-def _arguments(
-    where: str,
-    shape: tuple[int, ...],
-    scale: ArrayLike,
-    zero_point: ArrayLike | None,
-    dtype: np.dtype[Any],
-    axis: int,
-    block_size: int,
-) -> Layout:
-    dims, block, scales, _ = layout(where, shape, scale, None, dtype, axis, block_size)
-    if zero_point is None:
-        return dims, block, scales, np.zeros(scales.shape, dtype)
-    given = as_array(zero_point, where, "zero_point")
-    if given.dtype != dtype:
-        raise TypeError(f"{where}: zero_point: expected dtype {dtype}, got {given.dtype}")
-    if given.shape != scales.shape and not (given.size == 1 and not scales.ndim):
-        raise ValueError(f"{where}: zero_point: expected shape {scales.shape} as of scale, got {given.shape}")
-    if not np.isfinite(given).all():
-        raise ValueError(f"{where}: zero_point: expected finite values, got {given[~np.isfinite(given)].flat[0]}")
-    return dims, block, scales, laid_out(given).reshape(scales.shape)
+    run = getattr(_core, where)
+    y = run(array, out, scale, zero_point, axis, block_size)
+    if y is None:
+        y = run(array, out, *converted(where, array.dtype, scale, zero_point, axis, block_size))
+    return y  # type: ignore[no-any-return]

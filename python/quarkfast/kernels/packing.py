@@ -9,14 +9,43 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
-from quarkfast.dtypes import QType, integer_type
+from quarkfast.dtypes import TYPES, QType, integer_type
 from quarkfast.errors import shown
-from quarkfast.kernels.arguments import as_array, as_dtype, as_integer, output
+from quarkfast.kernels.arguments import as_array, as_dtype, as_integer, output, spellings
 
 __all__ = ["MatMulNBits", "pack_codes", "pack_matmul_nbits", "unpack_codes", "unpack_matmul_nbits"]
 
 _U8 = np.dtype(np.uint8)
 _PACK, _UNPACK = "pack_matmul_nbits", "unpack_matmul_nbits"
+
+
+class _Codes(NamedTuple):
+    """What is known of codes of a dtype and a width: the kernels, and the dtype of the bytes that hold them."""
+
+    pack: str
+    unpack: str
+    dtype: np.dtype[Any]
+    storage: np.dtype[Any]
+    width: int
+
+
+def _codes(row: QType) -> dict[tuple[Any, int | None], _Codes]:
+    """Return what is known of a type by the spellings of its dtype and ``bits``."""
+    # ml_dtypes keeps a code in the low bits of a byte whose other bits are zero, signed or not.
+    code, storage = ("i8", np.dtype(np.int8)) if row.name == "int8" else ("u8", _U8)
+    return {
+        (spelling, bits): _Codes(
+            f"pack_codes_{code}_p{width}", f"unpack_codes_p{width}_{code}", row.dtype, storage, width
+        )
+        for width in ((2, 3, 4) if row.bits == 8 else (row.bits,))
+        for bits in ((width,) if row.bits == 8 else (width, None))
+        for spelling in spellings(row.dtype)
+    }
+
+
+_CODES = {
+    key: codes for row in TYPES.values() if row.is_integer and row.bits <= 8 for key, codes in _codes(row).items()
+}
 
 
 def pack_codes(x: ArrayLike, *, bits: int | None = None, out: NDArray[Any] | None = None) -> NDArray[np.uint8]:
@@ -44,14 +73,12 @@ def pack_codes(x: ArrayLike, *, bits: int | None = None, out: NDArray[Any] | Non
         array([241,   7], dtype=uint8)
     """
     array = as_array(x, "pack_codes")
-    row = _code_type(array.dtype, "pack_codes")
-    width = _width(row, bits, "pack_codes")
-    where = f"pack_codes_{_storage(row)[0]}_p{width}"
-    codes = (array if array.flags.c_contiguous else array.copy(order="C")).view(_storage(row)[1])
+    where, _, _, storage, width = _found("pack_codes", array.dtype, bits)
+    codes = (array if array.flags.c_contiguous else array.copy(order="C")).view(storage)
     y = output(out, where, (-(-array.size * width // 8),), _U8)
     # A type narrower than a byte fits by definition, whatever the unused bits of its byte.
-    if not getattr(_core, where)(codes, y) and row.bits == 8:
-        low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if row.kind == "int" else (0, (1 << width) - 1)
+    if not getattr(_core, where)(codes, y) and integer_type(array.dtype).bits == 8:
+        low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if array.dtype.kind == "i" else (0, (1 << width) - 1)
         raise ValueError(f"{where}: x: expected codes in [{low}, {high}], got [{array.min()}, {array.max()}]")
     return y
 
@@ -89,20 +116,18 @@ def unpack_codes(
         array([ 1, -1,  7], dtype=int8)
     """
     array = as_array(x, "unpack_codes")
-    row = _code_type(as_dtype(dtype, "unpack_codes"), "unpack_codes")
-    width = _width(row, bits, "unpack_codes")
-    # ml_dtypes keeps a code in the low bits of a byte whose other bits are zero, signed or not.
-    code, storage = _storage(row) if row.bits == 8 else ("u8", _U8)
-    where = f"unpack_codes_p{width}_{code}"
+    _, where, target, storage, width = _found("unpack_codes", dtype, bits)
     if array.dtype != _U8:
         raise TypeError(f"{where}: x: expected dtype uint8, got {array.dtype}")
-    sizes = tuple(as_integer(size, where, "shape") for size in (shape if isinstance(shape, tuple | list) else (shape,)))
-    if any(size < 0 for size in sizes):
+    sizes = tuple(
+        [as_integer(size, where, "shape") for size in (shape if isinstance(shape, tuple | list) else (shape,))]
+    )
+    if sizes and min(sizes) < 0:
         raise ValueError(f"{where}: shape: expected sizes of at least 0, got {sizes}")
     needed = -(-math.prod(sizes) * width // 8)
     if array.size != needed:
         raise ValueError(f"{where}: x: expected {needed} bytes for shape {sizes}, got {array.size}")
-    y = output(out, where, sizes, row.dtype)
+    y = output(out, where, sizes, target)
     getattr(_core, where)(array if array.flags.c_contiguous else array.copy(order="C"), y.view(storage))
     return y
 
@@ -221,16 +246,21 @@ def unpack_matmul_nbits(
     return codes[:, :k].T.copy(), packed.scale.reshape(n, blocks).T.copy(), zeros[:, :blocks].T.copy()
 
 
+def _found(where: str, dtype: DTypeLike, bits: int | None) -> _Codes:
+    """Look codes up; raise where there are no such ones."""
+    bits = bits if bits is None else as_integer(bits, where, "bits")
+    try:
+        return _CODES[dtype, bits]
+    except (KeyError, TypeError):  # spelled unusually, or wrong
+        row = _code_type(as_dtype(dtype, where), where)
+    return _CODES[row.dtype, _width(row, bits, where)]
+
+
 def _code_type(dtype: np.dtype[Any], where: str) -> QType:
     row = integer_type(dtype)
     if row.bits > 8:
         raise TypeError(f"{where}: expected codes of at most 8 bits, got {row.name}")
     return row
-
-
-def _storage(row: QType) -> tuple[str, np.dtype[Any]]:
-    """Name and dtype of the bytes that hold codes: signed int8 only where the type itself is int8."""
-    return ("i8", np.dtype(np.int8)) if row.name == "int8" else ("u8", _U8)
 
 
 def _width(row: QType, bits: int | None, where: str) -> int:

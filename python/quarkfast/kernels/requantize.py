@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from quarkfast import _core
 from quarkfast.dtypes import QType, integer_type
 from quarkfast.errors import shown
-from quarkfast.kernels.arguments import as_array, as_integer, contiguous, output
-from quarkfast.kernels.arguments import layout as scale_layout
+from quarkfast.kernels.arguments import as_array, as_integer
+from quarkfast.kernels.scaled import converted
 
 __all__ = ["HalfRounding", "requantize_linear", "requantize_shift"]
 
@@ -60,11 +60,12 @@ def requantize_linear(
     """
     row = _byte_type(dtype, "requantize_linear")
     where = f"requantize_linear_i32_{row.code}"
-    array = contiguous(x, where, _I32)
-    dims, _, scales, zeros = scale_layout(where, array.shape, scale, zero_point, row.dtype, axis, 0)
-    y = output(out, where, array.shape, row.dtype)
-    getattr(_core, where)(array, y, dims, scales, zeros, *_range(row, where, qmin, qmax))
-    return y
+    codes = _range(where, qmin, qmax)
+    run, array = getattr(_core, where), as_array(x, where)
+    y = run(array, out, scale, zero_point, axis, 0, *codes)
+    if y is None:
+        y = run(array, out, *converted(where, row.dtype, scale, zero_point, axis, 0), *codes)
+    return y  # type: ignore[no-any-return]
 
 
 def requantize_shift(
@@ -112,17 +113,14 @@ def requantize_shift(
     if not isinstance(rounding, str) or rounding not in ("half_up", "half_even"):
         raise ValueError(f"requantize_shift: rounding: expected 'half_up' or 'half_even', got {shown(rounding)}")
     where = f"requantize_shift_{rounding}_i32_{row.code}"
-    array = contiguous(x, where, _I32)
     shifts = as_array(shift, where, "shift")
     if shifts.dtype.kind not in "iu":
         raise TypeError(f"{where}: shift: expected integers, got dtype {shifts.dtype}")
     if shifts.size and not (int(shifts.min()) >= 0 and int(shifts.max()) <= 31):
         raise ValueError(f"{where}: shift: expected values in [0, 31], got [{shifts.min()}, {shifts.max()}]")
-    # Small integers are exact in float32, so shifts take the way of scales through the checks of shape and axis.
-    dims, _, checked, zeros = scale_layout(where, array.shape, shifts, zero_point, row.dtype, axis, 0, "shift")
-    y = output(out, where, array.shape, row.dtype)
-    getattr(_core, where)(array, y, dims, checked.astype(_I32), zeros, *_range(row, where, qmin, qmax))
-    return y
+    given = converted(where, row.dtype, shifts.astype(_I32), zero_point, axis, 0, _I32)
+    codes = _range(where, qmin, qmax)
+    return getattr(_core, where)(as_array(x, where), out, *given, *codes)  # type: ignore[no-any-return]
 
 
 def _byte_type(dtype: DTypeLike, where: str) -> QType:
@@ -132,7 +130,7 @@ def _byte_type(dtype: DTypeLike, where: str) -> QType:
     return row
 
 
-def _range(row: QType, where: str, qmin: int | None, qmax: int | None) -> tuple[int, int]:
-    low = int(row.qmin) if qmin is None else as_integer(qmin, where, "qmin")
-    high = int(row.qmax) if qmax is None else as_integer(qmax, where, "qmax")
+def _range(where: str, qmin: int | None, qmax: int | None) -> tuple[int | None, int | None]:
+    low = None if qmin is None else as_integer(qmin, where, "qmin")
+    high = None if qmax is None else as_integer(qmax, where, "qmax")
     return low, high
