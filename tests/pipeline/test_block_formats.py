@@ -41,10 +41,10 @@ def _attention():
 
 
 # Input and axis of every node that AMD Quark 0.13 writes into the model above with its presets BFP16, MX6 and
-# MXFP4E2M1, recorded with onnxruntime 1.31.1; but for c1: no node between Conv and Relu here.
+# MXFP4E2M1, recorded with onnxruntime 1.31.1; but for c1 and m: no
+# node between Conv and Relu here, nor before the Softmax of an attention.
 QUARK_AXES = {
-    "b1": 0, "k": 0, "w1": 1, "wm": 0, "x": 1, "r1": -1, "m": -1, "s": -2, "a": -1, "m2": -1,
-    "y_QuantizeLinear_Input": 1,
+    "b1": 0, "k": 0, "w1": 1, "wm": 0, "x": 1, "r1": -1, "s": -2, "a": -1, "m2": -1, "y_QuantizeLinear_Input": 1,
 }  # fmt: skip
 QUARK_ATTRIBUTES = {
     "BFP16": {

@@ -44,8 +44,9 @@ def _float_nodes(result):
     return {left.node: left.reason for left in result.summary.left_float}
 
 
-def test_eight_bits_leave_the_residual_stream_and_the_softmax_of_attention_float(attention, feed):
-    result = quarkfast.quantize(attention, preset="A8W8", calibration_data=feed)
+@pytest.mark.parametrize("preset", ["A8W8", "BFP16", "MXINT8", "MX6"])
+def test_eight_bits_and_blocks_leave_the_residual_stream_and_the_softmax_of_attention_float(attention, feed, preset):
+    result = quarkfast.quantize(attention, preset=preset, calibration_data=feed)
     types = [left.op_type for left in result.summary.left_float]
     assert sorted(types) == ["Add", "Add", "Add", "Div", "LayerNormalization", "Softmax"]
     assert "MatMul" not in types
@@ -55,16 +56,13 @@ def test_sixteen_bits_quantize_them(attention, feed):
     assert _float_nodes(quarkfast.quantize(attention, preset="A16W8", calibration_data=feed)) == {}
 
 
-def test_masked_scores_survive_eight_bits(attention, feed):
+@pytest.mark.parametrize("preset", ["A8W8", "U8S8", "BFP16", "MXINT8"])
+def test_masked_scores_survive_eight_bits(attention, feed, preset):
     expected = ort.inference_session(attention.SerializeToString()).run(None, feed)[0]
-    got = [
-        ort.inference_session(quarkfast.quantize(attention, preset=p, calibration_data=feed).model_bytes)
-        for p in ("A8W8", "U8S8")
-    ]
-    for session in got:
-        # Each of the six products adds about 1/127 of the range of its operands, 3 sigma of 16 terms; ten percent of
-        # the output's deviation is twice what they come to. With the mask in the scale all weights would be equal.
-        assert np.std(session.run(None, feed)[0] - expected) < 0.1 * np.std(expected)
+    session = ort.inference_session(quarkfast.quantize(attention, preset=preset, calibration_data=feed).model_bytes)
+    # Each of the six products adds about 1/127 of the range of its operands, 3 sigma of 16 terms; ten percent of
+    # the output's deviation is twice what they come to. With the mask in the scale all weights would be equal.
+    assert np.std(session.run(None, feed)[0] - expected) < 0.1 * np.std(expected)
 
 
 def test_no_pair_stands_between_a_matrix_product_and_its_bias(attention, feed):

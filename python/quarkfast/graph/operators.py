@@ -10,7 +10,17 @@ import onnx_ir as ir
 
 from quarkfast.graph.contrib import key_of
 
-__all__ = ["OPERATORS", "Operator", "find_operator"]
+__all__ = ["DEQUANTIZERS", "OPERATORS", "QUANTIZERS", "Operator", "find_operator"]
+
+_ROUNDERS = {"BFPQuantizeDequantize", "BFPFixNeuron", "MXQuantizeDequantize", "MXFixNeuron"}
+
+QUANTIZERS = frozenset({"QuantizeLinear", "ExtendedQuantizeLinear", "VitisQuantizeLinear"} | _ROUNDERS)
+"""Operators whose output holds what a narrower type can: codes, or rounded floats."""
+
+DEQUANTIZERS = frozenset(
+    {"DequantizeLinear", "ExtendedDequantizeLinear", "VitisDequantizeLinear", "DequantizeBlock"} | _ROUNDERS
+)
+"""Operators that give back floats which a narrower type can hold."""
 
 ChannelAxis = Callable[[ir.Node, int], int]
 

@@ -12,7 +12,7 @@ from quarkfast.graph.access import array_of, is_constant, name_of, rank_of
 from quarkfast.graph.block_axes import constant_axis
 from quarkfast.graph.choices import Choices
 from quarkfast.graph.contrib import key_of
-from quarkfast.graph.operators import Operator, find_operator
+from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS, Operator, find_operator
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement, Role
 from quarkfast.qdq.rules import Flow, Rule
 from quarkfast.qdq.sensitive import Sensitive, adds_bias
@@ -259,16 +259,11 @@ class _Placer:
 
 
 _NO_RULE = Rule()
-_ROUNDERS = {"BFPQuantizeDequantize", "BFPFixNeuron", "MXQuantizeDequantize", "MXFixNeuron"}
-_QUANTIZERS = frozenset({"QuantizeLinear", "ExtendedQuantizeLinear", "VitisQuantizeLinear"} | _ROUNDERS)
-_DEQUANTIZERS = frozenset(
-    {"DequantizeLinear", "ExtendedDequantizeLinear", "VitisDequantizeLinear", "DequantizeBlock"} | _ROUNDERS
-)
 
 
 def _is_narrow(spec: TensorSpec) -> bool:
-    """Whether activations of `spec` are integers of 8 bits or fewer."""
-    return not spec.is_block and qtype(spec.dtype).is_integer and qtype(spec.dtype).bits <= 8
+    """Whether activations of `spec` are blocks, or integers of 8 bits or fewer."""
+    return spec.is_block or (qtype(spec.dtype).is_integer and qtype(spec.dtype).bits <= 8)
 
 
 def _axis(node: ir.Node, index: int, spec: TensorSpec) -> int | None:
@@ -293,12 +288,12 @@ def _covers_channels(node: ir.Node, operator: Operator) -> bool:
 def _is_decoded(value: ir.Value | None) -> bool:
     """Whether `value` is quantized already: the model was, or its author wrote that pair."""
     producer = None if value is None else value.producer()
-    return producer is not None and producer.op_type in _DEQUANTIZERS
+    return producer is not None and producer.op_type in DEQUANTIZERS
 
 
 def _is_encoded(value: ir.Value) -> bool:
     uses = tuple(value.uses())
-    return bool(uses) and all(reader.op_type in _QUANTIZERS for reader, _ in uses) and not value.is_graph_output()
+    return bool(uses) and all(reader.op_type in QUANTIZERS for reader, _ in uses) and not value.is_graph_output()
 
 
 def _is_infinite(node: ir.Node, index: int) -> bool:
