@@ -2,7 +2,7 @@
 
 MODEL is the name of a CIFAR-10 model in SHARED/models, or the path of a sentence encoder such as MiniLM (inputs
 ``input_ids`` and ``attention_mask``; seeded random tokens, 48 a sentence). Every job runs the prepared model
-(BatchNormalization folded) in batches of 32 from session creation to the last result, with one thread or as many as
+(BatchNormalization folded) in batches of 32, from the model in memory to the last result, with one thread or as many as
 QUARKFAST_BENCH_THREADS says. "ranges" has an Observe operator behind every activation that the preset A8W8 quantizes,
 "full" counts histograms as well. Times are least ones of rounds in which the jobs take turns; memory is the peak of a
 fresh process each. Then the seconds that each method takes to derive all ranges. Prints two Markdown tables.
@@ -59,10 +59,9 @@ def jobs(shared: Path, model: str, count: int) -> tuple[dict[str, Callable[[], A
     path = Path(model) if Path(model).exists() else shared / "models" / f"{model}.onnx"
     prepared = prepare(load_model(path), 13)
     tensors = place(prepared, find_preset("A8W8")).observed
-    data = serialize(prepared)
 
     def plain() -> None:
-        session = ort.inference_session(data, ort.session_options(threads=THREADS))
+        session = ort.inference_session(serialize(prepared), ort.session_options(threads=THREADS))
         for feed in feeds:
             ort.run(session, feed)
 

@@ -6,9 +6,14 @@
 // value on AVX-512, 1.24 against 0.94 on AVX2). Loops that the compiler unrolls wholly read the bins from vector
 // registers instead of memory, which is slower (1.4 ns). While a chunk is counted, memory has time to bring the next
 // one. Two sets of counters; one is slower as soon as neighbours are equal, four are slower always, because 32 KiB of
-// counters push the data out of the cache. Zeros, half of what a ReLU leaves, would all wait for one counter: they go
-// to 32 spare ones in turn, unread, since the range has counted them.
+// counters push the data out of the cache. Zeros, half of what a ReLU leaves, would all wait for one counter, and the
+// range has counted them. AVX-512 closes the gaps that they leave in a vector of bins, which no compiler finds in a
+// loop (0.56 instead of 0.90 ns a value behind a ReLU); elsewhere they go to 32 spare counters in turn, unread.
 #pragma once
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 #include <cstddef>
 #include <cstdint>
@@ -38,20 +43,49 @@ inline int32_t bin_of(float x, float reciprocal) {
   return static_cast<int32_t>(x * reciprocal) + (bit_copy<int32_t>(x) >> 31);
 }
 
-// Bins of kTogether finite values, none of them zero.
+// Bins of kTogether finite values, none of them zero; returns how many bins it wrote.
 struct PlainBins {
   float reciprocal;
 
-  void operator()(const float* __restrict x, int32_t* __restrict bins) const {
+  size_t operator()(const float* __restrict x, int32_t* __restrict bins) const {
     for (size_t i = 0; i < kTogether; ++i) bins[i] = bin_of(x[i], reciprocal);
+    return kTogether;
   }
 };
+
+#if defined(__AVX512F__)
+
+// Bins of those of kTogether values that are finite and not zero, one behind the other, and a vector of spare counters.
+struct AllBins {
+  float reciprocal;
+
+  size_t operator()(const float* __restrict x, int32_t* __restrict bins) const {
+    const __m512i magnitudes = _mm512_set1_epi32(static_cast<int32_t>(kMagnitudeMask)), one = _mm512_set1_epi32(1),
+                  specials = _mm512_set1_epi32(static_cast<int32_t>(kInfinityBits - 1u));
+    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    size_t found = 0;
+    for (size_t i = 0; i < kTogether; i += 16) {
+      const __m512 values = _mm512_loadu_ps(x + i);
+      const __m512i bits = _mm512_castps_si512(values);
+      const __mmask16 counted =
+          _mm512_cmplt_epu32_mask(_mm512_sub_epi32(_mm512_and_si512(bits, magnitudes), one), specials);
+      const __m512i magnitude = _mm512_maskz_cvttps_epi32(counted, _mm512_mul_ps(values, _mm512_set1_ps(reciprocal)));
+      const __m512i bin = _mm512_add_epi32(magnitude, _mm512_maskz_srai_epi32(counted, bits, 31));
+      _mm512_storeu_si512(bins + found, _mm512_maskz_compress_epi32(counted, bin));
+      found += static_cast<size_t>(_mm_popcnt_u32(counted));
+    }
+    _mm512_storeu_si512(bins + found, _mm512_add_epi32(lanes, _mm512_set1_epi32(kHistogramSide)));
+    return found;
+  }
+};
+
+#else
 
 // Bins of any kTogether values; those that are zero or not finite get the spare counters in turn.
 struct AllBins {
   float reciprocal;
 
-  void operator()(const float* __restrict x, int32_t* __restrict bins) const {
+  size_t operator()(const float* __restrict x, int32_t* __restrict bins) const {
     for (int32_t i = 0; i < static_cast<int32_t>(kTogether); ++i) {
       const auto bits = bit_copy<uint32_t>(x[i]);
       // A mask, because the compiler makes a branch of a choice here: 6.6 ns a value behind a ReLU instead of 0.9.
@@ -60,30 +94,34 @@ struct AllBins {
       const int32_t bin = bin_of(bit_copy<float>(bits & ~static_cast<uint32_t>(special)), reciprocal);
       bins[i] = (spare & special) | (bin & ~special);
     }
+    return kTogether;
   }
 };
+
+#endif
 
 // At most kChunk values. The counters of bin zero are at even and odd.
 template <class Bins>
 inline void count_bins(const float* __restrict x, size_t n, const Bins& find, uint16_t* __restrict even,
                        uint16_t* __restrict odd) {
-  int32_t bins[kTogether];
+  int32_t bins[kTogether + 16];
   size_t i = 0;
   for (; i + kTogether <= n; i += kTogether) {
     for (size_t j = 0; j < kTogether; j += 16) prefetch(x + i + j + kChunk);
-    find(x + i, bins);
+    const size_t found = find(x + i, bins);
 #pragma GCC unroll 1
-    for (size_t j = 0; j < kTogether; j += kUnrolled) {
+    for (size_t j = 0; j < found; j += kUnrolled) {
       for (size_t k = j; k < j + kUnrolled; k += 2) {
         ++even[bins[k]];
         ++odd[bins[k + 1]];
       }
     }
   }
+  if (i == n) return;
   float rest[kTogether] = {};
   for (size_t j = 0; j < n - i; ++j) rest[j] = x[i + j];
-  find(rest, bins);
-  for (size_t j = 0; j < n - i; ++j) ++even[bins[j]];
+  const size_t found = smaller(find(rest, bins), n - i);
+  for (size_t j = 0; j < found; ++j) ++even[bins[j]];
 }
 
 inline void widen_counters(HistogramCounters* c, int32_t width) {

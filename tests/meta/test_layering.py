@@ -82,7 +82,7 @@ CPP_MAY_SEE = {
 }
 KERNEL_STANDARD_HEADERS = {"cstddef", "cstdint", "cstring", "limits"}
 # Kernels that use instructions by name, each with its measurement in the file.
-INTRINSICS = {"kernels/convert_f16.inl.h"}
+INTRINSICS = {"kernels/convert_f16.inl.h", "kernels/histogram.inl.h"}
 SOURCES = sorted(path for path in CSRC.rglob("*") if re.search(r"\.(h|cc|in|inc)$", path.name))
 
 

@@ -8,18 +8,15 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from quarkfast import _core, ort
+from quarkfast.calibration.blocked import observed_session
 from quarkfast.calibration.inputs import Feed, rows_of
 from quarkfast.calibration.interrupt import uninterrupted
+from quarkfast.calibration.observers import add_observers
 from quarkfast.calibration.statistics import TensorStatistics, read_collector
 from quarkfast.errors import CalibrationError, ModelError
-from quarkfast.graph.bodies import values_by_path
-from quarkfast.graph.edit import splice
-from quarkfast.graph.names import Names
-from quarkfast.graph.save import serialize
+from quarkfast.graph.save import to_proto
 
-__all__ = ["Gather", "Observer", "add_observers", "observe"]
-
-_DOMAIN = "quarkfast"
+__all__ = ["Gather", "Observer", "observe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +61,9 @@ class Observer:
         self.whole = True
         self._tensors, self._gather = tensors, gather
         self._collector = _core.Collector(len(tensors), histogram=gather.histogram, moments=gather.moments)
-        observed = model.clone()
+        observed = to_proto(model)
         add_observers(observed, tensors, self._collector.id)
-        self._session = ort.inference_session(serialize(observed), ort.session_options(threads=gather.threads))
+        self._session = observed_session(observed, gather.threads)
 
     def run(self, feeds: Iterable[Feed], number: int = 1) -> Iterator[None]:
         """Runs the model on each of `feeds` and yields after each.
@@ -125,18 +122,3 @@ def observe(
         if report is not None:
             report(observer.samples)
     return dict(zip(tensors, observer.statistics(), strict=True)), observer.samples
-
-
-def add_observers(model: ir.Model, tensors: Sequence[str], collector: int) -> None:
-    """Puts an Observe operator behind each of `tensors`, in place; slot `i` of the collector is tensor `i`."""
-    names = Names.of(model)
-    values = values_by_path(model)
-    for slot, tensor in enumerate(tensors):
-        value, graph = values[tensor]
-        node = ir.node("Observe", [value], {"collector": collector, "slot": slot}, domain=_DOMAIN)
-        node.name = names.fresh(f"{tensor}_Observe")
-        output = node.outputs[0]
-        output.name = names.fresh(f"{tensor}_Observe_Output")
-        output.type, output.shape = value.type, value.shape
-        splice(graph, value, [node], output, names.fresh(f"{tensor}_Observe_Input"))
-    model.opset_imports.setdefault(_DOMAIN, 1)

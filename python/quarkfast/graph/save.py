@@ -9,11 +9,21 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
+import onnx
 import onnx_ir as ir
 
 from quarkfast.errors import OutputError, UnsupportedError
 
-__all__ = ["PROTOBUF_LIMIT", "Writer", "check_output", "save_bytes", "save_files", "save_model", "serialize"]
+__all__ = [
+    "PROTOBUF_LIMIT",
+    "Writer",
+    "check_output",
+    "save_bytes",
+    "save_files",
+    "save_model",
+    "serialize",
+    "to_proto",
+]
 
 PROTOBUF_LIMIT = 2**31 - 1
 """Bytes of one protobuf: the length is a signed 32-bit integer."""
@@ -38,8 +48,8 @@ def check_output(path: str | os.PathLike[str]) -> Path:
         return output
 
 
-def serialize(model: ir.Model) -> bytes:
-    """Returns the bytes of the model's protobuf; the same model gives the same bytes.
+def to_proto(model: ir.Model) -> onnx.ModelProto:
+    """Returns the model as one protobuf, external data in it.
 
     Raises:
         UnsupportedError: If the model does not fit into one protobuf (2 GiB).
@@ -50,8 +60,16 @@ def serialize(model: ir.Model) -> bytes:
         raise UnsupportedError(f"model: expected tensors of at most {PROTOBUF_LIMIT} bytes in all, got {size} bytes")
     if any(isinstance(value.const_value, ir.ExternalTensor) for value in values):
         model = ir.external_data.load_to_model(model.clone())
-    proto = ir.serde.serialize_model(model)
-    return bytes(proto.SerializeToString(deterministic=True))
+    return ir.serde.serialize_model(model)
+
+
+def serialize(model: ir.Model) -> bytes:
+    """Returns the bytes of the model's protobuf; the same model gives the same bytes.
+
+    Raises:
+        UnsupportedError: If the model does not fit into one protobuf (2 GiB).
+    """
+    return bytes(to_proto(model).SerializeToString(deterministic=True))
 
 
 def save_model(model: ir.Model, output: Path) -> int:
