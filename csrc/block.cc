@@ -7,6 +7,7 @@
 
 #include "dispatch.h"
 #include "elementwise.h"
+#include "halves.h"
 #include "numerics/types.h"
 
 namespace quarkfast {
@@ -63,19 +64,6 @@ const BlockKernels<LinearBlockParams>& kernels_of(const Kernels&, const LinearBl
   return kReading;
 }
 
-void widen(const Kernels& k, const f16* x, float* y, size_t n) {
-  k.cast_f16_f32(x, y, n);
-}
-void widen(const Kernels& k, const bf16* x, float* y, size_t n) {
-  k.cast_bf16_f32(x, y, n);
-}
-void narrow(const Kernels& k, const float* x, f16* y, size_t n) {
-  k.cast_f32_f16(x, y, n);
-}
-void narrow(const Kernels& k, const float* x, bf16* y, size_t n) {
-  k.cast_f32_bf16(x, y, n);
-}
-
 // Columns that one task takes where blocks run across rows: a multiple of every vector and cache line.
 constexpr size_t kColumnsPerTask = 1024;
 // Elements of a 16-bit array that are widened at a time: 16 KiB of float32 stay in the first-level cache.
@@ -129,15 +117,19 @@ void fake_quantize_floats(const float* x, float* y, const BlockLayout& l, const 
 }
 
 template <class P, class T>
-void fake_quantize_halves(const T* x, T* y, const BlockLayout& l, const P& p, const Pool& pool) {
+void fake_quantize_halves(const T* x, T* y, const BlockLayout& l, const P& p, const Pool& pool, bool through_bf16) {
   const Kernels& all = active();
   const BlockKernels<P>& k = kernels_of(all, p);
+  const auto load = [&](const T* from, float* to, size_t n) {
+    widen(all, from, to, n);
+    if (through_bf16) all.round_f32_bf16(to, to, n);
+  };
   if (l.inner == 1) {
     for_each_run(l, p.block, kScratch, pool, [&](size_t at, size_t n) {
       float small[kScratch];
       std::vector<float> large(n > kScratch ? n : 0);
       float* const scratch = n > kScratch ? large.data() : small;
-      widen(all, x + at, scratch, n);
+      load(x + at, scratch, n);
       k.fake_quantize(scratch, scratch, n, p);
       narrow(all, scratch, y + at, n);
     });
@@ -148,7 +140,7 @@ void fake_quantize_halves(const T* x, T* y, const BlockLayout& l, const P& p, co
     float small[kScratch];
     std::vector<float> large(rows * columns > kScratch ? rows * columns : 0);
     float* const scratch = rows * columns > kScratch ? large.data() : small;
-    for (size_t j = 0; j < rows; ++j) widen(all, x + at + j * l.inner, scratch + j * columns, columns);
+    for (size_t j = 0; j < rows; ++j) load(x + at + j * l.inner, scratch + j * columns, columns);
     k.fake_quantize_columns(scratch, scratch, rows, columns, columns, p);
     for (size_t j = 0; j < rows; ++j) narrow(all, scratch + j * columns, y + at + j * l.inner, columns);
   });
@@ -170,12 +162,14 @@ void for_each_record(const BlockLayout& l, size_t block, const Pool& pool, Body&
 }  // namespace
 
 template <class P, class T>
-void fake_quantize_blocks(const T* x, T* y, const BlockLayout& layout, const P& p, const Pool& pool) {
+void fake_quantize_blocks(const T* x, T* y, const BlockLayout& layout, const P& p, const Pool& pool,
+                          bool through_bf16) {
   if (!layout.size()) return;
   if constexpr (std::is_same_v<T, float>) {
-    fake_quantize_floats(x, y, layout, p, pool);
+    if (through_bf16) elementwise(active().round_f32_bf16, x, y, layout.size(), pool);
+    fake_quantize_floats(through_bf16 ? y : x, y, layout, p, pool);
   } else {
-    fake_quantize_halves(x, y, layout, p, pool);
+    fake_quantize_halves(x, y, layout, p, pool, through_bf16);
   }
 }
 
@@ -192,31 +186,50 @@ void quantize_blocks(const float* x, uint8_t* records, const BlockLayout& layout
   });
 }
 
-template <class P>
-void dequantize_blocks(const uint8_t* records, float* y, const BlockLayout& layout, const P& p, const Pool& pool) {
+template <class P, class T>
+void dequantize_blocks(const uint8_t* records, T* y, const BlockLayout& layout, const P& p, const Pool& pool) {
   if (!layout.size()) return;
-  const BlockKernels<P>& k = kernels_of(active(), p);
+  const Kernels& all = active();
+  const BlockKernels<P>& k = kernels_of(all, p);
   const size_t bytes = record_bytes(p);
   for_each_record(layout, p.block, pool, [&](size_t at, size_t n, size_t record) {
     float line[kLargestPackedBlock];
-    if (layout.inner == 1 && n == p.block) return k.dequantize(records + record * bytes, y + at, 1, p);
-    k.dequantize(records + record * bytes, line, 1, p);
-    for (size_t j = 0; j < n; ++j) y[at + j * layout.inner] = line[j];
+    if constexpr (std::is_same_v<T, float>) {
+      if (layout.inner == 1 && n == p.block) return k.dequantize(records + record * bytes, y + at, 1, p);
+      k.dequantize(records + record * bytes, line, 1, p);
+      for (size_t j = 0; j < n; ++j) y[at + j * layout.inner] = line[j];
+    } else {
+      T narrowed[kLargestPackedBlock];
+      k.dequantize(records + record * bytes, line, 1, p);
+      narrow(all, line, narrowed, n);
+      for (size_t j = 0; j < n; ++j) y[at + j * layout.inner] = narrowed[j];
+    }
   });
 }
 
 // The families and types that exist; a template function is exported only where it is instantiated.
-#define QF_INSTANTIATE_BLOCKS(P)                                                                                     \
-  template QUARKFAST_API void fake_quantize_blocks(const float*, float*, const BlockLayout&, const P&, const Pool&); \
-  template QUARKFAST_API void fake_quantize_blocks(const f16*, f16*, const BlockLayout&, const P&, const Pool&);     \
-  template QUARKFAST_API void fake_quantize_blocks(const bf16*, bf16*, const BlockLayout&, const P&, const Pool&);   \
-  template QUARKFAST_API void quantize_blocks(const float*, uint8_t*, const BlockLayout&, const P&, const Pool&);    \
-  template QUARKFAST_API void dequantize_blocks(const uint8_t*, float*, const BlockLayout&, const P&, const Pool&);
-QF_INSTANTIATE_BLOCKS(BfpParams)
-QF_INSTANTIATE_BLOCKS(BfpPrimeParams)
-QF_INSTANTIATE_BLOCKS(MxParams)
+#define QF_INSTANTIATE_BLOCKS(P, T)                                                                                \
+  template QUARKFAST_API void fake_quantize_blocks(const T*, T*, const BlockLayout&, const P&, const Pool&, bool); \
+  template QUARKFAST_API void dequantize_blocks(const uint8_t*, T*, const BlockLayout&, const P&, const Pool&);
+QF_INSTANTIATE_BLOCKS(BfpParams, float)
+QF_INSTANTIATE_BLOCKS(BfpParams, f16)
+QF_INSTANTIATE_BLOCKS(BfpParams, bf16)
+QF_INSTANTIATE_BLOCKS(BfpPrimeParams, float)
+QF_INSTANTIATE_BLOCKS(BfpPrimeParams, f16)
+QF_INSTANTIATE_BLOCKS(BfpPrimeParams, bf16)
+QF_INSTANTIATE_BLOCKS(MxParams, float)
+QF_INSTANTIATE_BLOCKS(MxParams, f16)
+QF_INSTANTIATE_BLOCKS(MxParams, bf16)
 #undef QF_INSTANTIATE_BLOCKS
+template QUARKFAST_API void quantize_blocks(const float*, uint8_t*, const BlockLayout&, const BfpParams&, const Pool&);
+template QUARKFAST_API void quantize_blocks(const float*, uint8_t*, const BlockLayout&, const BfpPrimeParams&,
+                                            const Pool&);
+template QUARKFAST_API void quantize_blocks(const float*, uint8_t*, const BlockLayout&, const MxParams&, const Pool&);
 template QUARKFAST_API void dequantize_blocks(const uint8_t*, float*, const BlockLayout&, const LinearBlockParams&,
+                                              const Pool&);
+template QUARKFAST_API void dequantize_blocks(const uint8_t*, f16*, const BlockLayout&, const LinearBlockParams&,
+                                              const Pool&);
+template QUARKFAST_API void dequantize_blocks(const uint8_t*, bf16*, const BlockLayout&, const LinearBlockParams&,
                                               const Pool&);
 
 }  // namespace quarkfast

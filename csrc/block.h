@@ -37,17 +37,18 @@ QUARKFAST_API std::string storage_fault(const LinearBlockParams& p);
 QUARKFAST_API bool parse(const std::string& name, MxElement& element);
 
 // P is BfpParams, BfpPrimeParams or MxParams; T is float, f16 or bf16. Arithmetic is that of float32; 16-bit results
-// are rounded to their type at the end. y may be x.
+// are rounded to their type at the end. y may be x. through_bf16 rounds x to bfloat16 first.
 template <class P, class T>
-QUARKFAST_API void fake_quantize_blocks(const T* x, T* y, const BlockLayout& layout, const P& p, const Pool& pool);
+QUARKFAST_API void fake_quantize_blocks(const T* x, T* y, const BlockLayout& layout, const P& p, const Pool& pool,
+                                        bool through_bf16 = false);
 
 // Packed storage: records of record_bytes(p) bytes in the order [outer, inner, block]. Short blocks are filled with
-// zeros. LinearBlockParams can be read only.
+// zeros. LinearBlockParams can be read only. T is float, f16 or bf16, rounded at the end.
 template <class P>
 QUARKFAST_API void quantize_blocks(const float* x, uint8_t* records, const BlockLayout& layout, const P& p,
                                    const Pool& pool);
-template <class P>
-QUARKFAST_API void dequantize_blocks(const uint8_t* records, float* y, const BlockLayout& layout, const P& p,
+template <class P, class T>
+QUARKFAST_API void dequantize_blocks(const uint8_t* records, T* y, const BlockLayout& layout, const P& p,
                                      const Pool& pool);
 
 }  // namespace quarkfast

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dispatch.h"
+#include "halves.h"
 #include "scale_tiles.h"
 
 namespace quarkfast {
@@ -91,20 +92,6 @@ struct FakeQuantize {
     k.fake_quantize_linear_channels(x, y, n, scale, zero_point, range.qmin, range.qmax);
   }
 };
-
-// What a 16-bit float takes to become float32, and back.
-void widen(const Kernels& k, const f16* x, float* y, size_t n) {
-  k.cast_f16_f32(x, y, n);
-}
-void widen(const Kernels& k, const bf16* x, float* y, size_t n) {
-  k.cast_bf16_f32(x, y, n);
-}
-void narrow(const Kernels& k, const float* x, f16* y, size_t n) {
-  k.cast_f32_f16(x, y, n);
-}
-void narrow(const Kernels& k, const float* x, bf16* y, size_t n) {
-  k.cast_f32_bf16(x, y, n);
-}
 
 // Calls body(at, n, buffer) on windows of the array whose float32 values stay in the first cache.
 template <class Body>

@@ -39,15 +39,18 @@ def test_blocks_run_along_the_axis(rng: np.random.Generator, axis: int, dtype: s
     assert y.tobytes() == expected.astype(y.dtype).tobytes()
 
 
+@pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_a_round_to_bfloat16_may_come_first_and_leaves_the_input_alone(rng: np.random.Generator, dtype: str) -> None:
-    x = np.clip(rng.standard_normal((4, 100)) * 3e4, -65504, 65504).astype(dtype)
+def test_a_round_to_bfloat16_may_come_first_and_leaves_the_input_alone(
+    rng: np.random.Generator, dtype: str, axis: int
+) -> None:
+    x = np.clip(rng.standard_normal((40, 100)) * 3e4, -65504, 65504).astype(dtype)
     before = x.tobytes()
-    y = run("BFPQuantizeDequantize", x, output=x.dtype, convert_to_bfloat_before_bfp=1, rounding_mode=2)
+    y = run("BFPQuantizeDequantize", x, output=x.dtype, convert_to_bfloat_before_bfp=1, rounding_mode=2, axis=axis)
     rounded = x.astype(ml_dtypes.bfloat16).astype(np.float32)
     assert x.tobytes() == before
     with np.errstate(over="ignore"):
-        assert y.tobytes() == quarkfast.fake_quantize_bfp(rounded, axis=1).astype(dtype).tobytes()
+        assert y.tobytes() == quarkfast.fake_quantize_bfp(rounded, axis=axis).astype(dtype).tobytes()
 
 
 def test_a_single_value_passes() -> None:
@@ -55,6 +58,13 @@ def test_a_single_value_passes() -> None:
         x = np.full(shape, 1.2345678, np.float32)
         assert run("BFPQuantizeDequantize", x).tolist() == x.tolist()
         assert run("MXQuantizeDequantize", x).tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_single_value_passes_through_bfloat16_where_that_is_asked_for(dtype: str) -> None:
+    x = np.full((1, 1), 1.2345678).astype(getattr(ml_dtypes, dtype, dtype))
+    y = run("BFPQuantizeDequantize", x, output=x.dtype, convert_to_bfloat_before_bfp=1)
+    assert y.tolist() == [[1.234375]]
 
 
 def test_a_vector_has_only_one_axis() -> None:

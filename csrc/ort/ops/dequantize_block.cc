@@ -1,12 +1,9 @@
 // quarkfast::DequantizeBlock: reads packed block formats, so that a file is as small as its format says.
 // docs/operators.md has the details.
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
-#include "dispatch.h"
-#include "elementwise.h"
 #include "ort/ops/axis.h"
 #include "ort/ops/block_attributes.h"
 #include "ort/ops/ops.h"
@@ -14,14 +11,6 @@
 namespace quarkfast::ort {
 
 namespace {
-
-void narrow(const Kernels& k, const std::vector<float>& x, f16* y, const Pool& pool) {
-  elementwise(k.cast_f32_f16, x.data(), y, x.size(), pool);
-}
-
-void narrow(const Kernels& k, const std::vector<float>& x, bf16* y, const Pool& pool) {
-  elementwise(k.cast_f32_bf16, x.data(), y, x.size(), pool);
-}
 
 template <class E>
 class DequantizeBlock {
@@ -43,20 +32,10 @@ class DequantizeBlock {
     if (!scales_are_checked_) check_scales(records);
     const BlockLayout layout = block_layout(shape, axis_);
     auto* out = y.allocate(shape);
-    if constexpr (std::is_same_v<typename E::storage, float>) {
-      dequantize(records.data, out, layout, run.pool());
-    } else {
-      std::vector<float> wide(layout.size());
-      dequantize(records.data, wide.data(), layout, run.pool());
-      narrow(active(), wide, out, run.pool());
-    }
+    std::visit([&](const auto& params) { dequantize_blocks(records.data, out, layout, params, run.pool()); }, params_);
   }
 
  private:
-  void dequantize(const uint8_t* records, float* y, const BlockLayout& layout, const Pool& pool) const {
-    std::visit([&](const auto& params) { dequantize_blocks(records, y, layout, params, pool); }, params_);
-  }
-
   // Records have one dimension more than the result: blocks and bytes stand for the axis, at the end.
   size_t checked_rank(size_t rank) const {
     if (rank < 2) {

@@ -1,10 +1,9 @@
 // BFPQuantizeDequantize (BFPFixNeuron) and MXQuantizeDequantize (MXFixNeuron): values rounded to what a block format
 // can hold. docs/operators.md has the details.
-#include <algorithm>
-#include <vector>
+#include <type_traits>
 
 #include "dispatch.h"
-#include "elementwise.h"
+#include "halves.h"
 #include "ort/ops/block_attributes.h"
 #include "ort/ops/ops.h"
 
@@ -35,42 +34,26 @@ class QuantizeDequantizeBlock {
   void operator()(const Run& run, In<E> x, Out<E> y) const {
     const BlockLayout layout = block_layout(x.shape, axis_);
     auto* out = y.allocate(x.shape);
-    const Pool pool = run.pool();
-    if (through_bf16_) {
-      quantize_bf16(x, out, layout, pool);
-    } else {
-      quantize(x.data, out, layout, pool);
-    }
+    if (layout.size() == 1) return pass(x.data, out);
+    std::visit([&](const auto& p) { fake_quantize_blocks(x.data, out, layout, p, run.pool(), through_bf16_); },
+               params_);
   }
 
  private:
   using T = typename E::storage;
 
-  template <class Value>
-  void quantize(const Value* x, Value* y, const BlockLayout& layout, const Pool& pool) const {
-    // Quark leaves a single value as it is.
-    if (layout.size() == 1) {
-      *y = *x;
-      return;
-    }
-    std::visit([&](const auto& params) { fake_quantize_blocks(x, y, layout, params, pool); }, params_);
-  }
-
-  // The same with the input rounded to bfloat16 first.
-  void quantize_bf16(const In<E>& x, T* y, const BlockLayout& layout, const Pool& pool) const {
+  // Quark leaves a single value as it is, but for the round to bfloat16.
+  void pass(const T* x, T* y) const {
+    *y = *x;
+    if (!through_bf16_ || std::is_same_v<T, bf16>) return;
     const Kernels& k = active();
     if constexpr (std::is_same_v<T, float>) {
-      elementwise(k.round_f32_bf16, x.data, y, x.size, pool);
-      quantize(y, y, layout, pool);
-    } else if constexpr (std::is_same_v<T, bf16>) {
-      quantize(x.data, y, layout, pool);
+      k.round_f32_bf16(x, y, 1);
     } else {
-      // Values from 65408 up round to 65536, which float16 cannot hold: a whole copy in float32, for a rare choice.
-      std::vector<float> wide(x.size);
-      elementwise(k.cast_f16_f32, x.data, wide.data(), x.size, pool);
-      elementwise(k.round_f32_bf16, wide.data(), wide.data(), x.size, pool);
-      quantize(wide.data(), wide.data(), layout, pool);
-      elementwise(k.cast_f32_f16, wide.data(), y, x.size, pool);
+      float wide;
+      widen(k, x, &wide, 1);
+      k.round_f32_bf16(&wide, &wide, 1);
+      narrow(k, &wide, y, 1);
     }
   }
 
