@@ -102,6 +102,7 @@ inline void fake_quantize_prime_columns(const float* x, float* y, size_t rows, s
     uint32_t key[kColumns] = {};
     for (size_t j = 0; j < rows; ++j) {
       const float* const row = x + j * stride + at;
+      prefetch_columns(y + j * stride + at);
       for (size_t i = 0; i < n; ++i) key[i] = larger(key[i], f.key(row[i]));
     }
     for (size_t i = 0; i < n; ++i) key[i] = f.least_of(key[i]);
@@ -115,6 +116,7 @@ inline void fake_quantize_prime_columns(const float* x, float* y, size_t rows, s
       for (size_t j = k; j < end; ++j) {
         const float* const row = x + j * stride + at;
         float* const out = y + j * stride + at;
+        prefetch_columns(row + kColumns);
         for (size_t i = 0; i < n; ++i) out[i] = f.apply(row[i], larger(key[i], sub[i]));
       }
     }
