@@ -99,8 +99,11 @@ void drive(const Operation& operation, const X* x, Y* y, const ScaleLayout& layo
            const Q* zero_point, const Pool& pool) {
   std::vector<Q> zeros;
   const Q* z = zero_points(zero_point, layout.scales(), zeros);
+  const auto piece = [&](size_t begin, size_t end) {
+    cover(operation, x + begin, y + begin, layout, scale, z, begin, end);
+  };
   parallel_for(pool, layout.size(), kElementwiseGrain,
-               [&](size_t begin, size_t end) { cover(operation, x + begin, y + begin, layout, scale, z, begin, end); });
+               [&](size_t begin, size_t end) { from_cache_line(x, y, begin, end, piece); });
 }
 
 }  // namespace quarkfast

@@ -23,8 +23,10 @@ constexpr uint32_t kSmallestNormal = 0x00800000u;
 template <>
 constexpr uint32_t kSmallestNormal<f16> = 0x38800000u;
 
+constexpr size_t kLineBytes = 64;
+
 struct Chunk {
-  float values[kChunk];
+  alignas(kLineBytes) float values[kChunk];
 };
 
 inline const float* widened(const float* x, size_t, Chunk*) {
@@ -39,13 +41,16 @@ inline const float* widened(const bf16* x, size_t n, Chunk* chunk) {
   return chunk->values;
 }
 
-// Calls body(values, n) for each chunk of x.
+// Calls body(values, n) for each chunk of x: at most n / kChunk + 2 of them. Where x begins within a cache line the
+// first is shorter, so that the others begin with a line: vectors that straddle lines take up to 1.5 times as long.
 template <class T, class Body>
 inline void for_chunks(const T* x, size_t n, Body&& body) {
   Chunk chunk;
-  for (size_t done = 0; done < n; done += kChunk) {
-    const size_t size = n - done < kChunk ? n - done : kChunk;
+  const size_t within = reinterpret_cast<uintptr_t>(x) % kLineBytes / sizeof(T);
+  for (size_t done = 0, next = kChunk - within; done < n; next = kChunk) {
+    const size_t size = n - done < next ? n - done : next;
     body(widened(x + done, size, &chunk), size);
+    done += size;
   }
 }
 

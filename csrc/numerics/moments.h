@@ -34,8 +34,8 @@ struct ExponentSums {
     uint64_t square;
   };
   size_t windows_used = 0;
-  bool lanes_used = false;  // where not, lanes are uninitialized
-  MomentsWindow windows[kMomentsBlock / kMomentsChunk];
+  bool lanes_used = false;                                   // where not, lanes are uninitialized
+  MomentsWindow windows[kMomentsBlock / kMomentsChunk + 1];  // the first chunk and the last may be short
   Entry lanes[kMomentsLanes][kExponents];
 };
 
