@@ -20,6 +20,22 @@ from .models import Array, one_node, session
 
 TYPES = ["float32", "float16", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "uint32"]
 NUMBERS = [0, 1, 2, -1, -2, 3, 7, 8, 9, 11, 13, 16, 17, 31, 32, 33, 40, 65535, 65536, 1 << 31, -(1 << 40), 1 << 62]
+# What models hold: most of the choices, because one that is refused hides the others.
+USUAL: dict[str, list[Any]] = {
+    "axis": [0, 1, -1],
+    "bit_width": [11, 13, 16],
+    "block_size": [1, 8, 16, 32],
+    "rounding_mode": [0, 1, 2],
+    "sub_block_size": [1, 2, 4],
+    "sub_block_shift_bits": [1, 2],
+    "convert_to_bfloat_before_bfp": [0, 1],
+    "use_compiler_version_cpu_kernel": [0, 1],
+    "bfp_method": ["to_bfp", "to_bfp_prime"],
+    "element_dtype": ["fp8_e4m3", "fp8_e5m2", "fp6_e3m2", "fp6_e2m3", "fp4_e2m1", "int8"],
+    "layout": [0],
+    "input_forget": [0],
+    "direction": ["bidirectional"],
+}
 OPERATORS = {
     "ExtendedQuantizeLinear": ["axis"],
     "ExtendedDequantizeLinear": ["axis"],
@@ -93,6 +109,8 @@ class Dice:
         return self.rng.integers(info.min, info.max, size, dtype=dtype, endpoint=True).reshape(shape)
 
     def attribute(self, name: str) -> Any:
+        if name in USUAL and self.chance(0.85):
+            return self.pick(USUAL[name])
         if self.chance(0.05):
             return self.pick([0.5, "x", [1, 2], [0.5]])
         if name in ("bfp_method", "element_dtype", "direction", "format"):
@@ -174,7 +192,7 @@ def output_type(op: str, inputs: list[Array]) -> Any:
         return inputs[2].dtype
     if op == "DequantizeBlock" and len(inputs) > 1:
         return inputs[1].dtype
-    return inputs[0].dtype if "QuantizeDequantize" in op else "float32"
+    return inputs[0].dtype if "QuantizeDequantize" in op or op == "Observe" else "float32"
 
 
 def block_shape(records: tuple[int, ...], attributes: dict[str, Any]) -> tuple[int, ...]:
