@@ -1,25 +1,23 @@
 """Observers inside the blocked layout that ONNX Runtime gives to convolutions.
 
 For the sake of vectors ONNX Runtime keeps the activations of convolutions in blocks of channels (NCHWc) from one
-operator that knows the layout to the next. An Observe operator does not, so ONNX Runtime puts a ReorderOutput in front
-of it and a ReorderInput behind it: twice the whole activation through memory. Yet statistics depend on no order. So the
-graph that ONNX Runtime has optimized is taken from it, observers and what stands between them are moved into the
-blocks, and the session is made of that. Every operator computes the same values as before.
-
-The graph is edited as protobuf: to make an onnx_ir model of it and back takes as long as the inference of 30 small
-images.
+operator that knows the layout to the next. An Observe operator does not, so in front of each ONNX Runtime would put a
+ReorderOutput and behind it a ReorderInput: twice the whole activation through memory. Yet statistics ask for no order.
+So ONNX Runtime optimizes the model with the tensors as outputs, which keeps each of them whole; then observers are put
+into that graph, behind the blocks where there are some. Every operator computes the same values as before.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import onnx
 
 from quarkfast import ort
+from quarkfast.calibration.observers import add_observers
 from quarkfast.errors import ModelError
 
 __all__ = ["move_into_blocks", "observed_session"]
@@ -28,155 +26,116 @@ _DOMAIN = "com.microsoft.nchwc"
 # Every block of ONNX Runtime (4, 8 or 16 channels, as the processor likes) divides this. Other channels are padded, and
 # the padding must not be counted.
 _CHANNELS = 16
-# Number of inputs of operators that work value by value; those of two take inputs of equal shapes.
-_ELEMENTWISE = {"Relu": 1, "LeakyRelu": 1, "Sigmoid": 1, "Tanh": 1, "HardSigmoid": 1, "Add": 2, "Sub": 2, "Mul": 2}
+# What a ReorderInput takes is a multiple of this.
+_ORDERABLE = 4
 # The optimized graph goes through a file and through Python; a model beyond this would feel it.
 _MOST_BYTES = 2**28
 
 
-def observed_session(model: onnx.ModelProto, threads: int | None) -> Any:
-    """Returns a session that runs a model with observers.
+def observed_session(model: onnx.ModelProto, tensors: Sequence[str], collector: int, threads: int | None) -> Any:
+    """Returns a session that runs a model with observers; slot `i` of the collector is tensor `i`.
 
     Args:
-        model: The model, with Observe operators.
+        model: The model; observers may be put into it.
+        tensors: Names of graph inputs and of outputs of nodes, those of bodies by path.
+        collector: Id of an open collector.
         threads: Threads of ONNX Runtime within an operator; None leaves the choice to it.
 
     Raises:
         ModelError: If ONNX Runtime rejects the model.
     """
-    data = model.SerializeToString()
-    if len(data) <= _MOST_BYTES and any(node.op_type == "Conv" for node in model.graph.node):
-        session = _blocked_session(data, threads)
-        if session is not None:
-            return session
-    return ort.inference_session(data, ort.session_options(threads=threads))
+    optimized = _optimized(model, tensors, threads) if _convolves(model.graph) else None
+    if optimized is not None:
+        names = move_into_blocks(optimized.graph, tensors)
+        if names is not None and len(set(names)) == len(names):  # else one value stands for two tensors
+            add_observers(optimized, names, collector)
+            return _session(optimized, threads, optimize=False)
+    add_observers(model, tensors, collector)
+    return _session(model, threads)
 
 
-def _blocked_session(data: bytes, threads: int | None) -> Any:
-    """Returns the session, or None where ONNX Runtime cannot write the optimized graph, such as on a full disk."""
+def _session(model: onnx.ModelProto, threads: int | None, optimize: bool = True) -> Any:
+    return ort.inference_session(model.SerializeToString(), ort.session_options(threads=threads, optimize=optimize))
+
+
+def _convolves(graph: onnx.GraphProto) -> bool:
+    """Whether there are convolutions, and no bodies, whose values cannot be handed out."""
+    bodies = any(each.type == onnx.AttributeProto.GRAPH for node in graph.node for each in node.attribute)
+    return not bodies and any(node.op_type == "Conv" for node in graph.node) and graph.ByteSize() <= _MOST_BYTES
+
+
+def _optimized(model: onnx.ModelProto, tensors: Sequence[str], threads: int | None) -> onnx.ModelProto | None:
+    """Returns the model as ONNX Runtime optimizes it, or None where it cannot write it, such as on a full disk."""
+    given = {value.name for value in (*model.graph.input, *model.graph.output)}
+    handed_out = onnx.ModelProto()
+    handed_out.CopyFrom(model)
+    known = {value.name: value for value in model.graph.value_info}
+    inner = [name for name in tensors if name not in given]
+    handed_out.graph.output.extend(known.get(name) or onnx.ValueInfoProto(name=name) for name in inner)
     with tempfile.TemporaryDirectory(prefix="quarkfast_", ignore_cleanup_errors=True) as folder:
         path = Path(folder, "optimized.onnx")
         options = ort.session_options(threads=threads)
         options.optimized_model_filepath = str(path)
         try:
-            session = ort.inference_session(data, options)
+            ort.inference_session(handed_out.SerializeToString(), options)
             optimized = onnx.ModelProto.FromString(path.read_bytes())
         except (ModelError, OSError):
             return None
-    if move_into_blocks(optimized.graph) == 0:
-        return session
-    del session  # with its copy of the weights
-    return ort.inference_session(optimized.SerializeToString(), ort.session_options(threads=threads, optimize=False))
+    del optimized.graph.output[len(model.graph.output) :]
+    there = {name for node in optimized.graph.node for name in node.output} | given
+    return optimized if there.issuperset(tensors) else None
 
 
-def move_into_blocks(graph: onnx.GraphProto) -> int:
-    """Moves observers and elementwise operators from behind a ReorderOutput to in front of it.
+def move_into_blocks(graph: onnx.GraphProto, tensors: Sequence[str]) -> list[str] | None:
+    """Finds what holds the values of tensors in a graph that ONNX Runtime has optimized.
 
-    A ReorderInput that would undo a ReorderOutput goes. A second call changes nothing.
+    A tensor that is written out of blocks without padding is in the blocks; where nothing else reads it, it is not
+    written any more. One that is written out of padded blocks is put into blocks again for all that read them, so
+    that an observer behind it stands in the way of its values and not aside, where it would run last.
 
     Args:
-        graph: A graph as ONNX Runtime has optimized it; changed in place. One with bodies stays as it is.
+        graph: The graph; it has all the tensors, and is changed in place.
+        tensors: Names of the tensors.
 
     Returns:
-        The number of observers that were moved.
+        The names of values to observe in their place, or None if padded blocks cannot be put back; then the graph is
+        of no use.
     """
-    if any(attribute.HasField("g") or attribute.graphs for node in graph.node for attribute in node.attribute):
-        return 0
-    layout = _Layout(_shapes(graph))
-    for node in graph.node:
-        layout.add(node)
-    for output in graph.output:
-        layout.plain(output.name)
-    if layout.observers:
-        # The types and shapes of values that have gone would be an error; ONNX Runtime infers all of them again.
-        del graph.node[:], graph.value_info[:]
-        graph.node.extend(layout.nodes)
-    return layout.observers
+    written = {node.output[0]: node for node in graph.node if _is(node, "ReorderOutput")}
+    inside = {name: written[name].input[0] for name in tensors if name in written and _unpadded(written[name])}
+    outside = set(tensors) - set(inside)
+    if not all(_put_back(graph, written[name]) for name in outside & set(written)):
+        return None
+    read = {name for node in graph.node for name in node.input} | {value.name for value in graph.output} | outside
+    nodes = [node for node in graph.node if not _is(node, "ReorderOutput") or node.output[0] in read]
+    # Types and shapes of values that have gone would be an error; ONNX Runtime infers all of them again.
+    del graph.node[:], graph.value_info[:]
+    graph.node.extend(nodes)
+    return [inside.get(name, name) for name in tensors]
 
 
-def _shapes(graph: onnx.GraphProto) -> Mapping[str, Sequence[int | str]]:
-    """Returns the shapes of values whose every dimension is a number or has a name."""
-    shapes = {}
-    for value in graph.value_info:
-        dims = [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
-        if all(dims):
-            shapes[value.name] = dims
-    return shapes
+def _put_back(graph: onnx.GraphProto, reorder: onnx.NodeProto) -> bool:
+    """Makes all that read the blocks of a tensor read it, put into blocks again; returns whether that can be done."""
+    blocks, tensor = reorder.input[0], reorder.output[0]
+    again = f"{tensor}, in blocks again"
+    readers = [node for node in graph.node if blocks in node.input and node.output[0] != tensor]
+    for node in readers:
+        node.input[:] = [again if name == blocks else name for name in node.input]
+    if readers:
+        # At the end, where only the order of the list is wrong: ONNX Runtime sorts nodes by what they read.
+        graph.node.append(onnx.NodeProto(op_type="ReorderInput", domain=_DOMAIN, input=[tensor], output=[again]))
+    return not readers or _channels(reorder) % _ORDERABLE == 0
 
 
-class _Layout:
-    """The nodes of a graph, one after the other, as late as possible out of blocks.
-
-    Attributes:
-        nodes: Nodes that were added and what had to be put between them.
-        observers: How many of them are observers of blocks.
-    """
-
-    def __init__(self, shapes: Mapping[str, Sequence[int | str]]) -> None:
-        self.nodes: list[onnx.NodeProto] = []
-        self.observers = 0
-        self._shapes = shapes
-        self._reorders: dict[str, onnx.NodeProto] = {}  # by output: the ReorderOutput that would write it
-        self._written: set[str] = set()  # those of them that stand in the graph
-        self._same: dict[str, str] = {}  # outputs of a ReorderInput that has gone, and the blocks that they were
-
-    def add(self, node: onnx.NodeProto) -> None:
-        """Adds a node; what it reads was added before."""
-        if node.domain == _DOMAIN and node.op_type == "ReorderOutput" and _unpadded(node):
-            self._reorders[node.output[0]] = node
-        elif node.domain == _DOMAIN and node.op_type == "ReorderInput" and self._undoes(node):
-            self._same[node.output[0]] = self._blocks(node.input[0])
-        elif self._moves(node):
-            self._move(node)
-        else:
-            for index, name in enumerate(node.input):
-                node.input[index] = self._same.get(name, name)
-                self.plain(name)
-            self.nodes.append(node)
-
-    def plain(self, name: str) -> None:
-        """Makes sure that the value `name`, if it is in blocks, is written out of them."""
-        if name in self._reorders and name not in self._written:
-            reorder = self._reorders[name]
-            reorder.input[0] = self._same.get(reorder.input[0], reorder.input[0])
-            self._written.add(name)
-            self.nodes.append(reorder)
-
-    def _blocks(self, name: str) -> str:
-        source = self._reorders[name].input[0]
-        return str(self._same.get(source, source))
-
-    def _undoes(self, node: onnx.NodeProto) -> bool:
-        return node.input[0] in self._reorders and not _integer(node, "channels_last")
-
-    def _moves(self, node: onnx.NodeProto) -> bool:
-        """Whether a node reads nothing but blocks and gives the same values in whatever order they come."""
-        if not node.input or any(name not in self._reorders for name in node.input):
-            return False
-        if node.op_type == "Observe":
-            return True
-        shapes = [self._shapes.get(name) for name in node.input]
-        known = shapes[0] is not None and all(shape == shapes[0] for shape in shapes)
-        return node.domain == "" and _ELEMENTWISE.get(node.op_type) == len(shapes) and (len(shapes) == 1 or known)
-
-    def _move(self, node: onnx.NodeProto) -> None:
-        behind = onnx.NodeProto()
-        behind.CopyFrom(self._reorders[node.input[0]])
-        behind.name = f"{node.name}/{behind.name}"
-        for index, name in enumerate(node.input):
-            node.input[index] = self._blocks(name)
-        plain = node.output[0]
-        # No name of the graph holds another one of it and these words.
-        node.output[0] = f"{plain}, in blocks"
-        behind.input[0], behind.output[0] = node.output[0], plain
-        self._reorders[plain] = behind
-        self.observers += node.op_type == "Observe"
-        self.nodes.append(node)
+def _is(node: onnx.NodeProto, op_type: str) -> bool:
+    return (node.domain, node.op_type) == (_DOMAIN, op_type)
 
 
-def _unpadded(node: onnx.NodeProto) -> bool:
-    return _integer(node, "channels") % _CHANNELS == 0 and not _integer(node, "channels_last")
+def _unpadded(reorder: onnx.NodeProto) -> bool:
+    return _channels(reorder) % _CHANNELS == 0
 
 
-def _integer(node: onnx.NodeProto, name: str) -> int:
-    return next((attribute.i for attribute in node.attribute if attribute.name == name), 0)
+def _channels(reorder: onnx.NodeProto) -> int:
+    """Returns the number of channels of what a ReorderOutput writes, 1 if it writes them last."""
+    integers = {attribute.name: attribute.i for attribute in reorder.attribute}
+    return 1 if integers.get("channels_last") else integers["channels"]

@@ -11,7 +11,6 @@ from quarkfast import _core, ort
 from quarkfast.calibration.blocked import observed_session
 from quarkfast.calibration.inputs import Feed, rows_of
 from quarkfast.calibration.interrupt import uninterrupted
-from quarkfast.calibration.observers import add_observers
 from quarkfast.calibration.statistics import TensorStatistics, read_collector
 from quarkfast.errors import CalibrationError, ModelError
 from quarkfast.graph.save import to_proto
@@ -61,9 +60,7 @@ class Observer:
         self.whole = True
         self._tensors, self._gather = tensors, gather
         self._collector = _core.Collector(len(tensors), histogram=gather.histogram, moments=gather.moments)
-        observed = to_proto(model)
-        add_observers(observed, tensors, self._collector.id)
-        self._session = observed_session(observed, gather.threads)
+        self._session = observed_session(to_proto(model), tensors, self._collector.id, gather.threads)
 
     def run(self, feeds: Iterable[Feed], number: int = 1) -> Iterator[None]:
         """Runs the model on each of `feeds` and yields after each.
