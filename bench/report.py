@@ -67,13 +67,14 @@ def one_thread(run: Record, size: str) -> str:
         cells += [
             f"{row['bytes_moved'] / seconds / 1e9:.1f}",
             pair((seconds / copy[0], ratio(row, "quarkfast", "copy")[1])),
+            pair(ratio(row, "quarkfast", "read")) if "read" in row["seconds"] else "",
         ]
         if size == "64 MiB":
             cells.append(f"{row['bar']:g}" if row["bar"] else "")
         cells += [pair(ratio(row, name, "quarkfast"), 1) if name in row["seconds"] else "" for name in present]
         lines.append(cells)
     bar = ["bar"] if size == "64 MiB" else []
-    return table(["task", "us", "GB/s", "of a copy", *bar, *present], lines)
+    return table(["task", "us", "GB/s", "of a copy", "of a read", *bar, *present], lines)
 
 
 BUSY = (
