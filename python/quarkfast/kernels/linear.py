@@ -77,18 +77,7 @@ def quantize_linear(
         >>> quantize_linear(np.float32([0.25, 0.75, -9.0, np.nan]), 0.5)
         array([   0,    2,  -18, -128], dtype=int8)
     """
-    array = as_array(x, "quantize_linear")
-    try:
-        where, code = _QUANTIZE[array.dtype, dtype]
-    except (KeyError, TypeError):
-        where, code = _QUANTIZE[_types(array, dtype, "quantize_linear")]
-    low = None if qmin is None else as_integer(qmin, where, "qmin")
-    high = None if qmax is None else as_integer(qmax, where, "qmax")
-    run = getattr(_core, where)
-    y = run(array, out, scale, zero_point, axis, block_size, low, high)
-    if y is None:
-        y = run(array, out, *converted(where, code, scale, zero_point, axis, block_size), low, high)
-    return y  # type: ignore[no-any-return]
+    return _to_codes(_QUANTIZE, x, out, dtype, scale, zero_point, axis, block_size, qmin, qmax)
 
 
 def dequantize_linear(
@@ -183,11 +172,28 @@ def fake_quantize_linear(
         >>> fake_quantize_linear(np.float32([0.3, 0.8, 99.0]), 0.5)
         array([ 0.5,  1. , 63.5], dtype=float32)
     """
-    array = as_array(x, "fake_quantize_linear")
+    return _to_codes(_FAKE_QUANTIZE, x, out, dtype, scale, zero_point, axis, block_size, qmin, qmax)
+
+
+def _to_codes(
+    kernels: dict[Any, tuple[str, np.dtype[Any]]],
+    x: ArrayLike,
+    out: NDArray[Any] | None,
+    dtype: DTypeLike,
+    scale: ArrayLike,
+    zero_point: ArrayLike | None,
+    axis: int,
+    block_size: int,
+    qmin: int | None,
+    qmax: int | None,
+) -> NDArray[Any]:
+    """Run that of the kernels which takes floats like x to codes of dtype."""
+    verb = "quantize_linear" if kernels is _QUANTIZE else "fake_quantize_linear"
+    array = as_array(x, verb)
     try:
-        where, code = _FAKE_QUANTIZE[array.dtype, dtype]
+        where, code = kernels[array.dtype, dtype]
     except (KeyError, TypeError):
-        where, code = _FAKE_QUANTIZE[_types(array, dtype, "fake_quantize_linear")]
+        where, code = kernels[_types(array, dtype, verb)]
     low = None if qmin is None else as_integer(qmin, where, "qmin")
     high = None if qmax is None else as_integer(qmax, where, "qmax")
     run = getattr(_core, where)
