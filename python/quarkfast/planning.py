@@ -105,7 +105,8 @@ def plan(model: ModelSource, preset: str | Scheme = "A8W8", **options: Any) -> M
     if scheme.weights_only:
         prepared = prepare_for_weights(loaded, lowest_opset_of_weights(loaded, scheme))
         return outline_weights(place_weights(prepared, scheme), scheme)
-    return outline(place(prepare(loaded, lowest_opset(scheme)), scheme), scheme)
+    prepared = prepare(loaded, lowest_opset(scheme), equalized=scheme.equalize)
+    return outline(place(prepared, scheme), scheme)
 
 
 def outline(placement: Placement, scheme: Scheme) -> ModelPlan:

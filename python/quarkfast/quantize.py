@@ -133,10 +133,14 @@ def quantize(
         if path is not None:
             check_not_a_source(path, model, external_files(loaded))
     before = model_bytes(model, loaded)
+    if calibration is not None and scheme.equalize:
+        calibration = open_calibration(calibration)
+        if calibration.key is None:  # a table of another tool, which tells of the model as it is
+            scheme = replace(scheme, equalize=False)
     key = calibration_key(loaded, scheme) if calibration is not None else ""
     source = _Source(calibration_data, calibration, max_memory, key)
     with clock.stage("prepare"):
-        prepared = prepare(loaded, lowest_opset(scheme))
+        prepared = prepare(loaded, lowest_opset(scheme), equalized=scheme.equalize)
         placement = place(prepared, scheme)
     if placement.quantized:
         written = _write(prepared, placement, scheme, source, clock, path)

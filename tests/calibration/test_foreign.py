@@ -47,6 +47,13 @@ def test_a_table_gives_its_ranges(tmp_path, kind):
     assert np.isclose(onnx_scale(scales, "r1"), 2.5 / 127)
 
 
+def test_ranges_of_another_tool_are_those_of_the_model_as_it_is(tmp_path):
+    path = _write(tmp_path, {"tensors_range": RANGES})
+    results = [quarkfast.quantize(conv_relu_model(), calibration=path, equalize=choice) for choice in (True, False)]
+    codes = [{each.name: each.raw_data for each in result.proto.graph.initializer} for result in results]
+    assert codes[0] == codes[1]
+
+
 def onnx_scale(initializers, tensor):
     import onnx
 

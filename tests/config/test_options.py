@@ -156,3 +156,17 @@ def test_one_scale_for_all_weights_is_that_of_least_error_and_one_a_channel_cove
     assert resolve("A8W8", {"per_channel": True}).weight.method == "minmax"
     assert resolve("A8W8", {"per_channel": True, "weight_method": "minmse"}).weight.method == "minmse"
     assert resolve("U8S8", {"weight_method": "minmax"}).weight.method == "minmax"
+
+
+def test_a_range_of_the_users_own_leaves_the_channels_as_they_are():
+    assert resolve("A8W8", {}).equalize
+    assert resolve("A8W8", {"tensors": {"r1": {"dtype": "int16"}}}).equalize
+    assert not resolve("A8W8", {"tensors": {"r1": {"range": [0, 1]}}}).equalize
+    assert not resolve("A8W8", {"tensors": {"r1": {"scale_value": 0.5}}}).equalize
+
+
+def test_weights_alone_are_not_equalized():
+    message = "equalize: expected a preset that quantizes activations, got INT8_WO; leave it out"
+    with pytest.raises(ConfigError, match=message):
+        resolve("INT8_WO", {"equalize": True})
+    assert not resolve("INT8_WO", {"equalize": False}).equalize

@@ -111,6 +111,7 @@ def bf16_with(**options):
         ({"UseGPTQ": True}, quarkfast.UnsupportedError, "GPTQ"),
         ({"DedicatedQDQPair": True}, quarkfast.UnsupportedError, "DedicatedQDQPair: expected False"),
         ({"algo_config": [quarkfast.AdaQuantConfig()]}, quarkfast.UnsupportedError, "AdaQuant"),
+        ({"algo_config": [quarkfast.CLEConfig(cle_steps=2)]}, quarkfast.UnsupportedError, "CLE"),
     ],
 )
 def test_an_option_that_cannot_be_honoured_is_refused(options, error, message):
@@ -148,3 +149,14 @@ def test_parameters_of_matmul_nbits_that_cannot_be_honoured_are_refused(paramete
     config.extra_options["MatMulNBitsParams"] = parameters
     with pytest.raises(error, match=message):
         scheme_of(config)
+
+
+def test_cross_layer_equalization_is_quarks_default_in_the_older_configuration_alone():
+    config = get_default_config("A8W8")
+    assert scheme_of(config).equalize
+    config.include_cle = False
+    assert not scheme_of(config).equalize
+    assert not scheme_of(get_default_config("BF16")).equalize
+    layer = quarkfast.QLayerConfig(input_tensors=quarkfast.Int8Spec(), weight=quarkfast.Int8Spec())
+    assert not scheme_of(quarkfast.QConfig(layer)).equalize
+    assert scheme_of(quarkfast.QConfig(layer, algo_config=[quarkfast.CLEConfig()])).equalize

@@ -87,8 +87,8 @@ def test_every_operator_of_the_standard_with_a_rule_is_here():
     assert standard == set(OPERATORS)
 
 
-# Left float on purpose: with 8 bits a normalization, and by dynamic quantization a Gather that reads no constant.
-FLOAT = {("A8W8", "LayerNormalization"), ("XINT8", "LayerNormalization"), ("DYNAMIC", "Gather")}
+# Left float on purpose: with 8 bits and in blocks a normalization, and by dynamic quantization a Gather of no constant.
+FLOAT = {(preset, "LayerNormalization") for preset in ("A8W8", "XINT8", "MX9", "MXINT8")} | {("DYNAMIC", "Gather")}
 CASES = [
     (op_type, preset)
     for op_type in OPERATORS

@@ -110,6 +110,9 @@ def quantize(
     force_pass_through: Annotated[
         bool | None, typer.Option(help="Quantize data movement (Reshape, MaxPool) also where its input is float.")
     ] = None,
+    equalize: Annotated[
+        bool | None, typer.Option(help="Scale channels between layers first, so that weights need fewer bits.")
+    ] = None,
     op_types: Annotated[
         list[str] | None, typer.Option(metavar="TYPE", help="Quantize only operators of this type; repeatable.")
     ] = None,

@@ -84,6 +84,7 @@ def quantize_static(
         reduce_range=reduce_range,
         execution_providers=list(calibration_providers or ["CPUExecutionProvider"]),
         use_external_data_format=use_external_data_format,
+        include_cle=False,
         extra_options={_QUARK_KEYS.get(key, key): value for key, value in (extra_options or {}).items()},
     )
     quantize(model_input, model_output, for_cpu(scheme_of(config)), calibration_data_reader)
@@ -144,6 +145,7 @@ def quantize_dynamic(
         reduce_range=reduce_range,
         use_dynamic_quant=True,
         use_external_data_format=use_external_data_format,
+        include_cle=False,
         extra_options=dict(extra_options or {}),
     )
     quantize(model_input, model_output, scheme_of(config))

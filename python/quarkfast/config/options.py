@@ -71,6 +71,12 @@ def _group_size(scheme: Scheme, value: int) -> Scheme:
     return replace(scheme, weight=replace(scheme.weight, granularity="group", group_size=value))
 
 
+def _equalize(scheme: Scheme, value: bool) -> Scheme:
+    if value and scheme.weights_only:
+        raise ConfigError(f"equalize: expected a preset that quantizes activations, got {scheme.name}; leave it out")
+    return replace(scheme, equalize=value)
+
+
 def _cast(scheme: Scheme, value: bool) -> Scheme:
     return replace(scheme, encoding="cast" if value else "qdq")
 
@@ -134,6 +140,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             Option("keep_float_weights", "AddQDQPairToWeight", _BOOL, _is_bool, _set("keep_float_weights")),
             Option("packed_weights", None, _BOOL, _is_bool, _set("packed_weights")),
             Option("force_pass_through", "ForceQuantizeNoInputCheck", _BOOL, _is_bool, _set("force_pass_through")),
+            Option("equalize", None, _BOOL, _is_bool, _equalize),
             Option("op_types", "OpTypesToQuantize", _NAMES, _is_names, _set("op_types")),
             Option("include", "NodesToQuantize", _NAMES, _is_names, _set("include")),
             Option("exclude", "NodesToExclude", _EXCLUDE, _is_list, _read("exclude", read_exclude)),
@@ -209,4 +216,6 @@ def resolve(preset: str | Scheme, options: Mapping[str, Any]) -> Scheme:
         check_stored_weights(scheme)
         return scheme
     check_types(scheme)
+    if any(rule.range is not None or rule.scale is not None for rule in scheme.tensors):
+        return replace(scheme, equalize=False)  # Ranges that were found for the model as it is hold for it alone.
     return scheme

@@ -28,15 +28,15 @@ PRESETS: Mapping[str, Scheme] = MappingProxyType(
     {
         scheme.name: scheme
         for scheme in (
-            Scheme("A8W8", "ryzenai-a8w8", _INT8, _INT8_WEIGHT, force_pass_through=True),
-            Scheme("A16W8", "ryzenai-a8w8", _INT16, _INT8_WEIGHT, force_pass_through=True),
-            Scheme("U8S8", "ort-cpu", _UINT8, _INT8_WEIGHT),
-            Scheme("DYNAMIC", "ort-dynamic", _UINT8, _INT8, bias="float", encoding="dynamic"),
-            Scheme("XINT8", "ryzenai-xint8", _XINT8, _XINT8, bias="weight", force_pass_through=True),
+            Scheme("A8W8", "ryzenai-a8w8", _INT8, _INT8_WEIGHT, force_pass_through=True, equalize=True),
+            Scheme("A16W8", "ryzenai-a8w8", _INT16, _INT8_WEIGHT, force_pass_through=True, equalize=True),
+            Scheme("U8S8", "ort-cpu", _UINT8, _INT8_WEIGHT, equalize=True),
+            Scheme("DYNAMIC", "ort-dynamic", _UINT8, _INT8, bias="float", encoding="dynamic", equalize=True),
+            Scheme("XINT8", "ryzenai-xint8", _XINT8, _XINT8, bias="weight", force_pass_through=True, equalize=True),
             Scheme("FP16", "ryzenai-bf16", _FLOAT16, _FLOAT16, bias="weight", force_pass_through=True),
             Scheme("BF16", "ryzenai-bf16", _BFLOAT16, _BFLOAT16, bias="weight", force_pass_through=True),
             *(
-                Scheme(name.upper().replace("_", ""), "ryzenai-bf16", spec, spec, bias="weight")
+                Scheme(name.upper().replace("_", ""), "ryzenai-bf16", spec, spec, bias="weight", equalize=True)
                 for name, spec in _BLOCKS.items()
             ),
             Scheme("INT8_WO", "ort-cpu", _FLOAT32, _INT8_CHANNEL, bias="float"),

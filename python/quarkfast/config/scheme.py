@@ -39,6 +39,7 @@ class Scheme:
         block_rounding: Where block formats round a value half way between two codes; float elements of the OCP formats
             always round to even.
         force_pass_through: Quantize data movement (Reshape, MaxPool, ...) also where its input is float.
+        equalize: Scale channels between layers first, so that weights need fewer bits (`quarkfast.prepare.equalize`).
         op_types: Operator types to quantize; empty means all that the target has a rule for.
         include: Names, globs or regular expressions of the only nodes to quantize; empty means all.
         exclude: Names, globs or regular expressions (``^...``) of nodes that stay float, and pairs of names (of
@@ -67,6 +68,7 @@ class Scheme:
     packed_weights: bool = False
     block_rounding: Rounding = "half_even"
     force_pass_through: bool = False
+    equalize: bool = False
     op_types: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
     exclude: tuple[str | tuple[tuple[str, ...], tuple[str, ...]], ...] = ()

@@ -10,7 +10,7 @@ from quarkfast.block_formats import Rounding
 from quarkfast.config.options import OPTIONS, apply_options
 from quarkfast.config.overrides import DTYPES
 from quarkfast.config.presets import PRESETS
-from quarkfast.config.quark.algorithm import AlgoConfig
+from quarkfast.config.quark.algorithm import AlgoConfig, CLEConfig
 from quarkfast.config.quark.blocks import block_of, block_rounding
 from quarkfast.config.quark.enums import CalibMethod, QuantGranularity, ScaleType
 from quarkfast.config.quark.keys import ALGORITHM_KEYS, DEAD_KEYS, NEUTRAL_VALUES, UNSUPPORTED_KEYS
@@ -58,14 +58,13 @@ _FIELD_ALGORITHMS = {
 }
 # Fields that only concern how Quark itself runs.
 _NEUTRAL_FIELDS = {
-    "include_cle", "optimize_model", "use_external_data_format", "print_summary", "ignore_warnings", "debug_mode",
+    "optimize_model", "use_external_data_format", "print_summary", "ignore_warnings", "debug_mode",
     "include_fast_ft", "quant_format", "execution_providers",
 }  # fmt: skip
 _TRANSLATED_FIELDS = {
     "calibrate_method", "activation_type", "weight_type", "extra_options", "per_channel", "nodes_to_exclude",
     "nodes_to_quantize", "subgraphs_to_exclude", "op_types_to_quantize", "enable_npu_cnn", "reduce_range",
-    "enable_npu_transformer",
-    "use_dynamic_quant",
+    "enable_npu_transformer", "use_dynamic_quant", "include_cle",
 }  # fmt: skip
 
 
@@ -94,12 +93,14 @@ def scheme_of(config: Config | QConfig | QuantizationConfig) -> Scheme:
 
 
 def refuse_algorithms(algorithms: list[AlgoConfig] | None) -> None:
-    """Raise for the first algorithm, because none exists yet.
+    """Raise for the first algorithm that does not exist yet: any but one step of cross-layer equalization.
 
     Raises:
         UnsupportedError: there is one.
     """
     for algorithm in algorithms or []:
+        if isinstance(algorithm, CLEConfig) and algorithm.cle_steps == 1 and not algorithm.options:
+            continue
         raise UnsupportedError(f"algorithms: expected none in this version, got {algorithm.name}; leave it out")
 
 
@@ -136,6 +137,7 @@ def _from_legacy(config: QuantizationConfig) -> Scheme:
     if config.use_dynamic_quant:
         scheme = _dynamic(scheme.weight)
     scheme = replace(scheme, block_rounding=block_rounding((activation, weight), options, "half_away"))
+    scheme = _equalized(scheme, config.include_cle)
     selection = {
         "include": config.nodes_to_quantize,
         "exclude": [*config.nodes_to_exclude, *config.subgraphs_to_exclude],
@@ -149,6 +151,11 @@ def _from_legacy(config: QuantizationConfig) -> Scheme:
 def _dynamic(weight: TensorSpec) -> Scheme:
     """Returns the preset with other weights; Quark takes their extremes, whatever the method for activations."""
     return replace(PRESETS["DYNAMIC"], weight=replace(weight, scale="float32", method="minmax"))
+
+
+def _equalized(scheme: Scheme, wanted: bool) -> Scheme:
+    """Returns the scheme with equalization or without; 16-bit floats have an exponent of their own and need none."""
+    return replace(scheme, equalize=wanted and scheme.weight.dtype not in ("bfloat16", "float16"))
 
 
 def _from_qconfig(config: QConfig) -> Scheme:
@@ -166,6 +173,7 @@ def _from_qconfig(config: QConfig) -> Scheme:
     # Quark fills in attributes for its MX formats only; BFP16 keeps the operator's default.
     default: Rounding = "half_away" if "bfp16" in dtypes else "half_even"
     scheme = replace(scheme, block_rounding=block_rounding(dtypes, options, default))
+    scheme = _equalized(scheme, any(isinstance(each, CLEConfig) for each in config.algo_config or ()))
     given: dict[str, Any] = {"exclude": list(config.exclude)} if config.exclude else {}
     if None in config.layer_type_config:
         given["exclude_op_types"] = list(config.layer_type_config[None])

@@ -1,0 +1,151 @@
+"""Cross-layer equalization: channels between two layers are scaled so that the weights on both sides need few bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from quarkfast.graph.access import array_of, is_constant, is_standard
+
+__all__ = ["equalize"]
+
+Values = NDArray[np.float64]
+
+_DONE = "quarkfast.equalized"
+
+# No channel is scaled by more than this, up or down: what weights gain beyond it, activations lose, whose channels
+# share a scale or a block too. Superres in A8W8: 21.3 dB as it is, 31.8 dB without a limit, 33.0 with 8, 34.8 with 4.
+_LARGEST_FACTOR = 4.0
+
+# What stands between two layers and hands a positive factor of a channel on. (Pools pad with what no factor changes.)
+_HANDS_ON = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LeakyRelu", "MaxPool", "Relu"})
+
+
+def equalize(model: ir.Model) -> None:
+    """Scales each channel between two layers that nothing else reads, in place.
+
+    1. A pair is a Conv or Gemm, then Relu, LeakyRelu or pooling nodes, then a Conv or Gemm, each the only reader of
+       the one before; no output between them is a graph output; weights and bias are constants that nothing else reads.
+    2. With ``r0`` the largest magnitude of the first layer's weights of a channel and ``r1`` that of the second's,
+       ``s = sqrt(r1 / r0)``, limited to [1/4, 4]; 1 where either is zero.
+    3. The first layer's weights and bias are multiplied by ``s``, the second's weights divided. Pairs take their turns
+       in the order of the graph, once.
+
+    Idempotent: a model that was equalized says so. Graph inputs and outputs are kept. Error: rounding of the weights to
+    float32. Tensors between the layers change their scale.
+
+    Source:
+        M. Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", 2019. Quark's has no
+        limit, counts a part of the bias to ``r0`` and leaves channels of small weights alone.
+    """
+    if model.meta.get(_DONE):
+        return
+    model.meta[_DONE] = True
+    for node in model.graph:
+        tail = _next_layer(node)
+        if tail is not None:
+            _scale(node, tail)
+
+
+def _next_layer(node: ir.Node) -> ir.Node | None:
+    """Returns the second layer of a pair that begins with `node`, or None."""
+    if not _is_layer(node) or not _is_vector(node):
+        return None
+    value = node.outputs[0]
+    while True:
+        uses = tuple(value.uses())
+        if len(uses) != 1 or value.is_graph_output():
+            return None
+        reader, index = uses[0]
+        if reader.graph is not node.graph or index != 0 or not is_standard(reader):
+            return None
+        if reader.op_type not in _HANDS_ON:
+            return reader if _reads_channels_of(reader, node) else None
+        if any(output.uses() or output.is_graph_output() for output in reader.outputs[1:]):
+            return None
+        value = reader.outputs[0]
+
+
+def _is_layer(node: ir.Node) -> bool:
+    return is_standard(node) and node.op_type in ("Conv", "Gemm") and _is_own(node.inputs[1])
+
+
+def _is_own(value: ir.Value | None) -> bool:
+    """Whether `value` is a constant of floats that one node reads."""
+    if value is None or not is_constant(value) or value.dtype != ir.DataType.FLOAT:
+        return False
+    return len(tuple(value.uses())) == 1 and not value.is_graph_output() and not value.is_graph_input()
+
+
+def _is_vector(node: ir.Node) -> bool:
+    """Whether the layer has no bias, or one that can be scaled for each channel."""
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    return bias is None or (_is_own(bias) and array_of(bias).shape == (_channels_out(node),))
+
+
+def _channels_out(node: ir.Node) -> int:
+    return int(array_of(node.inputs[1]).shape[1 if _reads_rows(node) else 0])
+
+
+def _reads_channels_of(node: ir.Node, head: ir.Node) -> bool:
+    if not _is_layer(node) or node.op_type != head.op_type or int(node.attributes.get_int("transA", 0)):
+        return False
+    return bool(_by_input(node, array_of(node.inputs[1])).shape[0] == _channels_out(head))
+
+
+def _reads_rows(node: ir.Node) -> bool:
+    """Whether the weight's first axis is that of the layer's input."""
+    return node.op_type == "Gemm" and int(node.attributes.get_int("transB", 0)) == 0
+
+
+def _by_output(node: ir.Node, weight: Values) -> Values:
+    """Returns the weight with one row for each output channel."""
+    return np.moveaxis(weight, 1 if _reads_rows(node) else 0, 0)
+
+
+def _by_input(node: ir.Node, weight: Values) -> Values:
+    """Returns the weight with one row for each input channel; ``[M, C / groups, ...]`` holds those of its group."""
+    if node.op_type == "Gemm":
+        return weight if _reads_rows(node) else weight.T
+    groups = node.attributes.get_int("group", 1)
+    split = weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:]).swapaxes(1, 2)
+    return split.reshape(groups * weight.shape[1], -1)
+
+
+def _scale(head: ir.Node, tail: ir.Node) -> None:
+    first, second = (array_of(node.inputs[1]).astype(np.float64) for node in (head, tail))
+    factors = _factors(_reach(_by_output(head, first)), _reach(_by_input(tail, second)))
+    _change(head.inputs[1], first * _for_output(head, factors, first.ndim))
+    if len(head.inputs) > 2 and head.inputs[2] is not None:
+        _change(head.inputs[2], array_of(head.inputs[2]).astype(np.float64) * factors)
+    _change(tail.inputs[1], second / _for_input(tail, factors, second.shape))
+
+
+def _reach(rows: Values) -> Values:
+    """Returns the largest magnitude of each row."""
+    found: Values = np.abs(rows).max(axis=tuple(range(1, rows.ndim)), initial=0.0)
+    return found
+
+
+def _factors(r0: Values, r1: Values) -> Values:
+    live = (r0 > 0) & (r1 > 0) & np.isfinite(r0 + r1)
+    wanted = np.sqrt(np.where(live, r1, 1.0) / np.where(live, r0, 1.0))
+    return np.clip(wanted, 1 / _LARGEST_FACTOR, _LARGEST_FACTOR)
+
+
+def _for_output(node: ir.Node, factors: Values, rank: int) -> Values:
+    return factors if _reads_rows(node) else factors.reshape(-1, *[1] * (rank - 1))
+
+
+def _for_input(node: ir.Node, factors: Values, shape: tuple[int, ...]) -> Values:
+    if node.op_type == "Gemm":
+        return factors[:, None] if _reads_rows(node) else factors
+    groups = node.attributes.get_int("group", 1)
+    table = factors.reshape(groups, -1).repeat(shape[0] // groups, axis=0)
+    return table.reshape(*table.shape, *[1] * (len(shape) - 2))
+
+
+def _change(value: ir.Value | None, values: Values) -> None:
+    assert value is not None  # _is_own has made sure
+    value.const_value = ir.tensor(values.astype(np.float32), name=value.name)

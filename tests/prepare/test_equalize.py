@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from quarkfast.graph.load import load_model
+from quarkfast.graph.save import serialize
+from quarkfast.prepare import prepare
+from tiny_models import samples, tiny_model
+
+# Weights are rounded to float32 once more, 2^-24 of each of at most 72 products of numbers below 100.
+ROUNDED = 72 * 100 * 2.0**-23
+
+CHAIN = """g (float[N, 3, 8, 8] x) => (float[N, 4, 4, 4] y) {
+    a = Conv <pads = [1, 1, 1, 1]> (x, w1, b1)
+    r = Relu (a)
+    d = Conv <group = 8, pads = [1, 1, 1, 1]> (r, w2)
+    l = LeakyRelu (d)
+    p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (l)
+    y = Conv <group = 2> (p, w3)
+}"""
+DENSE = """g (float[N, 8] x) => (float[N, 4] y) {
+    a = Gemm (x, w1, b1)
+    r = Relu (a)
+    y = Gemm <transB = 1> (r, w2)
+}"""
+
+
+def _chain(**changed):
+    rng = np.random.default_rng(1)
+    shapes = {"w1": (8, 3, 3, 3), "b1": (8,), "w2": (8, 1, 3, 3), "w3": (4, 4, 1, 1)}
+    arrays = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    arrays["w1"] *= np.float32(4.0) ** np.arange(-4, 4, dtype=np.float32)[:, None, None, None]
+    return tiny_model(CHAIN, arrays | changed)
+
+
+def _equalized(proto):
+    return prepare(load_model(proto), 13, equalized=True)
+
+
+def _weights(model):
+    return {name: value.const_value.numpy() for name, value in model.graph.initializers.items()}
+
+
+def _run(data, x):
+    return onnxruntime.InferenceSession(data).run(None, {"x": x})[0]
+
+
+def test_an_equalized_model_computes_what_it_did():
+    x = samples()
+    expected = _run(_chain().SerializeToString(), x)
+    np.testing.assert_allclose(_run(serialize(_equalized(_chain())), x), expected, rtol=0, atol=ROUNDED)
+
+
+def test_dense_layers_are_equalized_whatever_the_order_of_their_axes():
+    rng = np.random.default_rng(2)
+    arrays = {"w1": rng.normal(size=(8, 6)), "b1": rng.normal(size=6), "w2": rng.normal(size=(4, 6))}
+    arrays["w1"] *= 2.0 ** np.arange(-3, 3)
+    proto = tiny_model(DENSE, {name: array.astype(np.float32) for name, array in arrays.items()})
+    x = rng.normal(size=(5, 8)).astype(np.float32)
+    model = _equalized(proto)
+    found = _weights(model)
+    assert np.abs(found["w1"]).max(axis=0) == pytest.approx(np.abs(found["w2"]).max(axis=0), rel=2.0**-22)
+    np.testing.assert_allclose(_run(serialize(model), x), _run(proto.SerializeToString(), x), rtol=0, atol=ROUNDED)
+
+
+def test_no_channel_is_scaled_by_more_than_four():
+    before, after = (_weights(prepare(load_model(_chain()), 13, equalized=choice))["w1"] for choice in (False, True))
+    factors = np.abs(after).max(axis=(1, 2, 3)) / np.abs(before).max(axis=(1, 2, 3))
+    assert factors.max() == pytest.approx(4, rel=2.0**-22)
+    assert factors.min() == pytest.approx(0.25, rel=2.0**-22)
+
+
+def test_channels_that_are_zero_on_one_side_stay_as_they_are():
+    w1 = np.zeros((8, 3, 3, 3), np.float32)
+    found = _weights(_equalized(_chain(w1=w1)))
+    assert (found["w1"] == 0).all()
+    np.testing.assert_array_equal(found["b1"], onnx.numpy_helper.to_array(_chain().graph.initializer[1]))
+
+
+def test_equalizing_twice_is_equalizing_once():
+    model = _equalized(_chain())
+    once = serialize(model)
+    assert serialize(prepare(model, 13, equalized=True)) == once
+
+
+@pytest.mark.parametrize("change", ["output", "reader", "shared", "bias"])
+def test_what_others_read_is_not_scaled(change):
+    rng = np.random.default_rng(3)
+    text = """g (float[N, 4, 8, 8] x) => (float[N, 4, 8, 8] y) {
+        a = Conv (x, w1, b1)
+        r = Relu (a)
+        c = Conv (r, w2)
+        y = Add (c, x)
+    }"""
+    arrays = {"w1": rng.normal(size=(4, 4, 1, 1)), "b1": rng.normal(size=4), "w2": rng.normal(size=(4, 4, 1, 1))}
+    proto = tiny_model(text, {name: array.astype(np.float32) for name, array in arrays.items()})
+    if change == "output":
+        proto.graph.output.append(onnx.helper.make_tensor_value_info("r", 1, ["N", 4, 8, 8]))
+    elif change == "reader":
+        proto.graph.node[3].input[1] = "a"
+    elif change == "shared":
+        proto.graph.node[2].input[1] = "w1"
+    else:
+        proto.graph.node[2].input.append("b1")
+    found = _weights(_equalized(proto))
+    for name in {"w1", "b1"} & set(found):
+        np.testing.assert_array_equal(found[name], arrays[name].astype(np.float32))
