@@ -17,9 +17,8 @@ from quarkfast.errors import ConfigError
 from quarkfast.progress import Clock, Progress
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from quarkfast.calibration import Calibration, CalibrationData
+    from quarkfast.deferred import ir
     from quarkfast.graph.load import ModelSource
 
 __all__ = ["calibrate", "calibration_key", "merge_calibrations", "open_calibration"]

@@ -13,8 +13,7 @@ import quarkfast
 from quarkfast.planning import ModelPlan
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
+    from quarkfast.deferred import ir
     from quarkfast.kernels import Range
 
 __all__ = ["sign"]

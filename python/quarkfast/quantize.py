@@ -21,9 +21,9 @@ from quarkfast.weight_only import store_weights
 
 if TYPE_CHECKING:
     import onnx
-    import onnx_ir as ir
 
     from quarkfast.calibration import Calibration, CalibrationData, TensorStatistics
+    from quarkfast.deferred import ir
     from quarkfast.graph.load import ModelSource
     from quarkfast.kernels import Range
     from quarkfast.qdq import Findings, Placement, Plan

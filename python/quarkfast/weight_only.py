@@ -19,8 +19,7 @@ from quarkfast.provenance import sign
 from quarkfast.summary import FloatNode, Summary
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
+    from quarkfast.deferred import ir
     from quarkfast.graph.load import ModelSource
 
 __all__ = ["store_weights"]

@@ -10,8 +10,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import onnx_ir as ir
-
 from quarkfast import ort
 from quarkfast.calibration.cache import load_calibration, save_calibration
 from quarkfast.calibration.inputs import Feed, rows_of
@@ -20,6 +18,7 @@ from quarkfast.calibration.observe import Gather, Observer
 from quarkfast.calibration.parts import Parts
 from quarkfast.calibration.result import Calibration, merge
 from quarkfast.calibration.samples import Samples
+from quarkfast.deferred import ir
 from quarkfast.errors import CalibrationError, OutputError
 
 __all__ = ["Job", "calibrate_prepared"]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 from numpy.typing import NDArray
+
+from quarkfast.deferred import ir
 
 __all__ = ["Feed", "ModelInput", "batch_of", "may_rebatch", "model_inputs", "rows_of"]
 

@@ -8,10 +8,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import onnx_ir as ir
-from onnx_ir.passes import common
-
 from quarkfast.calibration.inputs import Feed
+from quarkfast.deferred import ir, passes
 from quarkfast.errors import ConfigError
 
 __all__ = ["live_bytes", "parse_bytes", "readable", "resident_bytes", "weight_bytes"]
@@ -83,7 +81,7 @@ def live_bytes(model: ir.Model, feed: Feed) -> int:
     for node in shaped.graph:
         for output in node.outputs:
             output.shape = None
-    common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(shaped)
+    passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(shaped)
     nodes = list(shaped.graph)
     last = {value: index for index, node in enumerate(nodes) for value in _reads(node)}
     kept = {*shaped.graph.inputs, *shaped.graph.outputs}

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import onnx_ir as ir
-
 from quarkfast import _core, ort
 from quarkfast.calibration.blocked import observed_session
 from quarkfast.calibration.inputs import Feed, rows_of
 from quarkfast.calibration.interrupt import uninterrupted
 from quarkfast.calibration.statistics import TensorStatistics, read_collector
+from quarkfast.deferred import ir
 from quarkfast.errors import CalibrationError, ModelError
 from quarkfast.graph.save import to_proto
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
 
 import onnx
-import onnx_ir as ir
 
 from quarkfast.calibration.foreign_code import ForeignCode
 from quarkfast.calibration.inputs import Feed, rows_of
 from quarkfast.calibration.interrupt import uninterrupted
 from quarkfast.calibration.observe import Gather, Observer
 from quarkfast.calibration.statistics import TensorStatistics, merge_statistics
+from quarkfast.deferred import ir
 from quarkfast.graph.save import serialize
 
 __all__ = ["Parts"]

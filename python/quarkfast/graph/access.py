@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 from numpy.typing import NDArray
+
+from quarkfast.deferred import ir
 
 __all__ = [
     "array_of",

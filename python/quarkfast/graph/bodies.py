@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import onnx_ir as ir
-
+from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of
 
 __all__ = ["graphs_by_path", "values_by_path"]

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import onnx
-import onnx_ir as ir
 
+from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
 
 __all__ = ["check_tensors"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-import onnx_ir as ir
-
 from quarkfast.config import BiasKind, LayerRule, Scheme, TensorSpec, match_names
+from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError, did_you_mean
 from quarkfast.graph.access import is_constant, name_of
 from quarkfast.graph.origin import names_in_file, names_of, op_types_in_file, original_name, tensors_in_file

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import onnx_ir as ir
+from quarkfast.deferred import ir
 
 __all__ = ["CONTRIB_DOMAINS", "key_of", "type_outputs"]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import onnx_ir as ir
 from numpy.typing import NDArray
 
+from quarkfast.deferred import ir
 from quarkfast.errors import OutputError
 from quarkfast.graph.access import name_of, shape_of
 from quarkfast.graph.load import ModelSource

@@ -6,8 +6,8 @@ import hashlib
 
 import numpy as np
 import onnx
-import onnx_ir as ir
 
+from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of
 
 __all__ = ["fingerprint"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import onnx_ir as ir
-
+from quarkfast.deferred import ir
 from quarkfast.graph.access import holds_floats, is_constant, is_standard
 
 __all__ = ["nodes_within_functions"]

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import onnx
-import onnx_ir as ir
 from google.protobuf import json_format, text_format
 from google.protobuf.message import DecodeError
 
+from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
 from quarkfast.graph.check_tensors import check_tensors
 

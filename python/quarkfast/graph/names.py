@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import onnx_ir as ir
+from quarkfast.deferred import ir
 
 __all__ = ["Names"]
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-import onnx_ir as ir
-
+from quarkfast.deferred import ir
 from quarkfast.graph.contrib import key_of
 
 __all__ = ["DEQUANTIZERS", "OPERATORS", "QUANTIZERS", "Operator", "find_operator"]

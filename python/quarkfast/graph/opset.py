@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import onnx
-import onnx_ir as ir
 
+from quarkfast.deferred import ir
 from quarkfast.errors import ModelError, UnsupportedError
 from quarkfast.graph.access import shape_of
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 from numpy.typing import NDArray
+
+from quarkfast.deferred import ir
 
 __all__ = ["PIECE_BYTES", "byte_pieces", "element_pieces"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO
 
 import onnx
-import onnx_ir as ir
 
+from quarkfast.deferred import ir
 from quarkfast.errors import OutputError, UnsupportedError
 
 __all__ = [

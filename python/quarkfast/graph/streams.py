@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx_ir as ir
 from numpy.typing import NDArray
+
+from quarkfast.deferred import ir
 
 __all__ = ["Append", "Output", "Stream", "StreamedTensor"]
 

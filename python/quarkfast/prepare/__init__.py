@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import onnx_ir as ir
-
+from quarkfast.deferred import ir
 from quarkfast.graph.opset import choose_ir_version, convert_opset
 from quarkfast.graph.origin import carry_over, remember, settle_calls
 from quarkfast.prepare.check_weights import check_weights

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import onnx_ir as ir
-
 from quarkfast import kernels
+from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
 from quarkfast.graph.access import array_of
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import onnx_ir as ir
-from onnx_ir.passes import common
-
+from quarkfast.deferred import ir, passes
 from quarkfast.errors import ModelError
 
 __all__ = ["clean", "sort"]
@@ -20,14 +18,14 @@ def clean(model: ir.Model) -> None:
 
     Idempotent; graph inputs (apart from 1) and outputs keep names and types; error 0.
     """
-    passes = (
-        common.RemoveInitializersFromInputsPass(),
-        common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
-        common.IdentityEliminationPass(),
-        common.RemoveUnusedNodesPass(),
-        common.NameFixPass(),
+    steps = (
+        passes.RemoveInitializersFromInputsPass(),
+        passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
+        passes.IdentityEliminationPass(),
+        passes.RemoveUnusedNodesPass(),
+        passes.NameFixPass(),
     )
-    for step in passes:
+    for step in steps:
         step(model)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import onnx_ir as ir
-from onnx_ir.passes import common
 from onnxscript.rewriter import RewritePass
 from onnxscript.rewriter.rules.common import (
     fuse_batchnorm_into_conv_rule,
     fuse_batchnorm_into_conv_transpose_rule,
     fuse_batchnorm_into_gemm_rule,
 )
+
+from quarkfast.deferred import ir, passes
 
 __all__ = ["fold_batch_norm"]
 
@@ -38,5 +38,5 @@ def fold_batch_norm(model: ir.Model) -> None:
         # The rewriter makes a new node and leaves it without a name; users exclude layers by the old one.
         if node.name not in known and node.outputs[0].name in names:
             node.name = names[node.outputs[0].name]
-    common.RemoveUnusedNodesPass()(model)
-    common.NameFixPass()(model)
+    passes.RemoveUnusedNodesPass()(model)
+    passes.NameFixPass()(model)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-import onnx_ir as ir
-from onnx_ir.passes import common
 from onnxscript.optimizer import fold_constants_ir
+
+from quarkfast.deferred import ir, passes
 
 __all__ = ["fold_constants"]
 
@@ -29,7 +29,7 @@ def fold_constants(model: ir.Model) -> None:
     Idempotent; graph inputs and outputs are kept; error 0 (onnx's reference kernels compute in the same type).
     """
     fold_constants_ir(model, should_fold=_should_fold)
-    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
-    common.IdentityEliminationPass()(model)
-    common.RemoveUnusedNodesPass()(model)
-    common.NameFixPass()(model)
+    passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    passes.IdentityEliminationPass()(model)
+    passes.RemoveUnusedNodesPass()(model)
+    passes.NameFixPass()(model)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import onnx_ir as ir
-from onnx_ir.passes import common
-
+from quarkfast.deferred import ir, passes
 from quarkfast.graph.contrib import type_outputs
 
 __all__ = ["infer_types"]
@@ -21,7 +19,7 @@ def infer_types(model: ir.Model) -> None:
     Idempotent; changes no node.
     """
     propagate = not any(map(_is_absurd, model.graph.all_nodes())) and not _has_absurd_input(model)
-    infer = common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=propagate)
+    infer = passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=propagate)
     infer(model)
     while type_outputs(model):
         infer(model)

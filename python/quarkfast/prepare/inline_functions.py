@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import onnx_ir as ir
-from onnx_ir.passes import common
-
+from quarkfast.deferred import ir, passes
 from quarkfast.errors import ModelError, UnsupportedError
 
 __all__ = ["inline_functions"]
@@ -22,7 +20,7 @@ def inline_functions(model: ir.Model) -> None:
     """
     if model.functions:
         try:
-            common.InlinePass()(model)
+            passes.InlinePass()(model)
         except ir.passes.PreconditionError as error:
             raise ModelError(
                 "model: expected local functions without recursion, got some that call each other"
@@ -30,4 +28,4 @@ def inline_functions(model: ir.Model) -> None:
         except ValueError as error:
             cause = " ".join(str(error).split())
             raise UnsupportedError(f"model: expected local functions that can be inlined, got: {cause}") from error
-    common.NameFixPass()(model)
+    passes.NameFixPass()(model)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx_ir as ir
 
+from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard, name_of
 from quarkfast.graph.edit import splice
 from quarkfast.graph.names import Names

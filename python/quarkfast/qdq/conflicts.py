@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-import onnx_ir as ir
-
+from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard, name_of
 from quarkfast.graph.placement import LeftFloat, Placement
 from quarkfast.kernels import Range, reduce_range

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import onnx_ir as ir
 
 from quarkfast import kernels
+from quarkfast.deferred import ir
 from quarkfast.dtypes import TYPES, qtype
 from quarkfast.graph.access import array_of
 from quarkfast.graph.plan import Plan, Quantizer

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-import onnx_ir as ir
-
+from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of
 from quarkfast.graph.placement import Placement
 from quarkfast.kernels import Range

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-import onnx_ir as ir
 from numpy.typing import NDArray
 
 from quarkfast.config import Scheme
+from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of
 from quarkfast.graph.placement import ConstantSlot, Placement
 from quarkfast.graph.plan import Plan, Quantizer

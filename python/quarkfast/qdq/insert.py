@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-import onnx_ir as ir
 from numpy.typing import NDArray
 
 from quarkfast.block_formats import BLOCK_FORMATS
 from quarkfast.config import Scheme
+from quarkfast.deferred import ir
 from quarkfast.dtypes import qtype
 from quarkfast.graph.access import array_of, is_standard, name_of, rank_of
 from quarkfast.graph.block_axes import activation_axes

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-import onnx_ir as ir
-
 from quarkfast.block_formats import BLOCK_FORMATS, BlockFormat, Rounding
 from quarkfast.config import Encoding, Scheme
+from quarkfast.deferred import ir
 from quarkfast.dtypes import qtype
 from quarkfast.graph.plan import Quantizer
 

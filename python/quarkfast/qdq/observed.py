@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import onnx_ir as ir
-
 from quarkfast.config import Scheme
+from quarkfast.deferred import ir
 from quarkfast.graph.bodies import graphs_by_path, values_by_path
 from quarkfast.graph.choices import Choices
 from quarkfast.qdq.place import place_graph

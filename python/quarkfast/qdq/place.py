@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import onnx_ir as ir
-
 from quarkfast import kernels
 from quarkfast.config import Scheme, TensorSpec, takes_int32_bias
+from quarkfast.deferred import ir
 from quarkfast.dtypes import qtype
 from quarkfast.errors import ModelError
 from quarkfast.graph.access import array_of, is_constant, name_of, rank_of

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-import onnx_ir as ir
+from quarkfast.deferred import ir
 
 __all__ = ["Flow", "Rule", "always", "never"]
 

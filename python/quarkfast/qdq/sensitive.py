@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import onnx_ir as ir
-
+from quarkfast.deferred import ir
 from quarkfast.graph.access import holds_floats, is_constant, name_of, rank_of
 from quarkfast.graph.functions import nodes_within_functions
 from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-import onnx_ir as ir
-
+from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant
 from quarkfast.qdq.rules import Flow, Rule
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import onnx_ir as ir
-
+from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard
 from quarkfast.graph.plan import Plan
 from quarkfast.refine.positions import Positions

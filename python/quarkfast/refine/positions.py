@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import onnx_ir as ir
 
+from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of
 from quarkfast.graph.placement import ConstantSlot, Edge
 from quarkfast.graph.plan import Plan, Quantizer

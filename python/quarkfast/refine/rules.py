@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-import onnx_ir as ir
-
+from quarkfast.deferred import ir
 from quarkfast.refine.positions import Positions
 
 __all__ = ["RULES", "Refiner"]

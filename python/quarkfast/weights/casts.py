@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx_ir as ir
 
 from quarkfast import kernels
+from quarkfast.deferred import ir
 from quarkfast.dtypes import qtype
 from quarkfast.errors import ModelError
 from quarkfast.graph.access import shape_of

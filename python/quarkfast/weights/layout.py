@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 from numpy.typing import NDArray
 
+from quarkfast.deferred import ir
 from quarkfast.graph.access import shape_of
 from quarkfast.graph.pieces import PIECE_BYTES, element_pieces
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 from numpy.typing import NDArray
 
 from quarkfast import kernels
 from quarkfast.config import TensorSpec
+from quarkfast.deferred import ir
 from quarkfast.dtypes import qtype
 from quarkfast.graph.access import shape_of
 from quarkfast.graph.pieces import PIECE_BYTES, element_pieces

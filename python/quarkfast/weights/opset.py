@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import onnx_ir as ir
-
 from quarkfast.config import Scheme
+from quarkfast.deferred import ir
 from quarkfast.dtypes import qtype
 
 __all__ = ["lowest_opset"]

@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import onnx_ir as ir
-
 from quarkfast.config import Scheme
+from quarkfast.deferred import ir
 from quarkfast.dtypes import qtype
 from quarkfast.graph.access import is_constant, is_standard, name_of, rank_of, shape_of
 from quarkfast.graph.choices import Choices

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import onnx_ir as ir
-
 from quarkfast.config import Scheme
+from quarkfast.deferred import ir
 from quarkfast.graph.access import graph_of, name_of, shape_of, tensor_of
 from quarkfast.graph.edit import splice
 from quarkfast.graph.names import Names
