@@ -48,9 +48,8 @@ py::array output_like(const py::array& x, const py::object& out, const char* whe
 void register_output(py::module_& m) {
   m.def(
       "output",
-      [](const py::object& out, const char* where, const std::vector<py::ssize_t>& shape, const py::dtype& dtype) {
-        return output(out, where, shape, dtype);
-      },
+      [](const py::object& out, const std::string& where, const std::vector<py::ssize_t>& shape,
+         const py::dtype& dtype) { return output(out, where.c_str(), shape, dtype); },
       py::arg("out"), py::arg("where"), py::arg("shape"), py::arg("dtype"),
       "out after checking its dtype and shape, or a new array where it is None.");
 }
