@@ -2,10 +2,13 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <utility>
+#include <string_view>
+#include <vector>
 
 #include "array.h"
 #include "output.h"
