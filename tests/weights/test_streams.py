@@ -46,6 +46,13 @@ def _made(stream):
     return [np.asarray(stream.made(index).numpy()) for index in range(len(stream.outputs))]
 
 
+def _codes(values, found, code, axis, size):
+    """Returns codes of groups along `axis`; a negative scale is the magnitude for negated weights."""
+    signs = np.take(np.sign(found.scale).repeat(size, axis), range(values.shape[axis]), axis)
+    steps = np.abs(found.scale)
+    return kernels.quantize_linear(values * signs, steps, found.zero_point, dtype=code, axis=axis, block_size=size)
+
+
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("code", ["int8", "uint8", "int4"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -77,10 +84,9 @@ def test_groups_are_those_of_the_whole_tensor(rng, pieces, store, shape, code, s
             np.stack([each(part, axis) for part in np.split(values, range(16, shape[axis], 16), axis)], axis)
             for each in (np.min, np.max)
         )
-        found = scales_of(low, high, code, symmetric=symmetric)
+        found = scales_of(low, high, code, symmetric=symmetric, mirrored=code == "int4")
         codes, scale, *zero = _made(group_stream(store(values), "w", axis, spec))
-        expected = kernels.quantize_linear(values, found.scale, found.zero_point, dtype=code, axis=axis, block_size=16)
-        np.testing.assert_array_equal(codes, expected)
+        np.testing.assert_array_equal(codes, _codes(values, found, code, axis, 16))
         np.testing.assert_array_equal(scale, found.scale)
         for each in zero:
             np.testing.assert_array_equal(each.astype(np.int64), found.zero_point)
@@ -98,8 +104,8 @@ def test_nbits_are_those_that_the_kernel_packs(rng, pieces, store, shape, size, 
     weight, scale, *zero = _made(nbits_stream(stored, "w", spec, transposed=transposed))
     parts = np.split(values, range(size, k, size), 0)
     low, high = (np.stack([each(part, 0) for part in parts]) for each in (np.min, np.max))
-    found = scales_of(low, high, "uint4", symmetric=symmetric)
-    codes = kernels.quantize_linear(values, found.scale, found.zero_point, dtype="uint4", axis=0, block_size=size)
+    found = scales_of(low, high, "uint4", symmetric=symmetric, mirrored=True)
+    codes = _codes(values, found, "uint4", 0, size)
     zeros = found.zero_point.astype(ml_dtypes.uint4)
     packed = kernels.pack_matmul_nbits(codes, found.scale, zeros, block_size=size)
     np.testing.assert_array_equal(weight, packed.weight)

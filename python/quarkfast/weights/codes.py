@@ -17,7 +17,7 @@ from quarkfast.graph.streams import Append, Output, Stream
 from quarkfast.weights.layout import Layout
 from quarkfast.weights.scales import Scales, scales_of
 
-__all__ = ["channel_stream", "extremes", "group_stream", "grouped", "has_zero_points"]
+__all__ = ["channel_stream", "extremes", "group_stream", "grouped", "has_zero_points", "mirrored_like"]
 
 
 def channel_stream(tensor: ir.TensorProtocol, name: str, axis: int | None, spec: TensorSpec) -> Stream:
@@ -88,7 +88,24 @@ def grouped(piece: NDArray[Any], spec: TensorSpec, name: str) -> Scales:
     # Zeros are in every range, so they may fill a last group.
     full = np.pad(piece, ((0, 0), (0, missing), (0, 0))) if missing else piece
     low, high = extremes(full.reshape(outer, groups, spec.group_size, inner), 2, name)
-    return scales_of(low, high, spec.dtype, symmetric=spec.symmetric, dtype=piece.dtype)
+    mirrored = spec.symmetric and qtype(spec.dtype).bits == 4
+    return scales_of(low, high, spec.dtype, symmetric=spec.symmetric, dtype=piece.dtype, mirrored=mirrored)
+
+
+def mirrored_like(piece: NDArray[Any], scale: NDArray[Any], size: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """Returns a piece whose groups below a negative scale are negated, and the scales' magnitudes: codes are the same.
+
+    Args:
+        piece: ``[..., rows, inner]``.
+        scale: ``[..., groups, inner]``.
+        size: Rows of a group.
+    """
+    steps = scale.astype(np.float32)
+    if (steps > 0).all():
+        return piece, steps
+    word, top = np.dtype(f"u{piece.itemsize}"), 8 * piece.itemsize - 1
+    signs = ((steps < 0).astype(word) << word.type(top)).repeat(size, axis=-2)[..., : piece.shape[-2], :]
+    return (piece.view(word) ^ signs).view(piece.dtype), np.abs(steps)
 
 
 def extremes(piece: NDArray[Any], axis: int | tuple[int, ...], name: str) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -119,9 +136,8 @@ def _channel_scales(layout: Layout, spec: TensorSpec, name: str) -> Scales:
 
 def _codes(piece: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any], spec: TensorSpec, size: int) -> NDArray[Any]:
     row = qtype(spec.dtype)
-    return kernels.quantize_linear(
-        piece, scale.astype(np.float32), zero.astype(row.dtype), dtype=row.dtype, axis=1, block_size=size
-    )
+    values, steps = mirrored_like(piece, scale, size) if size else (piece, scale.astype(np.float32))
+    return kernels.quantize_linear(values, steps, zero.astype(row.dtype), dtype=row.dtype, axis=1, block_size=size)
 
 
 def _outputs(

@@ -14,7 +14,7 @@ from quarkfast.dtypes import qtype
 from quarkfast.graph.access import shape_of
 from quarkfast.graph.pieces import PIECE_BYTES, element_pieces
 from quarkfast.graph.streams import Append, Output, Stream
-from quarkfast.weights.codes import grouped
+from quarkfast.weights.codes import grouped, mirrored_like
 from quarkfast.weights.layout import Layout
 
 __all__ = ["nbits_stream"]
@@ -97,13 +97,9 @@ def _quantized(
     part = np.ascontiguousarray(part)
     found = grouped(part, spec, name)
     zero = found.zero_point[0].astype(np.uint8)
+    values, steps = mirrored_like(part[0], found.scale[0], size)
     codes = kernels.quantize_linear(
-        part[0],
-        found.scale[0].astype(np.float32),
-        zero.astype(qtype(_UINT4).dtype),
-        dtype=_UINT4,
-        axis=0,
-        block_size=size,
+        values, steps, zero.astype(qtype(_UINT4).dtype), dtype=_UINT4, axis=0, block_size=size
     ).view(np.uint8)
     missing = zero.shape[0] * size - codes.shape[0]
     if missing:
