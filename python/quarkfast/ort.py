@@ -71,12 +71,13 @@ def register(options: Any) -> None:
         raise DependencyError(f"register: {_sentence(error)}") from error
 
 
-def session_options(*, threads: int | None = None, optimize: bool = True) -> Any:
+def session_options(*, threads: int | None = None, optimize: bool = True, spinning: bool = True) -> Any:
     """Make session options with quarkfast's operators registered.
 
     Args:
         threads: Number of intra-op threads, 1 or more; None leaves the choice to onnxruntime.
         optimize: Whether onnxruntime may rewrite the graph (all its levels) or must run it as it stands.
+        spinning: Whether threads that wait for work keep their processor busy, as onnxruntime has it, or sleep.
 
     Returns:
         An `onnxruntime.SessionOptions`.
@@ -97,6 +98,8 @@ def session_options(*, threads: int | None = None, optimize: bool = True) -> Any
     options.log_severity_level = 4
     if threads is not None:
         options.intra_op_num_threads = threads
+    if not spinning:
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     level = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = level.ORT_ENABLE_ALL if optimize else level.ORT_DISABLE_ALL
     register(options)

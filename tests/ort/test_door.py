@@ -62,6 +62,11 @@ def test_options_choose_threads_and_optimization() -> None:
     assert options.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
 
+def test_threads_that_wait_sleep_where_that_is_asked_for():
+    options = ort.session_options(spinning=False)
+    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+
+
 def test_models_open_from_bytes_and_paths(tmp_path: Path) -> None:
     one = np.ones((), np.float32)
     model = one_node("ExtendedDequantizeLinear", [np.zeros(3, np.int8), one, np.zeros((), np.int8)], constants=(1, 2))

@@ -55,7 +55,8 @@ def observed_session(model: onnx.ModelProto, tensors: Sequence[str], collector: 
 
 
 def _session(model: onnx.ModelProto, threads: int | None, optimize: bool = True) -> Any:
-    return ort.inference_session(model.SerializeToString(), ort.session_options(threads=threads, optimize=optimize))
+    options = ort.session_options(threads=threads, optimize=optimize, spinning=False)
+    return ort.inference_session(model.SerializeToString(), options)
 
 
 def _convolves(graph: onnx.GraphProto) -> bool:
@@ -67,21 +68,24 @@ def _convolves(graph: onnx.GraphProto) -> bool:
 def _optimized(model: onnx.ModelProto, tensors: Sequence[str], threads: int | None) -> onnx.ModelProto | None:
     """Returns the model as ONNX Runtime optimizes it, or None where it cannot write it, such as on a full disk."""
     given = {value.name for value in (*model.graph.input, *model.graph.output)}
-    handed_out = onnx.ModelProto()
-    handed_out.CopyFrom(model)
     known = {value.name: value for value in model.graph.value_info}
-    inner = [name for name in tensors if name not in given]
-    handed_out.graph.output.extend(known.get(name) or onnx.ValueInfoProto(name=name) for name in inner)
+    outputs = len(model.graph.output)
+    model.graph.output.extend(
+        known.get(name) or onnx.ValueInfoProto(name=name) for name in tensors if name not in given
+    )
+    data = model.SerializeToString()
+    del model.graph.output[outputs:]
     with tempfile.TemporaryDirectory(prefix="quarkfast_", ignore_cleanup_errors=True) as folder:
         path = Path(folder, "optimized.onnx")
         options = ort.session_options(threads=threads)
         options.optimized_model_filepath = str(path)
+        options.add_session_config_entry("session.disable_prepacking", "1")  # it will not run
         try:
-            ort.inference_session(handed_out.SerializeToString(), options)
+            ort.inference_session(data, options)
             optimized = onnx.ModelProto.FromString(path.read_bytes())
         except (ModelError, OSError):
             return None
-    del optimized.graph.output[len(model.graph.output) :]
+    del optimized.graph.output[outputs:]
     there = {name for node in optimized.graph.node for name in node.output} | given
     return optimized if there.issuperset(tensors) else None
 
