@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx_ir as ir
 from numpy.typing import NDArray
 
+from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard
 
 __all__ = ["equalize"]
