@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from quark.onnx import CalibMethod, ModelQuantizer
+from onnxruntime.quantization import CalibrationMethod
+from quark.onnx import ModelQuantizer
 from quark.onnx.quantization.config import Config, get_default_config
 from reader import Reader
 
@@ -17,6 +18,6 @@ if __name__ == "__main__":
         config = get_default_config(name)
         config.per_channel = detail == "channel"
         if detail == "percentile":
-            config.calibrate_method = CalibMethod.Percentile
+            config.calibrate_method = CalibrationMethod.Percentile
         target = str(out / f"{source.stem}.{each}.onnx")
         ModelQuantizer(Config(global_quant_config=config)).quantize_model(str(source), target, Reader(data))
