@@ -185,6 +185,67 @@ def test_a_recurrent_model_with_its_state_as_input_stays_float_there_and_says_so
     assert _sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > 28
 
 
+@pytest.mark.parametrize("method", ["minmax", "percentile", "entropy", "minmse", "auto"])
+def test_the_size_of_batches_changes_no_scale(method, rng):
+    """neural-compressor#619: other scales for batches of 1, 2, 3 and 6 images of a super resolution model."""
+    text = """g (float[N, 4, 6, 6] x) => (float[N, 1, 12, 12] y) {
+        a = Conv<pads = [1, 1, 1, 1]>(x, w)
+        b = Relu(a)
+        y = DepthToSpace<blocksize = 2>(b)
+    }"""
+    proto = tiny_model(text, {"w": rng.standard_normal((4, 4, 3, 3)).astype(np.float32)})
+    x = samples(12, (4, 6, 6))
+    results = [
+        quarkfast.quantize(proto, calibration_data=x, method=method, batch_size=size) for size in (1, 2, 3, 6, 12)
+    ]
+    stored = [
+        {name: array.tobytes() for name, array in _stored(result).items() if name.endswith(("_scale", "_zero_point"))}
+        for result in results
+    ]
+    assert stored[0]
+    assert all(each == stored[0] for each in stored)
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "U8S8", "A16W8", "XINT8"])
+def test_a_model_in_float16_with_a_resize_keeps_its_output(preset, rng):
+    """onnxruntime#9789, #12152: invalid models of YOLOv3-tiny in float16."""
+    text = """g (float16[N, 4, 6, 6] x) => (float16[N, 4, 12, 12] y) {
+        a = Conv<pads = [1, 1, 1, 1]>(x, w)
+        b = Relu(a)
+        y = Resize<mode = "nearest", nearest_mode = "floor", coordinate_transformation_mode = "asymmetric">(b, , scales)
+    }"""
+    arrays = {
+        "w": (rng.standard_normal((4, 4, 3, 3)) * 0.2).astype(np.float16),
+        "scales": np.float32([1, 1, 2, 2]),
+    }
+    proto, feed = tiny_model(text, arrays), {"x": samples(8, (4, 6, 6)).astype(np.float16)}
+    result = _quantize(proto, feed, preset)
+    assert result.summary.quantized["Conv"] == 1
+    assert _sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > 28
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "U8S8", "DYNAMIC", "INT8_WO"])
+def test_branches_that_share_a_weight_from_outside_run_and_are_reported(preset, rng):
+    """onnxruntime#19421, optimum#1405: a merged decoder whose branches read one weight."""
+    text = """g (float[N, 8] x, bool cached) => (float[N, 8] y) {
+        h = MatMul(x, w)
+        [decoder] y = If(cached) <
+            then_branch = with_past () => (float[N, 8] a) { t = MatMul(h, w) a = Relu(t) },
+            else_branch = without () => (float[N, 8] b) { s = MatMul(h, w) b = Tanh(s) }
+        >
+    }"""
+    proto = tiny_model(text, {"w": (rng.standard_normal((8, 8)) * 0.4).astype(np.float32)})
+    feeds = [{"x": rng.standard_normal((4, 8)).astype(np.float32), "cached": np.array(flag)} for flag in (True, False)]
+    data = {} if preset in ("DYNAMIC", "INT8_WO") else {"calibration_data": feeds}
+    result = quarkfast.quantize(proto, preset=preset, **data)
+    if preset == "INT8_WO":  # the weight is decoded once, for all that read it
+        assert [array.dtype for array in _stored(result).values() if array.shape == (8, 8)] == [np.int8]
+    else:
+        assert "decoder" in [node.name for node in result.summary.left_float]
+    for feed in feeds:
+        assert _sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > 20
+
+
 def test_paths_may_hold_spaces_and_letters_of_any_script(tmp_path):
     """amd/Quark#17: a path that the code page does not know."""
     folder = tmp_path / "модель 模型 é"
