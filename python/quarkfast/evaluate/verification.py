@@ -13,6 +13,7 @@ from typing import Any
 import onnx
 
 from quarkfast import ort
+from quarkfast.evaluate.saturation import may_saturate
 
 __all__ = ["FloatLayer", "Verification", "verify"]
 
@@ -43,23 +44,31 @@ class Verification:
     Attributes:
         integer: Operator type -> number of nodes that compute on integer codes.
         float_layers: Convolutions and matrix products that compute on floats.
+        may_saturate: Names of layers of uint8 and int8 codes whose sums may saturate on x86 processors without VNNI.
         runtime: Version of onnxruntime.
     """
 
     integer: Mapping[str, int]
     float_layers: tuple[FloatLayer, ...]
     runtime: str
+    may_saturate: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON."""
         layers = [{"name": each.name, "op_type": each.op_type, "reason": each.reason} for each in self.float_layers]
-        return {"integer": dict(self.integer), "float_layers": layers, "runtime": self.runtime}
+        found = {"integer": dict(self.integer), "float_layers": layers, "runtime": self.runtime}
+        return found | {"may_saturate": list(self.may_saturate)}
 
     def rows(self) -> list[tuple[str, str]]:
         """Returns what a table of two columns shows."""
         counts = ", ".join(f"{count} {op_type}" for op_type, count in sorted(self.integer.items()))
         rows = [("integer kernels", f"{counts or 'none'} (onnxruntime {self.runtime})")]
-        return rows + [("computes in float", f"{e.op_type} {e.name!r}: {e.reason}") for e in self.float_layers]
+        rows += [("computes in float", f"{e.op_type} {e.name!r}: {e.reason}") for e in self.float_layers]
+        if self.may_saturate:
+            count = len(self.may_saturate)
+            what = f"{count} layer{'s' * (count > 1)} on x86 processors without VNNI; the option reduce_range avoids it"
+            rows.append(("may saturate", what))
+        return rows
 
 
 def verify(model: str | os.PathLike[str] | bytes) -> Verification:
@@ -86,8 +95,9 @@ def verify(model: str | os.PathLike[str] | bytes) -> Verification:
         options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimized.data")
         ort.inference_session(model, options)
         graph = onnx.load(path, load_external_data=False).graph
+        saturating = tuple(may_saturate(graph, Path(folder)))
     counts = Counter(node.op_type for node in graph.node if _is_integer(node))
-    return Verification(dict(counts), tuple(_Reader(graph).float_layers()), ort.runtime_version())
+    return Verification(dict(counts), tuple(_Reader(graph).float_layers()), ort.runtime_version(), saturating)
 
 
 def _is_integer(node: onnx.NodeProto) -> bool:

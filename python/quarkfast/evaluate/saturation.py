@@ -1,0 +1,71 @@
+"""Integer layers whose sums may not fit where a processor has no VNNI.
+
+There onnxruntime multiplies uint8 activations with int8 weights by VPMADDUBSW, which adds two neighbouring products in
+16 bits and saturates: 255 times the weights of one sign in a pair must stay within 32767, which any two codes of 7 bits
+do. Depthwise convolutions go another way.
+
+Source:
+    onnxruntime, "Quantize ONNX models", section "When to use reduce-range and per-channel quantization".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+__all__ = ["may_saturate"]
+
+# Operator type -> positions of the activation's zero point (its type tells that of the codes) and of the weight.
+_LAYERS = {"QLinearConv": (2, 3), "QLinearMatMul": (2, 3), "QGemm": (2, 3), "MatMulIntegerToFloat": (4, 1)}
+_UINT8, _INT8 = int(onnx.TensorProto.UINT8), int(onnx.TensorProto.INT8)
+_MOST = 32767 // 255
+
+
+def may_saturate(graph: onnx.GraphProto, folder: Path) -> Iterator[str]:
+    """Yields the names of layers with a pair of weights that can take a sum beyond 16 bits.
+
+    Args:
+        graph: A graph as onnxruntime has optimized it; constants may be in external files.
+        folder: Where those files are.
+    """
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    for node in graph.node:
+        zero_point, weight = (constants.get(name) for name in _pick(node))
+        if zero_point is None or weight is None or _is_depthwise(node, weight):
+            continue
+        if (zero_point.data_type, weight.data_type) != (_UINT8, _INT8):
+            continue
+        if _overflows(_rows(node, onnx.numpy_helper.to_array(weight, str(folder)))):
+            yield node.name
+
+
+def _pick(node: onnx.NodeProto) -> tuple[str, str]:
+    zero_point, weight = _LAYERS.get(node.op_type, (0, 0))
+    return (node.input[zero_point], node.input[weight]) if len(node.input) > max(zero_point, weight, 2) else ("", "")
+
+
+def _integers(node: onnx.NodeProto) -> Mapping[str, int]:
+    return {attribute.name: attribute.i for attribute in node.attribute}
+
+
+def _is_depthwise(node: onnx.NodeProto, weight: onnx.TensorProto) -> bool:
+    return _integers(node).get("group", 1) > 1 and weight.dims[1] == 1
+
+
+def _rows(node: onnx.NodeProto, codes: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Returns one row for each output, in the order in which products are added up."""
+    if node.op_type == "QLinearConv":
+        return np.moveaxis(codes, 1, -1).reshape(len(codes), -1)
+    if _integers(node).get("transB"):
+        return codes
+    return np.swapaxes(codes, -1, -2).reshape(-1, codes.shape[-2])
+
+
+def _overflows(rows: NDArray[np.int8]) -> bool:
+    pairs = rows[:, : rows.shape[1] // 2 * 2].reshape(-1, 2).astype(np.int16)
+    up, down = np.maximum(pairs, 0).sum(1), -np.minimum(pairs, 0).sum(1)
+    return bool((up > _MOST).any() or (down > _MOST).any())
