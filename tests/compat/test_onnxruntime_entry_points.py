@@ -74,14 +74,15 @@ def test_what_cannot_be_honoured_is_refused_before_any_work(model, tmp_path, opt
 def test_a_script_for_dynamic_quantization_runs_with_onnxruntimes_own_enumeration(model, tmp_path):
     from onnxruntime.quantization import QuantType
 
-    for weight_type, dtype in ((QuantType.QInt8, 3), (QuantType.QUInt8, 2)):
+    for weight_type in (QuantType.QInt8, QuantType.QUInt8):
         out = tmp_path / f"{weight_type}.onnx"
         compat.quantize_dynamic(model, out, weight_type=weight_type, nodes_to_quantize=["conv"], reduce_range=True)
         written = onnx.load(out)
         assert [node.op_type for node in written.graph.node] == [
             "DynamicQuantizeLinear", "ConvInteger", "Cast", "Mul", "Mul",
         ]  # fmt: skip
-        assert {t.name: t.data_type for t in written.graph.initializer}["w_quantized"] == dtype
+        # Convolutions of onnxruntime before 1.24 take no other weights.
+        assert {t.name: t.data_type for t in written.graph.initializer}["w_quantized"] == onnx.TensorProto.UINT8
 
 
 def test_dynamic_quantization_of_a_node_that_does_not_exist_is_refused(model, tmp_path):

@@ -65,6 +65,18 @@ def test_convolutions_are_integer_and_stay_close(options):
     assert [node.op_type for node in result.summary.left_float] == ["Relu", "Add"]
 
 
+def test_int8_weights_of_convolutions_are_stored_as_the_uint8_that_every_onnxruntime_takes():
+    result = quarkfast.quantize(conv_relu_model(), preset="DYNAMIC", per_channel=True)
+    stored = {each.name: onnx.numpy_helper.to_array(each) for each in result.proto.graph.initializer}
+    names = [node.input[1] for node in result.proto.graph.node if node.op_type == "ConvInteger"]
+    for name in names:
+        codes, zero_point = stored[name], stored[name.replace("quantized", "zero_point")]
+        assert codes.dtype == zero_point.dtype == np.uint8
+        assert zero_point.tolist() == 128
+        assert np.abs(codes.astype(int) - 128).max() == 127
+    assert len(names) == 2
+
+
 @pytest.mark.parametrize("rank", [1, 3])
 def test_convolutions_over_a_line_and_a_volume(rank, rng):
     text = f"""g (float[N, 4, {", ".join("6" * rank)}] x) => (float[N, 6, {", ".join("4" * rank)}] y) {{

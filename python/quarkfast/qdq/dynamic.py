@@ -41,7 +41,8 @@ def insert_dynamic(model: ir.Model, plan: Plan) -> None:
 
     1. ``MatMul(x, w)`` becomes DynamicQuantizeLinear, MatMulInteger, Cast to float32 and a Mul with the product of both
        scales; a Gemm also loses its transposition and gets an Add for its bias.
-    2. ``Conv(x, w, b)`` becomes the same with ConvInteger.
+    2. ``Conv(x, w, b)`` becomes the same with ConvInteger. Its codes are stored as uint8, 128 higher and with 128 as
+       zero point, because onnxruntime takes int8 there only from 1.24 on; the products are the same integers.
     3. Gather from a constant gathers codes; a DequantizeLinear stands behind it.
     4. A tensor that several layers read is quantized once. Graph inputs and outputs keep their names and types.
     """
@@ -102,7 +103,10 @@ class _Rewriter:
         floats = array_of(self._graph.initializers[tensor])
         scale = scale_along(quantizer, floats.ndim)
         scale = scale[:, 0] if scale.ndim else scale
-        weight = self._weight(tensor, codes_of(floats, quantizer), scale, quantizer.zero_point)
+        codes, zero_point = codes_of(floats, quantizer), quantizer.zero_point
+        if codes.dtype == np.int8:
+            codes, zero_point = (codes.view(np.uint8) ^ 128), np.asarray(zero_point.flat[0] + 128)
+        weight = self._weight(tensor, codes, scale, zero_point)
         added = self._product(node, "ConvInteger", weight, node.attributes.values())
         bias = node.inputs[2] if len(node.inputs) > 2 else None
         if bias is not None:
