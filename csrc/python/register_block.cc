@@ -34,15 +34,19 @@ size_t positive(const char* where, const char* attribute, int64_t value) {
                         std::to_string(value));
 }
 
+int32_t mantissa_bits(const char* where, int32_t bit_width) {
+  return static_cast<int32_t>(positive(where, "bit_width", bit_width)) - kSignAndExponent;
+}
+
 BfpParams bfp(int64_t block, int32_t bit_width, int32_t rounding, bool raise_exponent) {
-  return checked("bfp", BfpParams{positive("bfp", "block_size", block), bit_width - kSignAndExponent,
+  return checked("bfp", BfpParams{positive("bfp", "block_size", block), mantissa_bits("bfp", bit_width),
                                   static_cast<Rounding>(rounding), raise_exponent});
 }
 
 BfpPrimeParams bfp_prime(int64_t block, int64_t sub_block, int32_t shift_bits, int32_t bit_width, int32_t rounding) {
   return checked("bfp_prime", BfpPrimeParams{positive("bfp_prime", "block_size", block),
                                              positive("bfp_prime", "sub_block_size", sub_block), shift_bits,
-                                             bit_width - kSignAndExponent, static_cast<Rounding>(rounding)});
+                                             mantissa_bits("bfp_prime", bit_width), static_cast<Rounding>(rounding)});
 }
 
 MxParams mx(int64_t block, const std::string& element, int32_t rounding, bool ocp) {

@@ -205,6 +205,11 @@ X = np.zeros((2, 16), np.float32)
             "block_size: expected 1 to 2147",
         ),
         (lambda: quarkfast.fake_quantize_bfp(X, bit_width=9), ValueError, "bit_width: expected 10 to 31, got 9"),
+        (
+            lambda: quarkfast.fake_quantize_bfp(X, bit_width=-(2**31)),  # from which 9 cannot be taken in 32 bits
+            ValueError,
+            "bit_width: expected a positive integer, got -2147483648",
+        ),
         (lambda: quarkfast.fake_quantize_bfp(X, bit_width=32), ValueError, "bit_width: expected 10 to 31, got 32"),
         (
             lambda: quarkfast.fake_quantize_bfp(X, rounding="even"),
