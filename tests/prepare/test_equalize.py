@@ -10,9 +10,6 @@ from quarkfast.graph.save import serialize
 from quarkfast.prepare import prepare
 from tiny_models import samples, tiny_model
 
-# Weights are rounded to float32 once more, 2^-24 of each of at most 72 products of numbers below 100.
-ROUNDED = 72 * 100 * 2.0**-23
-
 CHAIN = """g (float[N, 3, 8, 8] x) => (float[N, 4, 4, 4] y) {
     a = Conv <pads = [1, 1, 1, 1]> (x, w1, b1)
     r = Relu (a)
@@ -51,7 +48,7 @@ def _run(data, x):
 def test_an_equalized_model_computes_what_it_did():
     x = samples()
     expected = _run(_chain().SerializeToString(), x)
-    np.testing.assert_allclose(_run(serialize(_equalized(_chain())), x), expected, rtol=0, atol=ROUNDED)
+    np.testing.assert_array_equal(_run(serialize(_equalized(_chain())), x), expected)
 
 
 def test_dense_layers_are_equalized_whatever_the_order_of_their_axes():
@@ -62,15 +59,16 @@ def test_dense_layers_are_equalized_whatever_the_order_of_their_axes():
     x = rng.normal(size=(5, 8)).astype(np.float32)
     model = _equalized(proto)
     found = _weights(model)
-    assert np.abs(found["w1"]).max(axis=0) == pytest.approx(np.abs(found["w2"]).max(axis=0), rel=2.0**-22)
-    np.testing.assert_allclose(_run(serialize(model), x), _run(proto.SerializeToString(), x), rtol=0, atol=ROUNDED)
+    ratio = np.abs(found["w1"]).max(axis=0) / np.abs(found["w2"]).max(axis=0)
+    assert (np.abs(np.log2(ratio)) <= 1).all()  # the factor is off by half an octave at most, on either side
+    np.testing.assert_array_equal(_run(serialize(model), x), _run(proto.SerializeToString(), x))
 
 
 def test_no_channel_is_scaled_by_more_than_four():
     before, after = (_weights(prepare(load_model(_chain()), 13, equalized=choice))["w1"] for choice in (False, True))
     factors = np.abs(after).max(axis=(1, 2, 3)) / np.abs(before).max(axis=(1, 2, 3))
-    assert factors.max() == pytest.approx(4, rel=2.0**-22)
-    assert factors.min() == pytest.approx(0.25, rel=2.0**-22)
+    assert factors.max() == 4
+    assert factors.min() == 0.25
 
 
 def test_channels_that_are_zero_on_one_side_stay_as_they_are():
