@@ -52,7 +52,12 @@ def images(path: Path, count: int | None = None) -> tuple[NDArray[np.float32], N
     """Returns preprocessed images and labels."""
     with np.load(path) as data:
         x, y = data["x"][:count], data["y"][:count]
-    return ((x.astype(np.float32) / 255 - MEAN) / STD).astype(np.float32), y
+    return normalized(x), y
+
+
+def normalized(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Returns images as the models were trained on them."""
+    return ((pixels.astype(np.float32) / 255 - MEAN) / STD).astype(np.float32)
 
 
 def contestants(model: Path, calibration: NDArray[np.float32]) -> Iterator[Contestant]:

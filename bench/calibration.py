@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.accuracy import images
+from bench.accuracy import normalized
 from quarkfast import ort
 from quarkfast.calibration import Gather, observe
 from quarkfast.config import TensorSpec, find_preset
@@ -43,30 +43,41 @@ SPECS = {
 }
 
 
-def feeds_of(shared: Path, model: str, count: int) -> list[Mapping[str, Any]]:
-    """Returns `count` samples in batches."""
+def feeds_of(shared: Path, model: str, count: int) -> Iterator[Mapping[str, Any]]:
+    """Yields `count` samples in batches; none is held beyond its batch."""
+    starts = range(0, count, BATCH)
     if Path(model).exists():
         ids = np.random.default_rng(0).integers(1000, 20000, (count, 48))
-        parts = [ids[start : start + BATCH] for start in range(0, count, BATCH)]
-        return [{"input_ids": part, "attention_mask": np.ones_like(part)} for part in parts]
-    x, _ = images(shared / "data" / "cifar10_calib.npz", count)
-    return [{"input": x[start : start + BATCH]} for start in range(0, len(x), BATCH)]
+        for part in (ids[start : start + BATCH] for start in starts):
+            yield {"input_ids": part, "attention_mask": np.ones_like(part)}
+        return
+    with np.load(shared / "data" / "cifar10_calib.npz") as data:
+        pixels = data["x"][:count]
+    for start in starts:
+        yield {"input": normalized(pixels[start : start + BATCH])}
 
 
-def jobs(shared: Path, model: str, count: int) -> tuple[dict[str, Callable[[], Any]], int]:
-    """Returns plain inference and observation as functions, and the number of observed tensors."""
-    feeds = feeds_of(shared, model, count)
+def jobs(shared: Path, model: str, count: int, hold: bool = True) -> tuple[dict[str, Callable[[], Any]], int]:
+    """Returns plain inference and observation as functions, and the number of observed tensors.
+
+    Samples are held in memory, so that times are those of the model alone, or made as they are read.
+    """
+    held = list(feeds_of(shared, model, count)) if hold else None
+
+    def feeds() -> Iterator[Mapping[str, Any]]:
+        return feeds_of(shared, model, count) if held is None else iter(held)
+
     path = Path(model) if Path(model).exists() else shared / "models" / f"{model}.onnx"
     prepared = prepare(load_model(path), 13)
     tensors = place(prepared, find_preset("A8W8")).observed
 
     def plain() -> None:
         session = ort.inference_session(serialize(prepared), ort.session_options(threads=THREADS))
-        for feed in feeds:
+        for feed in feeds():
             ort.run(session, feed)
 
     def observed(histogram: bool) -> Any:
-        return observe(prepared, tensors, iter(feeds), Gather(histogram=histogram, threads=THREADS))
+        return observe(prepared, tensors, feeds(), Gather(histogram=histogram, threads=THREADS))
 
     work = {"plain": plain, "ranges": partial(observed, False), "full": partial(observed, True)}
     return work, len(tensors)
@@ -118,7 +129,7 @@ def main() -> None:
     """Prints the tables, or in a child process the memory of one job."""
     shared, model = Path(sys.argv[1]), sys.argv[2]
     if len(sys.argv) > 3:
-        jobs(shared, model, int(sys.argv[3]))[0][sys.argv[4]]()
+        jobs(shared, model, int(sys.argv[3]), hold=False)[0][sys.argv[4]]()
         # Not getrusage: its maximum counts the parent's memory too, which the child had for a moment before exec.
         status = Path("/proc/self/status").read_text()
         print(int(status.partition("VmHWM:")[2].split()[0]) / 1024)

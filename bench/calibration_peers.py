@@ -151,7 +151,7 @@ def stage(shared: Path, model: str, count: int, folder: Path) -> None:
     types = sorted(set(place(prepared, find_preset("A8W8")).quantized.values()))
     (folder / "types.json").write_text(json.dumps(types))
     (folder / "model.onnx").write_bytes(serialize(prepared))
-    feeds = feeds_of(shared, model, count)
+    feeds = list(feeds_of(shared, model, count))
     np.savez(folder / "samples.npz", **{name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]})
 
 

@@ -146,8 +146,9 @@ void count_histogram(const T* x, size_t n, Range* r, HistogramCounters* c) {
     if (chunk.min == chunk.max && finite(chunk) == static_cast<int64_t>(size)) {
       // A constant chunk would wait for its one counter at every value.
       if (chunk.zero == 0) {
-        uint16_t& count = even[bin_of(chunk.min, reciprocal)];
-        count = static_cast<uint16_t>(count + size);
+        const int32_t bin = bin_of(chunk.min, reciprocal);
+        even[bin] = static_cast<uint16_t>(even[bin] + size - size / 2);
+        odd[bin] = static_cast<uint16_t>(odd[bin] + size / 2);
       }
     } else if (chunk.zero == 0 && finite(chunk) == static_cast<int64_t>(size)) {
       count_bins(values, size, PlainBins{reciprocal}, even, odd);

@@ -53,10 +53,12 @@ static constexpr void merge_bins(Count* counts, int32_t doublings) {
   }
 }
 
-// Counters of one thread: at most kHistogramBlock values between two folds, so 16 bits never overflow. Two sets of
-// counters, taken in turn, keep equal neighbours from waiting for each other's store; the bins after the last are for
-// zeros and non-finite values, which Range counts already.
-constexpr size_t kHistogramBlock = 31 * 2048;  // the largest whole number of chunks below 2^16
+// Counters of one thread: at most kHistogramBlock values between two folds. Two sets of counters, taken in turn, keep
+// equal neighbours from waiting for each other's store; and of equal values each gets half, but for the fewer than 128
+// at either end, so 16 bits never overflow. The bins after the last are for zeros and non-finite values, which Range
+// counts already.
+constexpr size_t kHistogramBlock = 62 * 2048;
+static_assert(kHistogramBlock / 2 + 2 * 128 < 1 << 16);
 constexpr size_t kHistogramSpare = 32;
 struct HistogramCounters {
   int32_t width = kSmallestWidth;

@@ -55,9 +55,9 @@ struct Observation {
       const std::lock_guard lock(mutex);
       merge(range, part);
     }
-    if (gather.moments) {
+    for (size_t begin = 0; gather.moments && begin < n; begin += kMomentsBlock) {
       ExponentSums sums;
-      row.sum_moments(x, n, &sums);
+      row.sum_moments(x + begin, std::min(kMomentsBlock, n - begin), &sums);
       const std::lock_guard lock(mutex);
       add(statistics.moments, sums);
     }
@@ -83,7 +83,6 @@ void observe(const T* x, size_t n, Gather gather, Statistics& statistics, std::m
     allocate(statistics.histogram);
   }
   const bool blocks = gather.histogram || gather.moments;
-  static_assert(kHistogramBlock == kMomentsBlock);
   parallel_for(pool, n, blocks ? kHistogramGrain : kRangeGrain, [&](size_t begin, size_t end) {
     const size_t step = blocks ? kHistogramBlock : end - begin;
     for (; begin < end; begin += step) observation.block(x + begin, std::min(step, end - begin));

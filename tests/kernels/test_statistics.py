@@ -13,8 +13,9 @@ from conftest import SIZES, float_bits
 from quarkfast import _core, reference
 
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
-# Sizes that end inside the first chunk of 2048, at its end, behind it, and inside the second block of 63488.
-CHUNKS = (2047, 2048, 2049, 63487, 63488, 70001)
+# Sizes that end inside the first chunk of 2048, at its end, behind it, and inside the second block of 63488 (moments)
+# and of 126976 (histograms).
+CHUNKS = (2047, 2048, 2049, 63487, 63488, 70001, 126975, 126976, 130001)
 
 
 def values(rng: np.random.Generator, n: int, dtype: str) -> np.ndarray:
@@ -123,6 +124,16 @@ def test_a_constant_block_does_not_overflow_a_counter(isa):
 )
 def test_the_width_is_the_least_with_which_the_largest_magnitude_fits(x, exponent):
     assert quarkfast.histogram(np.float32(x)).exponent == exponent
+
+
+@pytest.mark.parametrize("other", [1.0, 0.5], ids=["constant", "one that differs in each chunk"])
+def test_counters_hold_a_block_of_equal_values(isa, other):
+    x = np.ones(260_003, np.float32)
+    x[::1024] = other
+    found = quarkfast.histogram(x)
+    counts = {int(i): int(found.counts[i]) for i in np.flatnonzero(found.counts)}
+    assert sum(counts.values()) == len(x)
+    assert max(counts.values()) == np.count_nonzero(x == 1)
 
 
 def test_a_histogram_of_magnitudes_is_the_folded_histogram(rng):

@@ -73,6 +73,7 @@ def _optimized(model: onnx.ModelProto, tensors: Sequence[str], threads: int | No
     model.graph.output.extend(
         known.get(name) or onnx.ValueInfoProto(name=name) for name in tensors if name not in given
     )
+    del model.graph.value_info[:]  # onnxruntime infers them again, in less time than it takes to read them
     data = model.SerializeToString()
     del model.graph.output[outputs:]
     with tempfile.TemporaryDirectory(prefix="quarkfast_", ignore_cleanup_errors=True) as folder:
