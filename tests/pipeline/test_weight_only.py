@@ -66,18 +66,23 @@ def _rounded(proto, change, opset=None):
 
 
 def _fake(array, axis, code, symmetric, size=0):
-    """Quantizes and turns back along `axis`: channels, or groups of `size`."""
+    """Quantizes and turns back along `axis`: channels, or groups of `size`, whose 4-bit scales may have a sign."""
     if size:
         parts = np.split(array, range(size, array.shape[axis], size), axis)
         low, high = (np.stack([each(part, axis) for part in parts], axis) for each in (np.min, np.max))
     else:
         others = tuple(each for each in range(array.ndim) if each != axis)
         low, high = array.min(axis=others), array.max(axis=others)
-    found = scales_of(low, high, code, symmetric=symmetric, dtype=array.dtype)
-    scale = found.scale.astype(np.float32)
-    codes = kernels.quantize_linear(array, scale, found.zero_point, dtype=code, axis=axis, block_size=size)
+    mirrored = bool(size) and symmetric and code.endswith("int4")
+    found = scales_of(low, high, code, symmetric=symmetric, dtype=array.dtype, mirrored=mirrored)
+    scale = np.abs(found.scale).astype(np.float32)
+    sign = np.ones_like(array)
+    if mirrored:
+        groups = np.sign(found.scale).astype(array.dtype)
+        sign = np.take(np.repeat(groups, size, axis), range(array.shape[axis]), axis)
+    codes = kernels.quantize_linear(array * sign, scale, found.zero_point, dtype=code, axis=axis, block_size=size)
     zero = found.zero_point.astype(codes.dtype)
-    return kernels.dequantize_linear(codes, scale, zero, dtype=array.dtype, axis=axis, block_size=size)
+    return sign * kernels.dequantize_linear(codes, scale, zero, dtype=array.dtype, axis=axis, block_size=size)
 
 
 def _faking(axes, code, symmetric, size=0):
