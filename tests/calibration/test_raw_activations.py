@@ -33,7 +33,7 @@ def images(shared):
 @pytest.fixture(scope="module")
 def calibration(shared, images):
     model = shared / "models" / "resnet20_cifar10.onnx"
-    return quarkfast.calibrate(model, images, batch_size=BATCH, threads=1)
+    return quarkfast.calibrate(model, images, batch_size=BATCH, threads=1, equalize=False)
 
 
 @pytest.fixture(scope="module")
