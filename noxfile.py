@@ -92,11 +92,11 @@ def sanitize(session: nox.Session) -> None:
 def race(session: nox.Session) -> None:
     """Concurrent calls under ThreadSanitizer (Linux, GCC or Clang).
 
-    Without OpenMP and without onnxruntime's thread pool and arena: the sanitizer does not see how they synchronize, and
-    would report every join. Python's own threads run the sessions, and plain threads take the place of OpenMP's.
+    Without onnxruntime's thread pool and arena: the sanitizer does not see how they synchronize, and would report every
+    join. Python's own threads run the sessions.
     An operator with a race goes first and must be caught, or the silence of the others would mean nothing.
     """
-    environment = instrumented(session, "thread", ["libtsan.so"], "-DCMAKE_DISABLE_FIND_PACKAGE_OpenMP=ON")
+    environment = instrumented(session, "thread", ["libtsan.so"])
     options = f"halt_on_error=1:exitcode=66:suppressions={ROOT / 'tests/ort/tsan.supp'}"
     environment |= {"TSAN_OPTIONS": options, "QUARKFAST_TEST_UNDER_TSAN": "1"}
     for sessions in ([], ["own"]):

@@ -1,20 +1,19 @@
 #include "parallel.h"
 
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
-
-#if defined(__SANITIZE_THREAD__)
 #include <thread>
-#include <vector>
-#endif
 
-#if defined(_OPENMP)
-#include <omp.h>
+#include "threads.h"
+
 #if !defined(_WIN32)
 #include <pthread.h>
 #endif
+#if defined(__linux__)
+#include <sched.h>
 #endif
 
 namespace quarkfast {
@@ -25,57 +24,27 @@ void run_serially(void*, size_t tasks, void (*task)(void*, size_t), void* arg) {
   for (size_t i = 0; i < tasks; ++i) task(arg, i);
 }
 
-std::atomic<bool> forked{false};
-
-#if defined(_OPENMP)
-
-void run_openmp(void*, size_t tasks, void (*task)(void*, size_t), void* arg) {
-  const int threads = static_cast<int>(num_threads());
-  const long long count = static_cast<long long>(tasks);
-  if (count <= threads) {
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-    for (long long i = 0; i < count; ++i) task(arg, static_cast<size_t>(i));
-    return;
-  }
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-  for (long long i = 0; i < count; ++i) task(arg, static_cast<size_t>(i));
+void run_together(void* context, size_t tasks, void (*task)(void*, size_t), void* arg) {
+  run_on_threads(reinterpret_cast<uintptr_t>(context), tasks, task, arg);
 }
 
-size_t processors() {
+std::atomic<bool> forked{false};
+
+void watch_forks() {
 #if !defined(_WIN32)
   static const int registered = pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
   (void)registered;
 #endif
-  return static_cast<size_t>(omp_get_num_procs());
 }
-
-#else
-
-#if defined(__SANITIZE_THREAD__)
-
-// ThreadSanitizer does not see how the threads of OpenMP synchronize, and would report every join; it sees these.
-void run_openmp(void*, size_t tasks, void (*task)(void*, size_t), void* arg) {
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next.fetch_add(1); i < tasks; i = next.fetch_add(1)) task(arg, i);
-  };
-  std::vector<std::thread> others(num_threads() - 1);
-  for (std::thread& each : others) each = std::thread(work);
-  work();
-  for (std::thread& each : others) each.join();
-}
-
-#else
-
-constexpr auto run_openmp = run_serially;
-
-#endif
 
 size_t processors() {
-  return 1;
-}
-
+#if defined(__linux__)
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return static_cast<size_t>(CPU_COUNT(&set));
 #endif
+  const size_t found = std::thread::hardware_concurrency();
+  return found ? found : 1;
+}
 
 size_t initial_threads() {
   const char* text = std::getenv("QUARKFAST_NUM_THREADS");
@@ -86,7 +55,6 @@ size_t initial_threads() {
     throw std::invalid_argument(std::string("QUARKFAST_NUM_THREADS: expected an integer from 1 to 4096, got '") + text +
                                 "'");
   }
-  processors();  // registers the fork handler before the first parallel run
   return static_cast<size_t>(value);
 }
 
@@ -101,9 +69,11 @@ Pool serial_pool() {
   return {nullptr, 1, run_serially};
 }
 
-Pool openmp_pool() {
+Pool shared_pool() {
+  watch_forks();
   const size_t threads = num_threads();
-  return forked.load() || threads == 1 ? serial_pool() : Pool{nullptr, threads, run_openmp};
+  if (forked.load() || threads == 1) return serial_pool();
+  return {reinterpret_cast<void*>(uintptr_t{threads}), threads, run_together};
 }
 
 size_t num_threads() {
@@ -111,7 +81,6 @@ size_t num_threads() {
 }
 
 void set_num_threads(size_t threads) {
-  processors();  // registers the fork handler before the first parallel run
   threads_setting().store(threads, std::memory_order_relaxed);
 }
 

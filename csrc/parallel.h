@@ -1,5 +1,5 @@
-// Splits a range over threads. The caller brings the pool: OpenMP behind the Python door, onnxruntime's own for
-// operators.
+// Splits a range over threads. The caller brings the pool: that of threads.h behind the Python door, onnxruntime's own
+// for operators.
 #pragma once
 
 #include <algorithm>
@@ -49,11 +49,10 @@ void parallel_for(const Pool& pool, size_t n, size_t grain, Body&& body) {
 // The calling thread alone.
 QUARKFAST_API Pool serial_pool();
 
-// The pool behind the Python door. A child made by fork() runs serially: the OpenMP runtime does not survive a fork.
-QUARKFAST_API Pool openmp_pool();
+// The pool behind the Python door. A child made by fork() runs serially: threads do not survive a fork.
+QUARKFAST_API Pool shared_pool();
 
-// Threads of openmp_pool(): QUARKFAST_NUM_THREADS, else all processors that the process may use. A build without OpenMP
-// runs serially whatever the number.
+// Threads of shared_pool(): QUARKFAST_NUM_THREADS, else all processors that the process may use.
 QUARKFAST_API size_t num_threads();
 QUARKFAST_API void set_num_threads(size_t threads);
 

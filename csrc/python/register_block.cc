@@ -75,7 +75,7 @@ void def_fake_quantize(py::module_& m, const std::string& name, const char* dtyp
         const auto* from = static_cast<const T*>(x.data());
         auto* to = static_cast<T*>(y.mutable_data());
         const py::gil_scoped_release release;  // only raw memory from here on
-        fake_quantize_blocks(from, to, layout, p, openmp_pool());
+        fake_quantize_blocks(from, to, layout, p, shared_pool());
       },
       py::arg("x"), py::arg("out"), py::arg("dims"), py::arg("format"), "x after quantization and dequantization.");
 }
@@ -100,7 +100,7 @@ void def_storage(py::module_& m, const std::string& family) {
         const auto* from = static_cast<const float*>(x.data());
         auto* to = static_cast<uint8_t*>(y.mutable_data());
         const py::gil_scoped_release release;  // only raw memory from here on
-        quantize_blocks(from, to, layout, p, openmp_pool());
+        quantize_blocks(from, to, layout, p, shared_pool());
       },
       py::arg("x"), py::arg("out"), py::arg("dims"), py::arg("format"), "Records of x seen as [outer, axis, inner].");
 
@@ -119,7 +119,7 @@ void def_storage(py::module_& m, const std::string& family) {
         const auto* from = static_cast<const uint8_t*>(x.data());
         auto* to = static_cast<float*>(y.mutable_data());
         const py::gil_scoped_release release;  // only raw memory from here on
-        dequantize_blocks(from, to, layout, p, openmp_pool());
+        dequantize_blocks(from, to, layout, p, shared_pool());
       },
       py::arg("x"), py::arg("out"), py::arg("dims"), py::arg("format"), "Values of records.");
 }

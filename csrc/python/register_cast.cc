@@ -29,7 +29,7 @@ void def_elementwise(py::module_& m, const std::string& name, Get get, const cha
         const auto n = static_cast<size_t>(x.size());
         {
           const py::gil_scoped_release release;  // only raw memory from here on
-          elementwise(get(active()), from, to, n, openmp_pool());
+          elementwise(get(active()), from, to, n, shared_pool());
         }
         return y;
       },

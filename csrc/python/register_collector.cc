@@ -74,7 +74,7 @@ class Handle {
     const auto* data = static_cast<const T*>(x.data());
     const auto n = static_cast<size_t>(x.size());
     const py::gil_scoped_release release;  // only raw memory from here on
-    collector_->observe(slot, data, n, openmp_pool());
+    collector_->observe(slot, data, n, shared_pool());
   }
 
   int64_t id_;

@@ -28,7 +28,7 @@ void def_packing(py::module_& m, const std::string& code, const char* dtype, siz
         const auto* from = static_cast<const Code*>(x.data());
         auto* to = static_cast<uint8_t*>(y.mutable_data());
         const py::gil_scoped_release release;  // only raw memory from here on
-        return pack_codes((active().*kernels).*pack_kernel, from, to, n, bits, openmp_pool());
+        return pack_codes((active().*kernels).*pack_kernel, from, to, n, bits, shared_pool());
       },
       py::arg("x"), py::arg("out"), "Packs codes; tells whether all of them fit.");
 
@@ -45,7 +45,7 @@ void def_packing(py::module_& m, const std::string& code, const char* dtype, siz
         const auto* from = static_cast<const uint8_t*>(x.data());
         auto* to = static_cast<Code*>(y.mutable_data());
         const py::gil_scoped_release release;  // only raw memory from here on
-        unpack_codes((active().*kernels).*unpack_kernel, from, to, n, bits, openmp_pool());
+        unpack_codes((active().*kernels).*unpack_kernel, from, to, n, bits, shared_pool());
       },
       py::arg("x"), py::arg("out"), "Unpacks as many codes as out holds.");
 }

@@ -21,7 +21,7 @@ Statistics gathered(const char* where, const py::array& given, Gather gather) {
   const py::gil_scoped_release release;  // only raw memory from here on
   Statistics result;
   std::mutex mutex;
-  observe(data, n, gather, result, mutex, openmp_pool());
+  observe(data, n, gather, result, mutex, shared_pool());
   return result;
 }
 
@@ -59,7 +59,7 @@ void register_type(py::module_& m) {
         const auto* data = static_cast<const T*>(x.data());
         {
           const py::gil_scoped_release release;  // only raw memory from here on
-          channel_absmax(data, dims[0], dims[1], dims[2], to, openmp_pool());
+          channel_absmax(data, dims[0], dims[1], dims[2], to, shared_pool());
         }
         return top;
       },

@@ -202,7 +202,7 @@ struct Door {
     void* to = y.mutable_data();
     {
       const py::gil_scoped_release release;  // only raw memory from here on
-      kernel.run(from, to, layout, factors.data, zeros.data, range, openmp_pool());
+      kernel.run(from, to, layout, factors.data, zeros.data, range, shared_pool());
     }
     return y;
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -66,6 +67,30 @@ def test_calls_from_many_threads_at_once_do_not_disturb_each_other(rng: np.rando
     expected = [every_kind(x) for x in arrays]
     with ThreadPoolExecutor(CALLERS) as pool:
         assert list(pool.map(every_kind, arrays)) == expected
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_threads_come_and_go_between_calls(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((1 << 10, 300)).astype(np.float32)
+    expected = every_kind(x)
+    for threads in (3, 1, 40, 2, 7):  # 40 are more than there are pieces, and more than are kept off a processor
+        quarkfast.set_num_threads(threads)
+        assert every_kind(x) == expected
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system binds no thread to a processor")
+@pytest.mark.usefixtures("two_threads")
+def test_a_caller_may_be_bound_to_one_processor(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((1 << 10, 300)).astype(np.float32)
+    expected = every_kind(x)
+    allowed = os.sched_getaffinity(0)
+    try:
+        for processor in sorted(allowed)[:2]:
+            os.sched_setaffinity(0, {processor})
+            assert every_kind(x) == expected
+            assert os.sched_getaffinity(0) == {processor}
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 @pytest.mark.usefixtures("two_threads")
