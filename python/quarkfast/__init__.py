@@ -103,6 +103,8 @@ if TYPE_CHECKING:
         QuarkfastError,
         UnsupportedError,
     )
+    from quarkfast.evaluate.divergence import Divergence
+    from quarkfast.evaluate.saturated_sums import SaturatedSums
     from quarkfast.evaluate.verification import FloatLayer, Verification, verify
     from quarkfast.graph.schemas import register_schemas
     from quarkfast.isa import active_isa, available_isas, num_threads, set_num_threads, use_isa
@@ -170,6 +172,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "DependencyError",
+    "Divergence",
     "ExtendedCalibrationMethod",
     "ExtendedQuantFormat",
     "ExtendedQuantType",
@@ -215,6 +218,7 @@ __all__ = [
     "QuarotConfig",
     "RandomDataReader",
     "Range",
+    "SaturatedSums",
     "ScaleType",
     "Scheme",
     "SmoothQuantConfig",
@@ -350,6 +354,8 @@ _HOMES = {
     ],
     "model_quantizer": ["ModelQuantizer"],
     "config": ["OPTIONS", "PRESETS", "Scheme", "TensorSpec"],
+    "evaluate.divergence": ["Divergence"],
+    "evaluate.saturated_sums": ["SaturatedSums"],
     "evaluate.verification": ["FloatLayer", "Verification", "verify"],
     "planning": ["ModelPlan", "plan"],
     "summary": ["Summary"],

@@ -156,8 +156,23 @@ def test_verify_and_report_tell_the_kernels(model: Path, samples: Path, capsys: 
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads(report.read_text(encoding="utf-8"))
     assert printed["verification"]["integer"]["QLinearConv"] > 0
+    assert printed["verification"]["divergence"]["largest"] >= 0
+    assert printed["verification"]["saturated_sums"]["layers"] == len(printed["verification"]["may_saturate"]) > 0
     assert quantize(model, *arguments, "--force") == ExitCode.OK
-    assert "integer kernels" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert all(row in shown for row in ("integer kernels", "optimized or not", "may saturate"))
+
+
+def test_verify_without_samples_or_the_float_model_tells_the_kernels_alone(
+    model: Path, samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = model.with_name("c.json")
+    quarkfast.calibrate(model, str(samples)).save(stored)
+    assert quantize(model, "--calibration", stored, "-p", "U8S8", "--verify", "--json") == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["verification"]["divergence"] is None
+    arguments = ["--calibration-data", samples, "-p", "U8S8", "-o", model, "--force", "--verify", "--json"]
+    assert quantize(model, *arguments) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["verification"]["divergence"] is None
 
 
 def test_a_report_that_cannot_be_written_stops_before_any_work(

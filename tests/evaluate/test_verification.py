@@ -79,3 +79,11 @@ def test_transposed_convolutions_have_no_integer_kernel():
 def test_a_model_that_onnxruntime_refuses_is_one_sentence():
     with pytest.raises(ModelError, match="inference_session: model: onnxruntime rejects it"):
         verify(b"garbage")
+
+
+def test_a_model_whose_data_lies_in_a_second_file_is_not_run(tmp_path):
+    result = quarkfast.quantize(conv_relu_model(), preset="U8S8", calibration_data=samples())
+    onnx.save(result.proto, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    found = verify(tmp_path / "m.onnx", [{"x": samples()}])
+    assert found.integer["QLinearConv"] == 2
+    assert found.divergence is None

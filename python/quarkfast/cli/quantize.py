@@ -2,6 +2,7 @@
 
 import json
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ from quarkfast.config import Scheme, load_config
 from quarkfast.errors import ConfigError, OutputError
 
 _OF_THE_VERB = ("model", "output", "preset", "config", "calibration_data", "force", "as_json", "report", "verify")
+_VERIFIED = 8  # samples that --verify runs, where the model does not fix its batch
 
 
 def quantize(
@@ -142,7 +144,10 @@ def quantize(
     force: Annotated[bool, typer.Option("-f", "--force", help="Replace an existing output.")] = False,
     verify: Annotated[
         bool,
-        typer.Option("--verify", help="Open the result in ONNX Runtime and tell which kernels compute on integers."),
+        typer.Option(
+            "--verify",
+            help="Open the result in ONNX Runtime; tell what computes on integers and how exactly.",
+        ),
     ] = False,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the summary to this JSON file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
@@ -161,7 +166,7 @@ def quantize(
     start = time.perf_counter()
     result = _quantize(model, path, chosen, calibration_data, given)
     seconds = time.perf_counter() - start
-    found = quarkfast.verify(path) if verify else None
+    found = _verified(path, model, calibration_data, given) if verify else None
     document = {"model": str(model), "output": str(path), "total_seconds": seconds, **result.summary.to_dict()}
     if found is not None:
         document["verification"] = found.to_dict()
@@ -172,6 +177,25 @@ def quantize(
     rows = [*result.summary.rows(), *(found.rows() if found is not None else ())]
     console.show_facts([("model", str(model)), ("output", str(path)), *rows, ("total", f"{seconds:.2f} s")])
     return ExitCode.OK
+
+
+def _verified(
+    path: Path, model: Path, calibration_data: str | None, given: Mapping[str, Any]
+) -> "quarkfast.Verification":
+    """Verify what was written, on the first samples and against the float model where these still are."""
+    if calibration_data is None or path.samefile(model):
+        return quarkfast.verify(path)
+    from quarkfast.calibration import model_inputs, open_data
+    from quarkfast.calibration.inputs import batch_of
+    from quarkfast.graph.load import load_model
+
+    inputs = model_inputs(load_model(model))
+    rows = batch_of(inputs) or min(_VERIFIED, given.get("samples", _VERIFIED))
+    options = {name: given[name] for name in ("batch_size", "preprocess") if name in given}
+    with warnings.catch_warnings():  # calibration has told of them
+        warnings.simplefilter("ignore", UserWarning)
+        feeds = list(open_data(calibration_data, inputs, rows, **options))
+    return quarkfast.verify(path, feeds, model)
 
 
 def _check_report(report: Path | None) -> None:

@@ -10,6 +10,7 @@ Source:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -17,12 +18,14 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-__all__ = ["may_saturate"]
+__all__ = ["may_saturate", "overflowing_pairs", "rows_of_weight"]
 
 # Operator type -> positions of the activation's zero point (its type tells that of the codes) and of the weight.
 _LAYERS = {"QLinearConv": (2, 3), "QLinearMatMul": (2, 3), "QGemm": (2, 3), "MatMulIntegerToFloat": (4, 1)}
 _UINT8, _INT8 = int(onnx.TensorProto.UINT8), int(onnx.TensorProto.INT8)
 _MOST = 32767 // 255
+# What onnxruntime appends to the name of a layer whose layout it changes.
+_TOKEN = re.compile(r"_token_\d+$")
 
 
 def may_saturate(graph: onnx.GraphProto, folder: Path) -> Iterator[str]:
@@ -39,8 +42,8 @@ def may_saturate(graph: onnx.GraphProto, folder: Path) -> Iterator[str]:
             continue
         if (zero_point.data_type, weight.data_type) != (_UINT8, _INT8):
             continue
-        if _overflows(_rows(node, onnx.numpy_helper.to_array(weight, str(folder)))):
-            yield node.name
+        if overflowing_pairs(rows_of_weight(node, onnx.numpy_helper.to_array(weight, str(folder)))).any():
+            yield _TOKEN.sub("", node.name)
 
 
 def _pick(node: onnx.NodeProto) -> tuple[str, str]:
@@ -56,16 +59,23 @@ def _is_depthwise(node: onnx.NodeProto, weight: onnx.TensorProto) -> bool:
     return _integers(node).get("group", 1) > 1 and weight.dims[1] == 1
 
 
-def _rows(node: onnx.NodeProto, codes: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Returns one row for each output, in the order in which products are added up."""
-    if node.op_type == "QLinearConv":
+def rows_of_weight(node: onnx.NodeProto, codes: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Returns one row for each output, in the order in which products are added up.
+
+    Args:
+        node: A convolution or matrix product of floats or of codes.
+        codes: Its weight.
+    """
+    if node.op_type.endswith("Conv"):
         return np.moveaxis(codes, 1, -1).reshape(len(codes), -1)
     if _integers(node).get("transB"):
         return codes
     return np.swapaxes(codes, -1, -2).reshape(-1, codes.shape[-2])
 
 
-def _overflows(rows: NDArray[np.int8]) -> bool:
-    pairs = rows[:, : rows.shape[1] // 2 * 2].reshape(-1, 2).astype(np.int16)
-    up, down = np.maximum(pairs, 0).sum(1), -np.minimum(pairs, 0).sum(1)
-    return bool((up > _MOST).any() or (down > _MOST).any())
+def overflowing_pairs(rows: NDArray[np.int8]) -> NDArray[np.bool_]:
+    """Returns which pairs of neighbours can take a sum beyond 16 bits: from ``[N, K]`` to ``[N, K // 2]``."""
+    pairs = rows[:, : rows.shape[1] // 2 * 2].reshape(len(rows), -1, 2).astype(np.int16)
+    up, down = np.maximum(pairs, 0).sum(axis=2), -np.minimum(pairs, 0).sum(axis=2)
+    found: NDArray[np.bool_] = (up > _MOST) | (down > _MOST)
+    return found

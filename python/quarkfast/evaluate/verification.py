@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import onnx
+from numpy.typing import NDArray
 
 from quarkfast import ort
+from quarkfast.evaluate.divergence import Divergence, compare
+from quarkfast.evaluate.saturated_sums import SaturatedSums, simulate
 from quarkfast.evaluate.saturation import may_saturate
 
 __all__ = ["FloatLayer", "Verification", "verify"]
@@ -46,39 +49,63 @@ class Verification:
         float_layers: Convolutions and matrix products that compute on floats.
         may_saturate: Names of layers of uint8 and int8 codes whose sums may saturate on x86 processors without VNNI.
         runtime: Version of onnxruntime.
+        divergence: How far outputs with and without the optimizer lie apart; None without feeds.
+        saturated_sums: What saturation would cost; None where nothing may saturate, or without feeds and a reference.
     """
 
     integer: Mapping[str, int]
     float_layers: tuple[FloatLayer, ...]
     runtime: str
     may_saturate: tuple[str, ...] = ()
+    divergence: Divergence | None = None
+    saturated_sums: SaturatedSums | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON."""
         layers = [{"name": each.name, "op_type": each.op_type, "reason": each.reason} for each in self.float_layers]
-        found = {"integer": dict(self.integer), "float_layers": layers, "runtime": self.runtime}
-        return found | {"may_saturate": list(self.may_saturate)}
+        return {
+            "integer": dict(self.integer),
+            "float_layers": layers,
+            "runtime": self.runtime,
+            "may_saturate": list(self.may_saturate),
+            "divergence": None if self.divergence is None else self.divergence.to_dict(),
+            "saturated_sums": None if self.saturated_sums is None else self.saturated_sums.to_dict(),
+        }
 
     def rows(self) -> list[tuple[str, str]]:
         """Returns what a table of two columns shows."""
         counts = ", ".join(f"{count} {op_type}" for op_type, count in sorted(self.integer.items()))
         rows = [("integer kernels", f"{counts or 'none'} (onnxruntime {self.runtime})")]
         rows += [("computes in float", f"{e.op_type} {e.name!r}: {e.reason}") for e in self.float_layers]
+        if self.divergence is not None:
+            rows.append(("optimized or not", str(self.divergence)))
         if self.may_saturate:
-            count = len(self.may_saturate)
-            what = f"{count} layer{'s' * (count > 1)} on x86 processors without VNNI; the option reduce_range avoids it"
-            rows.append(("may saturate", what))
+            rows.append(("may saturate", self._saturation()))
         return rows
 
+    def _saturation(self) -> str:
+        count, sums = len(self.may_saturate), self.saturated_sums
+        text = f"{count} layer{'s' * (count > 1)} on x86 processors without VNNI"
+        if sums is not None:
+            text += f": {sums.saturated:.1f} dB there, {sums.whole:.1f} dB elsewhere"
+        return f"{text}; the option reduce_range avoids it"
 
-def verify(model: str | os.PathLike[str] | bytes) -> Verification:
+
+def verify(
+    model: str | os.PathLike[str] | bytes,
+    feeds: Sequence[Mapping[str, NDArray[Any]]] = (),
+    reference: str | os.PathLike[str] | bytes | None = None,
+) -> Verification:
     """Opens a model in ONNX Runtime with all its optimizations and tells what computes on integers.
 
     Args:
         model: Path of a quantized model, or its bytes.
+        feeds: Arrays by the names of its inputs. With them it is run with the optimizations and without, if all its
+            data lies in one file.
+        reference: The float model. With it and feeds, layers that may saturate are simulated.
 
     Raises:
-        ModelError: ONNX Runtime does not take the model.
+        ModelError: ONNX Runtime does not take a model or a feed.
         DependencyError: onnxruntime is missing or too old.
 
     Example:
@@ -97,7 +124,21 @@ def verify(model: str | os.PathLike[str] | bytes) -> Verification:
         graph = onnx.load(path, load_external_data=False).graph
         saturating = tuple(may_saturate(graph, Path(folder)))
     counts = Counter(node.op_type for node in graph.node if _is_integer(node))
-    return Verification(dict(counts), tuple(_Reader(graph).float_layers()), ort.runtime_version(), saturating)
+    found = Verification(dict(counts), tuple(_Reader(graph).float_layers()), ort.runtime_version(), saturating)
+    whole = _whole(model) if feeds else None
+    if whole is None:
+        return found
+    sums = simulate(whole, saturating, feeds, reference) if saturating and reference is not None else None
+    return replace(found, divergence=compare(whole, feeds), saturated_sums=sums)
+
+
+def _whole(model: str | os.PathLike[str] | bytes) -> onnx.ModelProto | None:
+    """Returns a model with all its data, or None where constants lie in other files."""
+    if isinstance(model, bytes):
+        return onnx.load_model_from_string(model)
+    proto = onnx.load(os.fspath(model), load_external_data=False)
+    outside = any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in proto.graph.initializer)
+    return None if outside else proto
 
 
 def _is_integer(node: onnx.NodeProto) -> bool:

@@ -1,0 +1,64 @@
+"""A part of a model that computes some tensors from others, as a session of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import onnx
+from numpy.typing import NDArray
+
+from quarkfast import ort
+
+__all__ = ["Piece"]
+
+
+class Piece:
+    """The nodes between tensors that are given and tensors that are wanted, run as they stand."""
+
+    def __init__(self, model: onnx.ModelProto, wanted: Sequence[str], given: Sequence[str]) -> None:
+        """Opens a session.
+
+        Args:
+            model: The whole model, with all its constants in it.
+            wanted: Names of the tensors to compute.
+            given: Names of float32 tensors that are known, besides the inputs of the model.
+
+        Raises:
+            ModelError: ONNX Runtime does not take the piece.
+        """
+        nodes, read = _between(model.graph, set(wanted), set(given))
+        inputs = [value for value in model.graph.input if value.name in read]
+        inputs += [
+            onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in given if name in read
+        ]
+        constants = [tensor for tensor in model.graph.initializer if tensor.name in read]
+        outputs = [onnx.ValueInfoProto(name=name) for name in wanted]
+        part = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
+        part.graph.CopyFrom(onnx.helper.make_graph(nodes, "piece", inputs, outputs, constants))
+        self._session = ort.inference_session(part.SerializeToString(), ort.session_options(optimize=False))
+        self._inputs = [value.name for value in self._session.get_inputs()]
+
+    def run(self, known: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """Returns the wanted tensors, given arrays by name, of which it takes what it needs."""
+        return ort.run(self._session, {name: known[name] for name in self._inputs})
+
+
+def _between(graph: onnx.GraphProto, wanted: set[str], given: set[str]) -> tuple[list[onnx.NodeProto], set[str]]:
+    """Returns the nodes that `wanted` takes if `given` is known, in order, and the names that are read."""
+    nodes, read = [], wanted - given
+    for node in reversed(graph.node):
+        if read.intersection(node.output) - given:
+            nodes.append(node)
+            read.update(_reads(node))
+    return nodes[::-1], read
+
+
+def _reads(node: onnx.NodeProto) -> Iterator[str]:
+    """Yields the names that a node reads, those in its bodies too."""
+    yield from node.input
+    for attribute in node.attribute:
+        for body in (attribute.g, *attribute.graphs):
+            for inner in body.node:
+                yield from _reads(inner)
+            yield from (output.name for output in body.output)

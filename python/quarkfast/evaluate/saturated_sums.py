@@ -1,0 +1,117 @@
+"""What a model of uint8 activations and int8 weights computes on x86 processors without VNNI, simulated on any.
+
+The model runs piece by piece, as it stands. Each piece ends at a layer that may saturate, whose sum gets what
+saturation adds (:mod:`quarkfast.evaluate.saturated_pairs`), times the scales of both operands. The next piece begins
+with that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from quarkfast import ort
+from quarkfast.evaluate.metrics import sqnr
+from quarkfast.evaluate.pieces import Piece
+from quarkfast.evaluate.saturated_pairs import attributes_of, excess
+
+__all__ = ["SaturatedSums", "simulate"]
+
+Feed = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class SaturatedSums:
+    """How close a model's outputs are to the float model's, in dB: with whole sums and with those of 16 bits.
+
+    Attributes:
+        layers: Number of layers simulated.
+        whole: Where every sum is whole, as with VNNI.
+        saturated: Where pairs saturate.
+    """
+
+    layers: int
+    whole: float
+    saturated: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain data, for JSON, which has no infinity: None stands for it."""
+        return {name: value if np.isfinite(value) else None for name, value in asdict(self).items()}
+
+
+def simulate(
+    model: onnx.ModelProto, names: Sequence[str], feeds: Sequence[Feed], reference: str | os.PathLike[str] | bytes
+) -> SaturatedSums | None:
+    """Runs a model with sums of 16 bits in some of its layers.
+
+    Args:
+        model: A quantized model of Q/DQ pairs below 2 GiB.
+        names: Layers that may saturate: Conv, MatMul or Gemm with a weight of two dimensions.
+        feeds: Arrays by the names of its inputs, at least one.
+        reference: The float model, with the same inputs and first output.
+
+    Returns:
+        The ratios of the first output, or None if none of the layers is in the model as a group of pairs.
+
+    Raises:
+        ModelError: ONNX Runtime does not take a model or a feed.
+    """
+    layers = list(_layers(model.graph, frozenset(names)))
+    if not layers:
+        return None
+    output = model.graph.output[0].name
+    ends = [layer.output for layer in layers]
+    whole = Piece(model, [output], [])
+    pieces = [Piece(model, [layer.codes, layer.output], ends[:index]) for index, layer in enumerate(layers)]
+    last = Piece(model, [output], ends)
+    session, found = ort.inference_session(reference), []
+    for feed in feeds:
+        known = dict(feed)
+        for layer, piece in zip(layers, pieces, strict=True):
+            codes, exact = piece.run(known)
+            known[layer.output] = exact + layer.error(codes)
+        found.append((ort.run(session, feed)[0], whole.run(feed)[0], last.run(known)[0]))
+    wanted, exact, saturated = (np.concatenate([each.ravel() for each in parts]) for parts in zip(*found, strict=True))
+    return SaturatedSums(len(layers), sqnr(wanted, exact), sqnr(wanted, saturated))
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """A layer of one constant weight: the names of its codes and its output, and what its sums are made of."""
+
+    node: onnx.NodeProto
+    codes: str
+    zero_point: int
+    weight: NDArray[np.int8]
+    scale: NDArray[np.float32]  # of a product of codes: one, or one for each output
+
+    @property
+    def output(self) -> str:
+        return str(self.node.output[0])
+
+    def error(self, codes: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Returns what saturation adds to the output, float32 of its shape."""
+        sums = excess(self.node, self.weight, codes, self.zero_point)
+        axis = 1 if self.node.op_type == "Conv" else -1
+        return np.moveaxis(np.moveaxis(sums, axis, -1) * self.scale, -1, axis).astype(np.float32)
+
+
+def _layers(graph: onnx.GraphProto, names: frozenset[str]) -> Iterator[_Layer]:
+    """Yields the layers of these names that read both operands from DequantizeLinear, in the order of the graph."""
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    decoders = {node.output[0]: node for node in graph.node if node.op_type == "DequantizeLinear"}
+    for node in graph.node:
+        if node.name not in names or not all(name in decoders for name in node.input[:2]):
+            continue
+        activation, weight = (decoders[name] for name in node.input[:2])
+        parameters = [*activation.input[1:], *weight.input[:2]]
+        if all(name in constants for name in parameters):
+            scale, zero_point, codes, factor = (onnx.numpy_helper.to_array(constants[name]) for name in parameters)
+            product = np.float32(attributes_of(node).get("alpha", 1)) * scale * factor
+            yield _Layer(node, activation.input[0], int(zero_point), codes, product.astype(np.float32))

@@ -1,0 +1,75 @@
+"""Runs with ONNX Runtime's optimizations and without them, beside each other."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import quarkfast
+from quarkfast import ort
+from quarkfast.evaluate.divergence import compare
+from tiny_models import conv_relu_model, samples, tiny_model
+
+MEAN = np.float32([0.485, 0.456, 0.406])[:, None, None]
+STD = np.float32([0.229, 0.224, 0.225])[:, None, None]
+
+
+def _runs(proto, feed):
+    data = proto.SerializeToString()
+    return [ort.run(ort.inference_session(data, ort.session_options(optimize=flag)), feed)[0] for flag in (False, True)]
+
+
+# A code times 3 times 0.1 * 0.1, in steps of 0.06: an odd one lies between two, and the order of the roundings decides
+# to which of them it goes.
+TIES = """g (float[N, 1] x) => (float[N, 1] y) {
+    q = QuantizeLinear(x, a, z)
+    d = DequantizeLinear(q, a, z)
+    v = DequantizeLinear(w, b, s)
+    [product] m = MatMul(d, v)
+    p = QuantizeLinear(m, c, z)
+    y = DequantizeLinear(p, c, z)
+}"""
+TIED = {
+    "a": np.float32(0.1), "b": np.float32(0.1), "c": np.float32(0.06), "z": np.uint8(0), "s": np.int8(0),
+    "w": np.int8([[3]]),
+}  # fmt: skip
+
+
+def test_the_first_node_that_differs_is_named_with_the_largest_difference():
+    proto, feed = tiny_model(TIES, TIED), {"x": np.arange(256, dtype=np.float32)[:, None] * np.float32(0.1)}
+    plain, optimized = _runs(proto, feed)
+    assert not np.array_equal(plain, optimized)
+    found = compare(proto, [feed])
+    assert found.largest == np.abs(plain.astype(np.float64) - optimized).max()
+    assert (found.output, found.first) == ("y", "product")
+    assert found.sqnr == found.first_sqnr == quarkfast.evaluate.sqnr(plain, optimized)
+    assert str(found).startswith("output 'y' differs by up to 0.06 (")
+    assert "first at 'product' (" in str(found)
+    assert json.loads(json.dumps(found.to_dict())) == found.to_dict()
+
+
+def test_equal_outputs_are_told_as_such():
+    result = quarkfast.quantize(conv_relu_model(), preset="A16W8", calibration_data=samples())
+    found = compare(result.proto, [{"x": samples()}])
+    assert str(found) == "equal outputs"
+    assert found.to_dict() == {"largest": 0, "output": "y", "sqnr": None, "first": None, "first_sqnr": None}
+
+
+def test_nan_on_both_sides_is_no_difference():
+    proto = tiny_model("g (float[N] x) => (float[N] y) { y = Sqrt(x) }")
+    assert compare(proto, [{"x": np.float32([-1, 4])}]).largest == 0
+
+
+@pytest.mark.parametrize("name", ["resnet20_cifar10", "mobilenetv2_cifar10"])
+def test_the_difference_of_a_trained_network_is_that_of_its_runs(shared, name):
+    with np.load(shared / "data" / "cifar10_calib.npz") as data:
+        x = ((data["x"][:32].astype(np.float32) / 255 - MEAN) / STD).astype(np.float32)
+    model = shared / "models" / f"{name}.onnx"
+    result = quarkfast.quantize(model, preset="U8S8", calibration_data={"input": x})
+    plain, optimized = _runs(result.proto, {"input": x})
+    found = compare(result.proto, [{"input": x}])
+    assert found.largest == np.abs(plain.astype(np.float64) - optimized).max()
+    assert (found.first is None) == (found.largest == 0)
+    assert found.first is None or found.first in {node.name for node in result.proto.graph.node}
