@@ -14,14 +14,43 @@
 #include <pthread.h>
 #include <sched.h>
 #endif
+#if defined(__x86_64__) || defined(_M_X64)
+#include <immintrin.h>
+#endif
 
 namespace quarkfast {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 // A thread that has nothing to do looks for work this long before it sleeps: a sleeping one takes 10 to 100
 // microseconds to wake, and calls often follow each other more closely than that.
 constexpr auto kPatience = std::chrono::microseconds(200);
+
+// Tells the processor that this is a loop that waits. To yield instead would hand it to whoever else spins there, such
+// as the threads of another library between its calls, for a time slice of milliseconds.
+inline void pause() {
+#if defined(__x86_64__) || defined(_M_X64)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Waits until done() or until kPatience has passed; returns done().
+template <class Done>
+bool spin_until(const Done& done) {
+  constexpr int kPauses = 16;  // between two looks at the clock
+  const auto end = Clock::now() + kPatience;
+  do {
+    for (int i = 0; i < kPauses; ++i) {
+      if (done()) return true;
+      pause();
+    }
+  } while (Clock::now() < end);
+  return done();
+}
 
 // The work of one caller. It lies on the caller's stack, so the caller leaves when no other thread is inside.
 class Job {
@@ -51,9 +80,11 @@ class Job {
     }
   }
 
-  // Waits for the pieces that others have begun; yields, because one of them may want this very processor.
+  // Waits for the pieces that others have begun. One of them may want this very processor, so after a while it yields.
   void wait() const {
-    while (inside_.load(std::memory_order_acquire)) std::this_thread::yield();
+    const auto all_out = [this] { return inside_.load(std::memory_order_acquire) == 0; };
+    if (spin_until(all_out)) return;
+    while (!all_out()) std::this_thread::yield();
   }
 
   size_t helpers_wanted() const { return std::min(threads_, tasks_) - 1; }
@@ -163,10 +194,7 @@ class Threads {
 
   void look_out() const {
     const uint64_t seen = posted_.load(std::memory_order_relaxed);
-    const auto end = std::chrono::steady_clock::now() + kPatience;
-    while (posted_.load(std::memory_order_relaxed) == seen && std::chrono::steady_clock::now() < end) {
-      std::this_thread::yield();
-    }
+    spin_until([this, seen] { return posted_.load(std::memory_order_relaxed) != seen; });
   }
 
   Job* open_job() const {
