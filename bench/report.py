@@ -130,9 +130,9 @@ def imports(run: Record) -> str:
 
 def sections(run: Record) -> dict[str, str]:
     """The tables that this run can fill, by the name of their place on the page."""
-    found = {}
-    if rows(run, "kernel"):
-        found = {size.replace(" ", ""): one_thread(run, size) for size in SIZES}
+    timed = {(row["size"], row["threads"]) for row in rows(run, "kernel")}
+    found = {size.replace(" ", ""): one_thread(run, size) for size in SIZES if (size, 1) in timed}
+    if any(threads > 1 for _, threads in timed):
         found["threads"] = two_threads(run) if quiet(run) else BUSY
     if rows(run, "cycles"):
         found["cycles"] = cycles(run)

@@ -108,8 +108,8 @@ class Job {
 
 #if defined(__linux__)
 
-// Keeps a few helpers off the caller's processor. Linux on a virtual machine takes a processor that sleeps for one that
-// its host has taken away, wakes helpers on the caller's instead, and leaves them waiting there for milliseconds.
+// Keeps a few helpers off the caller's processor. Linux on a virtual machine was seen to wake them there although
+// another was idle, and to leave them waiting for milliseconds.
 class Placement {
  public:
   void add(std::thread& helper) { helpers_.push_back(helper.native_handle()); }
