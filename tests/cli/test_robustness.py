@@ -18,6 +18,7 @@ from tiny_models import conv_relu_model, samples, tiny_model
 
 _NAN = np.full((3, 3, 1, 1), np.nan, np.float32)
 _INFINITE = np.full((3, 3, 1, 1), np.inf, np.float32)
+_INFINITE_BIAS = np.float32([0, np.inf, 0])
 _LINEAR = "g (float[N, 4] x) => (float[N, 4] y) { y = MatMul (x, w) }"
 
 
@@ -32,6 +33,16 @@ def _cut(share: float) -> bytes:
 
 def _cyclic() -> onnx.ModelProto:
     return tiny_model("g (float[N, 4] x) => (float[N, 4] y) { a = Add (x, b) b = Relu (a) y = Relu (b) }")
+
+
+def _unknown_input() -> onnx.ModelProto:
+    return tiny_model("g (float[N, 4] x) => (float[N, 4] y) { y = Add (x, nothing) }")
+
+
+def _unknown_output() -> onnx.ModelProto:
+    model = conv_relu_model()
+    model.graph.output[0].name = "nothing"
+    return model
 
 
 def _with_opset(version: int, domain: str = "") -> onnx.ModelProto:
@@ -83,6 +94,8 @@ _MODELS: list[Any] = [
     pytest.param(lambda: b"\x00" * 4096, f".*{_NOT_ONNX}", id="zeros"),
     pytest.param(lambda: _cut(0.3), f".*{_NOT_ONNX}", id="truncated at 30 %"),
     pytest.param(lambda: _cut(0.99), f".*{_NOT_ONNX}", id="truncated at 99 %"),
+    pytest.param(_unknown_input, r"model: expected every input of a node to exist, got 'nothing' .*", id="no input"),
+    pytest.param(_unknown_output, r"model: expected every output to exist, got 'nothing', .*", id="no output"),
     pytest.param(_cyclic, r"model: expected a graph without cycles, got one whose nodes feed each other", id="cyclic"),
     pytest.param(
         lambda: _with_opset(999), r"model: expected an operator set version from 1 to \d+, got 999", id="opset"
@@ -155,6 +168,25 @@ def test_a_broken_model_is_one_sentence_and_leaves_nothing(
     assert status == ExitCode.MODEL, captured
     assert re.fullmatch(sentence, _sentence(captured.err)), captured.err
     assert _files(folder) == before
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "U8S8", "XINT8", "A16W8", "BF16", "MX9"])
+def test_an_infinite_bias_is_one_sentence(folder: Path, capsys: pytest.CaptureFixture[str], preset: str) -> None:
+    _write(folder / "m.onnx", conv_relu_model(b1=_INFINITE_BIAS))
+    before = _files(folder)
+    arguments = ["-p", preset, "--calibration-data", str(folder / "samples.npz")]
+    assert main(["quantize", str(folder / "m.onnx"), *arguments]) == ExitCode.MODEL
+    expected = "tensor 'b1': expected finite weights, got infinity in 1 of 3 values"
+    assert _sentence(capsys.readouterr().err) == expected
+    assert _files(folder) == before
+
+
+def test_what_packages_log_is_not_shown(folder: Path, run_module: Callable[..., Any]) -> None:
+    for make in (_unknown_input, _unknown_output):
+        _write(folder / "m.onnx", make())
+        done = run_module("quantize", folder / "m.onnx", "-p", "BF16")
+        assert done.returncode == ExitCode.MODEL
+        assert _sentence(done.stderr)
 
 
 @pytest.mark.parametrize("make", [_huge_input, _huge_constant], ids=["input", "constant"])

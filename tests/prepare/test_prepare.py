@@ -128,6 +128,13 @@ def test_a_tensor_that_nothing_produces_is_named():
         prepare(load_model(proto), 13)
 
 
+def test_an_output_that_nothing_produces_is_named():
+    proto = conv_relu_model()
+    proto.graph.output[0].name = "nowhere"
+    with pytest.raises(ModelError, match="expected every output to exist, got 'nowhere', which nothing produces"):
+        prepare(load_model(proto), 13)
+
+
 def test_a_nan_in_a_weight_names_the_tensor():
     weights = np.ones((3, 3, 1, 1), np.float32)
     weights[1, 2] = np.nan

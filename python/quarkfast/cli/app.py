@@ -1,5 +1,6 @@
 """The command `quarkfast`: its verbs, and the one place where an error becomes a sentence and an exit status."""
 
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -56,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status, one of `ExitCode`.
     """
+    for package in ("onnx_ir", "onnxscript"):  # which log what becomes a sentence of ours
+        logging.getLogger(package).addHandler(logging.NullHandler())
     try:
         # Verbs return their exit status; without standalone mode typer hands it on, and 130 for an interrupt.
         status = int(app(arguments, standalone_mode=False, prog_name="quarkfast") or ExitCode.OK)

@@ -33,7 +33,7 @@ def sort(model: ir.Model) -> None:
     """Sorts the nodes so that each comes after those it reads from.
 
     Raises:
-        ModelError: If the graph has a cycle, or reads a tensor that nothing produces.
+        ModelError: If the graph has a cycle, or reads or hands out a tensor that nothing produces.
     """
     for graph in model.graphs():
         try:
@@ -47,3 +47,7 @@ def sort(model: ir.Model) -> None:
                     f"model: expected every input of a node to exist, got {value.name!r} as input of node "
                     f"{node.name or node.op_type!r}, which nothing produces"
                 )
+    for graph in model.graphs():
+        for value in graph.outputs:
+            if value.producer() is None and not value.is_graph_input() and not value.is_initializer():
+                raise ModelError(f"model: expected every output to exist, got {value.name!r}, which nothing produces")

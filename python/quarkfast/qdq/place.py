@@ -202,6 +202,7 @@ class _Placer:
         bias, kind = node.inputs[operator.bias], self._choices.bias(node)
         if not is_constant(bias) or kind == "float":
             return
+        _is_infinite(node, operator.bias)
         edge = Edge(name_of(node), operator.bias)
         if kind == "weight":
             self._mark_constant(node, operator.bias, "weight")
@@ -296,13 +297,14 @@ def _is_encoded(value: ir.Value) -> bool:
 
 
 def _is_infinite(node: ir.Node, index: int) -> bool:
+    """Whether a constant holds an infinity; one that is a weight or a bias must not."""
     value = node.inputs[index]
     if not is_constant(value):
         return False
     found = kernels.reduce_range(array_of(value))
     infinite = found.pos_inf + found.neg_inf
     operator = find_operator(node)
-    if infinite and operator is not None and operator.weight == index:
+    if infinite and operator is not None and index in (operator.weight, operator.bias):
         raise ModelError(
             f"tensor {name_of(value)!r}: expected finite weights, got infinity in {infinite} of {found.count} values"
         )
