@@ -1,9 +1,10 @@
 """Whole processes, from the start of the interpreter to the file: ``python -m bench.end_to_end WORK TOOL=PYTHON...``.
 
-WORK holds ``models/MODEL.onnx`` and ``data/MODEL.npz`` (`bench.matrix` writes the data). TOOL is ``quarkfast`` or the
-name of a script ``bench/peers/with_TOOL.py``, PYTHON the interpreter of its environment. Each process quantizes to
-A8W8 with percentile calibration, batch 1 for the peers, as their examples do. Idle threads of ONNX Runtime sleep.
-Prints wall and processor seconds (the least of `--rounds`) and peak memory, tools in turn.
+WORK holds ``models/MODEL.onnx`` and ``data/MODEL.npz`` (`bench.matrix` writes the data). TOOL is ``quarkfast`` (the
+command line), ``quarkfast.quantize`` (the function) or the name of a script ``bench/peers/with_TOOL.py``, PYTHON the
+interpreter of its environment. Each process quantizes to A8W8 with percentile calibration, batch 1 for the peers, as
+their examples do. Idle threads of ONNX Runtime sleep. Prints wall and processor seconds (the least of `--rounds`) and
+peak memory, tools in turn. Packages are to be installed with their bytecode, as pip does.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ from typing import NamedTuple
 
 MODELS = ("resnet20_cifar10", "resnet56_cifar10", "minilm")
 PEERS = Path(__file__).parent / "peers"
+FUNCTION = """
+import sys, quarkfast
+model, data, output = sys.argv[1:]
+quarkfast.quantize(model, output, "A8W8", data, method="percentile")
+"""
 
 
 class Cost(NamedTuple):
@@ -31,8 +37,8 @@ class Cost(NamedTuple):
 
 def command(tool: str, python: str, model: Path, data: Path, out: Path) -> list[str]:
     """Returns the command line of one job."""
+    output = out / f"{model.stem}.onnx"
     if tool == "quarkfast":
-        output = out / f"{model.stem}.onnx"
         options = [
             "-p",
             "A8W8",
@@ -45,6 +51,8 @@ def command(tool: str, python: str, model: Path, data: Path, out: Path) -> list[
             "--force",
         ]
         return [python, "-m", "quarkfast", "quantize", str(model), *options]
+    if tool == "quarkfast.quantize":
+        return [python, "-c", FUNCTION, str(model), str(data), str(output)]
     return [python, str(PEERS / f"with_{tool}.py"), str(model), str(data), str(out), "A8W8-percentile"]
 
 

@@ -56,6 +56,7 @@ def observed_session(model: onnx.ModelProto, tensors: Sequence[str], collector: 
 
 def _session(model: onnx.ModelProto, threads: int | None, optimize: bool = True) -> Any:
     options = ort.session_options(threads=threads, optimize=optimize, spinning=False)
+    options.enable_mem_pattern = False  # one block for all activations, which rounds up to more than they need
     return ort.inference_session(model.SerializeToString(), options)
 
 
