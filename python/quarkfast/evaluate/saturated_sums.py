@@ -21,7 +21,7 @@ from quarkfast.evaluate.metrics import sqnr
 from quarkfast.evaluate.pieces import Piece
 from quarkfast.evaluate.saturated_pairs import attributes_of, excess
 
-__all__ = ["SaturatedSums", "simulate"]
+__all__ = ["SaturatedSums", "SaturatingModel", "simulate"]
 
 Feed = Mapping[str, NDArray[Any]]
 
@@ -62,23 +62,51 @@ def simulate(
     Raises:
         ModelError: ONNX Runtime does not take a model or a feed.
     """
-    layers = list(_layers(model.graph, frozenset(names)))
-    if not layers:
+    simulated = SaturatingModel(model, names)
+    if not simulated.layers:
         return None
-    output = model.graph.output[0].name
-    ends = [layer.output for layer in layers]
-    whole = Piece(model, [output], [])
-    pieces = [Piece(model, [layer.codes, layer.output], ends[:index]) for index, layer in enumerate(layers)]
-    last = Piece(model, [output], ends)
-    session, found = ort.inference_session(reference), []
-    for feed in feeds:
+    session = ort.inference_session(reference)
+    runs = [(ort.run(session, feed)[0], *simulated.run(feed)) for feed in feeds]
+    wanted, whole, saturated = (np.concatenate([each.ravel() for each in column]) for column in zip(*runs, strict=True))
+    return SaturatedSums(simulated.layers, sqnr(wanted, whole), sqnr(wanted, saturated))
+
+
+class SaturatingModel:
+    """A quantized model that runs with whole sums, and with sums of 16 bits in some of its layers.
+
+    Attributes:
+        layers: Number of layers whose sums saturate.
+    """
+
+    def __init__(self, model: onnx.ModelProto, names: Sequence[str]) -> None:
+        """Cuts the model into pieces.
+
+        Args:
+            model: As in :func:`simulate`.
+            names: As there; those that are not groups of pairs are left out.
+
+        Raises:
+            ModelError: ONNX Runtime does not take the model.
+        """
+        layers = list(_layers(model.graph, frozenset(names)))
+        output, ends = model.graph.output[0].name, [layer.output for layer in layers]
+        self.layers = len(layers)
+        self._pieces = [
+            (layer, Piece(model, [layer.codes, layer.output], ends[:index])) for index, layer in enumerate(layers)
+        ]
+        self._whole, self._last = Piece(model, [output], []), Piece(model, [output], ends)
+
+    def run(self, feed: Feed) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Returns the first output, with whole sums and with saturated ones.
+
+        Raises:
+            ModelError: ONNX Runtime does not take the feed.
+        """
         known = dict(feed)
-        for layer, piece in zip(layers, pieces, strict=True):
+        for layer, piece in self._pieces:
             codes, exact = piece.run(known)
             known[layer.output] = exact + layer.error(codes)
-        found.append((ort.run(session, feed)[0], whole.run(feed)[0], last.run(known)[0]))
-    wanted, exact, saturated = (np.concatenate([each.ravel() for each in parts]) for parts in zip(*found, strict=True))
-    return SaturatedSums(len(layers), sqnr(wanted, exact), sqnr(wanted, saturated))
+        return self._whole.run(feed)[0], self._last.run(known)[0]
 
 
 @dataclass(frozen=True, slots=True)
