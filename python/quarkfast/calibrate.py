@@ -106,7 +106,7 @@ def calibrate(
         loaded = load_model(model)
         key = calibration_key(loaded, schemes[0])
     with clock.stage("prepare"):
-        prepared = prepare(loaded, min(map(lowest_opset, schemes)), equalized=schemes[0].equalize)
+        prepared = prepare(loaded, min(map(lowest_opset, schemes)), factors=schemes[0].factors)
         tensors = _observed(prepared, schemes)
     first = schemes[0]
     samples = open_data(calibration_data, model_inputs(prepared), first.samples, first.batch_size, first.preprocess)

@@ -105,7 +105,7 @@ def plan(model: ModelSource, preset: str | Scheme = "A8W8", **options: Any) -> M
     if scheme.weights_only:
         prepared = prepare_for_weights(loaded, lowest_opset_of_weights(loaded, scheme))
         return outline_weights(place_weights(prepared, scheme), scheme)
-    prepared = prepare(loaded, lowest_opset(scheme), equalized=scheme.equalize)
+    prepared = prepare(loaded, lowest_opset(scheme), factors=scheme.factors)
     return outline(place(prepared, scheme), scheme)
 
 

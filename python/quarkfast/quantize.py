@@ -140,7 +140,7 @@ def quantize(
     key = calibration_key(loaded, scheme) if calibration is not None else ""
     source = _Source(calibration_data, calibration, max_memory, key)
     with clock.stage("prepare"):
-        prepared = prepare(loaded, lowest_opset(scheme), equalized=scheme.equalize)
+        prepared = prepare(loaded, lowest_opset(scheme), factors=scheme.factors)
         placement = place(prepared, scheme)
     if placement.quantized:
         written = _write(prepared, placement, scheme, source, clock, path)

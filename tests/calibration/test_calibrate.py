@@ -207,7 +207,7 @@ def test_nothing_is_held_beyond_one_feed():
 def test_every_field_of_a_scheme_is_known_to_leave_the_float_model_alone_or_to_change_the_key():
     changing = {"equalize"}
     assert {field.name for field in dataclasses.fields(quarkfast.Scheme)} == {*_NEUTRAL, *changing}
-    rewriting = ["model", "opset", "equalized"]
+    rewriting = ["model", "opset", "factors"]  # which `equalize` decides where any tensor has a range
     assert list(inspect.signature(prepare).parameters) == rewriting, "what else rewrites it goes into the key"
 
 

@@ -5,6 +5,7 @@ import onnx
 import onnxruntime
 import pytest
 
+from quarkfast.config.options import resolve
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.prepare import prepare
@@ -34,7 +35,7 @@ def _chain(**changed):
 
 
 def _equalized(proto):
-    return prepare(load_model(proto), 13, equalized=True)
+    return prepare(load_model(proto), 13, factors="octaves")
 
 
 def _weights(model):
@@ -64,11 +65,28 @@ def test_dense_layers_are_equalized_whatever_the_order_of_their_axes():
     np.testing.assert_array_equal(_run(serialize(model), x), _run(proto.SerializeToString(), x))
 
 
-def test_no_channel_is_scaled_by_more_than_four():
-    before, after = (_weights(prepare(load_model(_chain()), 13, equalized=choice))["w1"] for choice in (False, True))
+@pytest.mark.parametrize(("choice", "largest"), [("octaves", 4), ("exact", 8)])
+def test_no_channel_is_scaled_by_more_than_the_limit(choice, largest):
+    before, after = (_weights(prepare(load_model(_chain()), 13, factors=choice))["w1"] for choice in (None, choice))
     factors = np.abs(after).max(axis=(1, 2, 3)) / np.abs(before).max(axis=(1, 2, 3))
-    assert factors.max() == 4
-    assert factors.min() == 0.25
+    assert factors.max() == largest
+    assert factors.min() == 1 / largest
+
+
+def test_exact_factors_leave_both_layers_the_same_reach():
+    rng = np.random.default_rng(4)
+    arrays = {"w1": rng.normal(size=(8, 6)), "b1": rng.normal(size=6), "w2": rng.normal(size=(4, 6))}
+    proto = tiny_model(DENSE, {name: array.astype(np.float32) for name, array in arrays.items()})
+    found = _weights(prepare(load_model(proto), 13, factors="exact"))
+    reach = [np.abs(found[name]).max(axis=0) for name in ("w1", "w2")]
+    np.testing.assert_allclose(*reach, rtol=2**-22)  # two weights, rounded to float32 once each
+
+
+def test_factors_are_exact_where_every_type_is_in_blocks():
+    assert resolve("MX6", {}).factors == "exact"
+    assert resolve("MX6", {"tensors": {"r1": {"dtype": "int8"}}}).factors == "octaves"
+    assert resolve("A8W8", {}).factors == "octaves"
+    assert resolve("MX6", {"equalize": False}).factors is None
 
 
 def test_channels_that_are_zero_on_one_side_stay_as_they_are():
@@ -81,7 +99,7 @@ def test_channels_that_are_zero_on_one_side_stay_as_they_are():
 def test_equalizing_twice_is_equalizing_once():
     model = _equalized(_chain())
     once = serialize(model)
-    assert serialize(prepare(model, 13, equalized=True)) == once
+    assert serialize(prepare(model, 13, factors="exact")) == once
 
 
 @pytest.mark.parametrize("change", ["output", "reader", "shared", "bias"])

@@ -11,9 +11,10 @@ from quarkfast.config.rules import BiasKind, Change, LayerRule, TensorRule, read
 from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError, did_you_mean
 
-__all__ = ["BiasKind", "Encoding", "Scheme"]
+__all__ = ["BiasKind", "Encoding", "Factors", "Scheme"]
 
 Encoding = Literal["qdq", "cast", "dynamic", "nbits"]
+Factors = Literal["octaves", "exact"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,13 @@ class Scheme:
     samples: int | None = None
     batch_size: int | None = None
     preprocess: str | None = None
+
+    @property
+    def factors(self) -> Factors | None:
+        """How equalization rounds its factors, or None without it: not at all where every type is in blocks."""
+        if not self.equalize:
+            return None
+        return "exact" if all(spec.is_block for spec in self.specs()) else "octaves"
 
     @property
     def weights_only(self) -> bool:

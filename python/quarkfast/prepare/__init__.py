@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from quarkfast.config.scheme import Factors
 from quarkfast.deferred import ir
 from quarkfast.graph.opset import choose_ir_version, convert_opset
 from quarkfast.graph.origin import carry_over, remember, settle_calls
@@ -9,6 +10,7 @@ from quarkfast.prepare.check_weights import check_weights
 from quarkfast.prepare.clean import clean, sort
 from quarkfast.prepare.equalize import equalize
 from quarkfast.prepare.fold_batch_norm import fold_batch_norm
+from quarkfast.prepare.fold_bias import fold_bias
 from quarkfast.prepare.fold_constants import fold_constants
 from quarkfast.prepare.infer_types import infer_types
 from quarkfast.prepare.inline_functions import inline_functions
@@ -17,13 +19,14 @@ from quarkfast.prepare.widen_half import widen_half
 __all__ = ["prepare", "prepare_for_weights"]
 
 
-def prepare(model: ir.Model, opset: int, *, equalized: bool = False) -> ir.Model:
+def prepare(model: ir.Model, opset: int, *, factors: Factors | None = None) -> ir.Model:
     """Returns `model` ready to be observed and quantized; the one passed in must not be used any more.
 
     Args:
         model: A loaded model that nobody else holds.
         opset: The oldest operator set that the quantized model can do with.
-        equalized: Whether channels between layers are scaled for the sake of their weights.
+        factors: How the factors are rounded that scale channels between layers for the sake of their weights; None
+            leaves channels as they are.
 
     Raises:
         ModelError: If the graph has a cycle or a missing tensor, or a constant holds NaN.
@@ -34,8 +37,9 @@ def prepare(model: ir.Model, opset: int, *, equalized: bool = False) -> ir.Model
     check_weights(model)
     fold_constants(model)
     fold_batch_norm(model)
-    if equalized:
-        equalize(model)
+    fold_bias(model)
+    if factors is not None:
+        equalize(model, factors)
     check_weights(model)
     infer_types(model)
     return model

@@ -17,7 +17,7 @@ from quarkfast.graph.edit import splice
 from quarkfast.graph.names import Names
 from quarkfast.graph.placement import Edge
 from quarkfast.graph.plan import Plan, Quantizer
-from quarkfast.qdq.block_codes import PackingTally, pack
+from quarkfast.qdq.block_codes import PackingTally, pack, unclipped
 from quarkfast.qdq.codes import LARGEST_BFLOAT16, codes_of, limited, scale_along
 from quarkfast.qdq.dynamic import insert_dynamic
 from quarkfast.qdq.nodes import (
@@ -113,11 +113,13 @@ class _Inserter:
 
     def insert_block_constant(self, tensor: str, quantizer: Quantizer, edges: tuple[Edge, ...]) -> None:
         value, axis = self._graph.initializers[tensor], quantizer.axis or 0
-        row, floats = BLOCK_FORMATS[quantizer.dtype], array_of(value)
-        rounding = self._scheme.block_rounding
+        row, rounding = BLOCK_FORMATS[quantizer.dtype], self._scheme.block_rounding
+        given = array_of(value)
+        floats = unclipped(given, row, axis, rounding)
         records = pack(floats, row, axis, rounding) if self._scheme.packed_weights else None
         if records is None:
-            node = round_node(value, quantizer.dtype, axis, rounding)
+            source = value if floats is given else self._add(f"{tensor}_quantized", floats)
+            node = round_node(source, quantizer.dtype, axis, rounding)
         else:
             stored = self._add(f"{tensor}_packed", records)
             node = decode_block_node(stored, self._float32(), row, floats.shape, axis)
