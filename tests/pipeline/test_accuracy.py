@@ -107,11 +107,26 @@ def correlation(shared, tokenize):
 
 
 @pytest.fixture(scope="module")
-def float_correlation(minilm, correlation):
-    return correlation(minilm)
+def encoder(minilm, tokenize, correlation):
+    """From a preset and options to the correlation of MiniLM; without a preset to the float model's."""
+
+    @functools.cache
+    def measured(preset="", **options):
+        if not preset:
+            return correlation(minilm)
+        data = tokenize(SENTENCES)
+        result = quarkfast.quantize(minilm, preset=preset, calibration_data=data, batch_size=32, **options)
+        return correlation(result.model_bytes)
+
+    return measured
 
 
 @pytest.mark.parametrize(("preset", "bar"), SENTENCE_BARS)
-def test_a_sentence_encoder_keeps_its_correlation(minilm, tokenize, correlation, float_correlation, preset, bar):
-    result = quarkfast.quantize(minilm, preset=preset, calibration_data=tokenize(SENTENCES), batch_size=32)
-    assert correlation(result.model_bytes) >= float_correlation - bar
+def test_a_sentence_encoder_keeps_its_correlation(encoder, preset, bar):
+    kept = encoder(preset)
+    assert kept >= encoder() - bar
+
+
+def test_percentiles_keep_what_extremes_keep_of_a_sentence_encoder(encoder):
+    """onnxruntime#10571: BERT's F1 fell from 91.5 with extremes to 5.8 with percentiles."""
+    assert encoder("U8S8", method="percentile") >= encoder("U8S8") - 1

@@ -127,6 +127,24 @@ def test_an_embedding_that_is_the_last_layer_too_is_stored_once(preset, rng):
     assert _sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > 25
 
 
+@pytest.mark.parametrize("preset", ["A8W8", "U8S8", "DYNAMIC", "INT8_WO"])
+def test_a_weight_in_a_node_is_stored_as_one_in_an_initializer(preset, rng):
+    """onnxruntime#17944: two gigabytes of Constant nodes, which no tool could move out of the graph."""
+    weight = rng.standard_normal((64, 64)).astype(np.float32)
+    text = "g (float[N, 64] x) => (float[N, 64] y) { y = MatMul(x, w) }"
+    stored = tiny_model(text, {"w": weight})
+    node = helper.make_node("Constant", [], ["w"], "constant", value=onnx.numpy_helper.from_array(weight))
+    inline = tiny_model(text)
+    inline.graph.node.insert(0, node)
+    feed = {"x": rng.standard_normal((8, 64)).astype(np.float32)}
+    data = {} if preset == "INT8_WO" else {"calibration_data": [feed]}
+    results = [quarkfast.quantize(proto, preset=preset, **data) for proto in (inline, stored)]
+    assert "Constant" not in [node.op_type for node in results[0].proto.graph.node]
+    assert [array.itemsize for array in _stored(results[0]).values() if array.shape == (64, 64)] == [1]
+    first, second = (_run(result.model_bytes, feed) for result in results)
+    assert first.tobytes() == second.tobytes()
+
+
 @pytest.mark.parametrize("preset", ["A8W8", "U8S8", "DYNAMIC", "MX9"])
 def test_a_channel_shuffle_is_quantized(preset, rng):
     """onnxruntime#11634: shufflenet did not survive static quantization."""
