@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from percentile_telling import percentile_ends
 from quarkfast import kernels, qparams, reference
 from quarkfast.config import TensorSpec
 from quarkfast.errors import CalibrationError
@@ -66,12 +67,7 @@ def test_a_percentile_is_that_of_the_values_within_one_bin(name, spec, percent):
     values = VALUES[name].astype(np.float64)
     low, high = _found(VALUES[name], _with(spec, method="percentile", percentile=percent))
     width = 2.0 ** histogram(VALUES[name]).exponent
-    if spec.symmetric:
-        reach = np.quantile(np.abs(values), percent / 100, method="inverted_cdf")
-        expected = max(-reach, values.min()), min(reach, values.max())
-    else:
-        cut = (100 - percent) / 200
-        expected = tuple(sign * np.quantile(sign * values, cut, method="inverted_cdf") for sign in (1, -1))
+    expected = percentile_ends(values, percent, spec.symmetric)
     # The value of that rank and the place of the rank lie in the same bin, or at either edge of it.
     assert abs(low - expected[0]) <= width
     assert abs(high - expected[1]) <= width

@@ -18,7 +18,7 @@ void register_stats(py::module_& m);
 
 }  // namespace quarkfast::python
 
-PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
+PYBIND11_MODULE(_core, m) {
   m.doc() = "Bindings to libquarkfast: they check arguments and call, and never compute.";
   quarkfast::python::register_block(m);
   quarkfast::python::register_cast(m);

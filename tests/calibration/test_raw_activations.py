@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import quarkfast
+from percentile_telling import percentile_ends
 from quarkfast import ort, qparams, reference
 from quarkfast.config import TensorSpec
 from quarkfast.graph.load import load_model
@@ -79,12 +80,7 @@ def test_a_percentile_is_within_one_bin(calibration, activations, spec, percent)
     for name, seen in calibration.tensors.items():
         values = activations[name].astype(np.float64)
         low, high = _range(calibration, name, spec, method="percentile", percentile=percent)
-        if spec.symmetric:
-            reach = np.quantile(np.abs(values), percent / 100, method="inverted_cdf")
-            expected = max(-reach, values.min()), min(reach, values.max())
-        else:
-            cut = (100 - percent) / 200
-            expected = tuple(sign * np.quantile(sign * values, cut, method="inverted_cdf") for sign in (1, -1))
+        expected = percentile_ends(values, percent, spec.symmetric)
         # The value of that rank and the place of the rank lie in the same bin, or at either edge of it.
         width = 2.0**seen.histogram.exponent
         assert abs(low - expected[0]) <= width
