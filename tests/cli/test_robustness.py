@@ -1,5 +1,6 @@
 """Broken models, data and destinations: one sentence, the right exit status, no file left, bounded memory."""
 
+import os
 import re
 import subprocess
 import sys
@@ -307,6 +308,27 @@ def test_an_output_that_cannot_be_written_is_one_sentence(
     assert main(["quantize", str(folder / "m.onnx"), *arguments]) == ExitCode.OUTPUT
     assert re.fullmatch(sentence, _sentence(capsys.readouterr().err))
     assert _files(folder) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+@pytest.mark.parametrize("options", [[], ["--force"]], ids=["kept", "force"])
+def test_a_pipe_or_device_is_not_replaced(folder: Path, capsys: pytest.CaptureFixture[str], options: list[str]) -> None:
+    _write(folder / "m.onnx", conv_relu_model())
+    os.mkfifo(folder / "pipe")
+    for preset in ("BF16", "BF16_WO"):
+        assert main(["quantize", str(folder / "m.onnx"), "-p", preset, "-o", str(folder / "pipe"), *options]) == (
+            ExitCode.OUTPUT
+        )
+        assert re.fullmatch(
+            r"output: expected a file name, got the device or pipe .*", _sentence(capsys.readouterr().err)
+        )
+        assert (folder / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize("verb", [["quantize", "-p", "BF16"], ["calibrate", "--calibration-data", "random"], ["plan"]])
+def test_the_working_directory_is_no_model(capsys: pytest.CaptureFixture[str], verb: list[str]) -> None:
+    assert main([verb[0], ".", *verb[1:]]) == ExitCode.MODEL
+    assert _sentence(capsys.readouterr().err) == ".: expected an ONNX file, got a directory"
 
 
 def test_an_output_that_is_the_input_needs_force(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

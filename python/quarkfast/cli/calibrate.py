@@ -15,6 +15,7 @@ import quarkfast
 from quarkfast.cli import console
 from quarkfast.cli.environment import check_environment
 from quarkfast.cli.exit_codes import ExitCode
+from quarkfast.cli.quantize import beside
 from quarkfast.errors import OutputError
 
 
@@ -53,7 +54,7 @@ def calibrate(
     What was gathered is kept in the output when the run is interrupted or fails, and --resume goes on from there.
     """
     check_environment()
-    path = output or model.with_name(f"{model.stem}_calibration.json")
+    path = output or beside(model, "calibration.json")
     if path.is_file() and not force and not resume:
         raise OutputError(
             f"output: expected a new file, got {str(path)!r}, which exists; --force replaces it, --resume goes on"

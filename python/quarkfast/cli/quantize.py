@@ -14,7 +14,7 @@ from quarkfast.cli import console
 from quarkfast.cli.environment import check_environment
 from quarkfast.cli.exit_codes import ExitCode
 from quarkfast.config import Scheme, load_config
-from quarkfast.errors import ConfigError, OutputError
+from quarkfast.errors import ConfigError, ModelError, OutputError
 
 _OF_THE_VERB = ("model", "output", "preset", "config", "calibration_data", "force", "as_json", "report", "verify")
 _VERIFIED = 8  # samples that --verify runs, where the model does not fix its batch
@@ -159,7 +159,7 @@ def quantize(
     given = given_options(locals())
     check_environment()
     chosen = chosen_preset(preset, config)
-    path = output or model.with_name(f"{model.stem}_{preset.lower() if config is None else config.stem}.onnx")
+    path = output or beside(model, f"{preset.lower() if config is None else config.stem}.onnx")
     if not force and _exists(path):
         raise OutputError(f"output: expected a new file, got {str(path)!r}, which exists; --force replaces it")
     _check_report(report)
@@ -196,6 +196,13 @@ def _verified(
         warnings.simplefilter("ignore", UserWarning)
         feeds = list(open_data(calibration_data, inputs, rows, **options))
     return quarkfast.verify(path, feeds, model)
+
+
+def beside(model: Path, ending: str) -> Path:
+    """Return the path of MODEL_ENDING in the model's folder."""
+    if not model.name:
+        raise ModelError(f"{model}: expected an ONNX file, got a directory")
+    return model.with_name(f"{model.stem}_{ending}")
 
 
 def _check_report(report: Path | None) -> None:

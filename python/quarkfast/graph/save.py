@@ -35,12 +35,14 @@ def check_output(path: str | os.PathLike[str]) -> Path:
     """Returns `path` after making sure that a file can be written there, before any work is done.
 
     Raises:
-        OutputError: If `path` is a directory, or its folder does not exist or cannot be written to.
+        OutputError: If `path` is a directory, a device or a pipe, or its folder does not exist or cannot be written to.
     """
     output = Path(path)
     with _telling(output):
         if output.is_dir():
             raise OutputError(f"output: expected a file name, got the directory {str(output)!r}")
+        if output.exists() and not output.is_file():  # which a file in its place would remove
+            raise OutputError(f"output: expected a file name, got the device or pipe {str(output)!r}")
         if not output.parent.is_dir():
             raise OutputError(f"output: expected an existing folder, got {str(output.parent)!r}")
     # Permission bits do not tell (root ignores them, a read-only file system ignores root): make a file and remove it.
