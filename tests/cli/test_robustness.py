@@ -325,6 +325,13 @@ def test_a_pipe_or_device_is_not_replaced(folder: Path, capsys: pytest.CaptureFi
         assert (folder / "pipe").is_fifo()
 
 
+def test_data_of_a_model_that_is_copied_need_not_fit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _write(folder / "m.onnx", tiny_model("g (int64[N] x) => (int64[N] y) { y = Add (x, x) }"))
+    arguments = ["--calibration-data", str(folder / "samples.npz"), "--verify", "--json"]
+    assert main(["quantize", str(folder / "m.onnx"), *arguments]) == ExitCode.OK
+    assert '"divergence": null' in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("verb", [["quantize", "-p", "BF16"], ["calibrate", "--calibration-data", "random"], ["plan"]])
 def test_the_working_directory_is_no_model(capsys: pytest.CaptureFixture[str], verb: list[str]) -> None:
     assert main([verb[0], ".", *verb[1:]]) == ExitCode.MODEL

@@ -166,7 +166,8 @@ def quantize(
     start = time.perf_counter()
     result = _quantize(model, path, chosen, calibration_data, given)
     seconds = time.perf_counter() - start
-    found = _verified(path, model, calibration_data, given) if verify else None
+    data = calibration_data if result.summary.quantized else None  # which an unchanged copy need not fit
+    found = _verified(path, model, data, given) if verify else None
     document = {"model": str(model), "output": str(path), "total_seconds": seconds, **result.summary.to_dict()}
     if found is not None:
         document["verification"] = found.to_dict()
