@@ -11,7 +11,7 @@ Source:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +28,12 @@ _MOST = 32767 // 255
 _TOKEN = re.compile(r"_token_\d+$")
 
 
-def may_saturate(graph: onnx.GraphProto, folder: Path) -> Iterator[str]:
+def may_saturate(graph: onnx.GraphProto, *folders: Path) -> Iterator[str]:
     """Yields the names of layers with a pair of weights that can take a sum beyond 16 bits.
 
     Args:
         graph: A graph as onnxruntime has optimized it; constants may be in external files.
-        folder: Where those files are.
+        folders: Where those files are: what onnxruntime did not change may still lie beside the model that it read.
     """
     constants = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
@@ -42,8 +42,15 @@ def may_saturate(graph: onnx.GraphProto, folder: Path) -> Iterator[str]:
             continue
         if (zero_point.data_type, weight.data_type) != (_UINT8, _INT8):
             continue
-        if overflowing_pairs(rows_of_weight(node, onnx.numpy_helper.to_array(weight, str(folder)))).any():
+        if overflowing_pairs(rows_of_weight(node, _array(weight, folders))).any():
             yield _TOKEN.sub("", node.name)
+
+
+def _array(tensor: onnx.TensorProto, folders: Sequence[Path]) -> NDArray[np.int8]:
+    location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+    folder = next((each for each in folders if (each / location).is_file()), Path())
+    found: NDArray[np.int8] = onnx.numpy_helper.to_array(tensor, str(folder))
+    return found
 
 
 def _pick(node: onnx.NodeProto) -> tuple[str, str]:

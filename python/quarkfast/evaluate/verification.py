@@ -122,7 +122,8 @@ def verify(
         options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimized.data")
         ort.inference_session(model, options)
         graph = onnx.load(path, load_external_data=False).graph
-        saturating = tuple(may_saturate(graph, Path(folder)))
+        source = Path() if isinstance(model, bytes) else Path(model).parent
+        saturating = tuple(may_saturate(graph, Path(folder), source))
     counts = Counter(node.op_type for node in graph.node if _is_integer(node))
     found = Verification(dict(counts), tuple(_Reader(graph).float_layers()), ort.runtime_version(), saturating)
     whole = _whole(model) if feeds else None
