@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -29,6 +30,9 @@ _LARGE, _PAGE, _LINE = 1 << 20, 4096, 64
 
 # Bytes after which the disk is asked to begin.
 _FLUSHED = 1 << 26
+
+# Pieces that may wait to be written.
+_PENDING = 1
 
 
 def data_file(output: Path) -> Path:
@@ -139,30 +143,41 @@ class _DataFile:
 
 
 class _WriteBehind:
-    """Lets the disk write what is finished while the rest is made; the system alone begins with gigabytes waiting."""
+    """Writes what is finished while the rest is made, and has the disk begin; the system would let gigabytes wait."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._waiting = 0
-        self._thread = ThreadPoolExecutor(1)
-        self._flushing: Future[None] | None = None
+        self._writer, self._flusher = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+        self._writes: deque[Future[None]] = deque()
+        self._flush: Future[None] | None = None
 
     def __enter__(self) -> _WriteBehind:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._thread.shutdown()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._flusher, self._writer:  # both end before anything is raised
+            if kind is None:
+                self._wait(0)
 
     def write(self, offset: int, data: NDArray[Any]) -> None:
-        """Writes the bytes of `data` at `offset`."""
+        """Writes the bytes of `data`, which must not change any more, at `offset`. Raises what earlier writes met."""
+        self._wait(_PENDING)
+        self._writes.append(self._writer.submit(self._put, offset, np.ascontiguousarray(data)))
+
+    def _wait(self, pending: int) -> None:
+        while len(self._writes) > pending:
+            self._writes.popleft().result()
+
+    def _put(self, offset: int, data: NDArray[Any]) -> None:
         self._file.seek(offset)
-        self._file.write(np.ascontiguousarray(data).view(np.uint8).data)
+        self._file.write(data.view(np.uint8).data)
         self._waiting += data.nbytes
-        if self._waiting >= _FLUSHED and (self._flushing is None or self._flushing.done()):
-            if self._flushing is not None:
-                self._flushing.result()
+        if self._waiting >= _FLUSHED and (self._flush is None or self._flush.done()):
+            if self._flush is not None:
+                self._flush.result()
             self._waiting = 0
-            self._flushing = self._thread.submit(os.fsync, self._file.fileno())
+            self._flush = self._flusher.submit(os.fsync, self._file.fileno())
 
 
 def _make(stream: Stream, offsets: dict[int, int], behind: _WriteBehind) -> None:

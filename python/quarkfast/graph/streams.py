@@ -16,7 +16,7 @@ from quarkfast.deferred import ir
 __all__ = ["Append", "Output", "Stream", "StreamedTensor"]
 
 Append = Callable[[int, NDArray[Any]], None]
-"""Adds bytes to the end of the output of that index."""
+"""Adds bytes, which must not change afterwards, to the end of the output of that index."""
 
 
 @dataclass(frozen=True, slots=True)

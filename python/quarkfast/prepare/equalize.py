@@ -16,9 +16,8 @@ Values = NDArray[np.float64]
 _DONE = "quarkfast.equalized"
 
 # No channel is scaled by more than this, up or down: what weights gain beyond it, activations lose, whose channels
-# share a scale or a block too. Superres in A8W8: 21.3 dB as it is; with exact
-# factors 31.8 dB without a limit, 33.0 with 8, 34.8 with 4; 33.9 with octaves up to 4. In MX6: 17.1 dB; 24.9, 24.7,
-# 23.9; 24.9.
+# share a scale or a block too. Superres in A8W8: 21.3 dB as it is; with exact factors 31.8 dB without a limit, 33.0
+# with 8, 34.8 with 4; 33.9 with octaves up to 4. In MX6: 17.1 dB as it is; 24.9, 24.7, 23.9; 24.9.
 _LARGEST_FACTOR = {"octaves": 4.0, "exact": 8.0}
 
 # What stands between two layers and hands a positive factor of a channel on. (Pools pad with what no factor changes.)

@@ -103,9 +103,15 @@ def mirrored_like(piece: NDArray[Any], scale: NDArray[Any], size: int) -> tuple[
     steps = scale.astype(np.float32)
     if (steps > 0).all():
         return piece, steps
+    *outer, rows, inner = piece.shape
+    groups = steps.shape[-2]
     word, top = np.dtype(f"u{piece.itemsize}"), 8 * piece.itemsize - 1
-    signs = ((steps < 0).astype(word) << word.type(top)).repeat(size, axis=-2)[..., : piece.shape[-2], :]
-    return (piece.view(word) ^ signs).view(piece.dtype), np.abs(steps)
+    signs = (steps < 0).astype(word) << word.type(top)
+    bits, missing = piece.view(word), groups * size - rows
+    if missing:
+        bits = np.pad(bits, [*[(0, 0)] * len(outer), (0, missing), (0, 0)])
+    flipped = bits.reshape(*outer, groups, size, inner) ^ signs[..., None, :]
+    return flipped.reshape(*outer, groups * size, inner)[..., :rows, :].view(piece.dtype), np.abs(steps)
 
 
 def extremes(piece: NDArray[Any], axis: int | tuple[int, ...], name: str) -> tuple[NDArray[Any], NDArray[Any]]:
