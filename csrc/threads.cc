@@ -69,7 +69,7 @@ class Job {
   void leave() { inside_.fetch_sub(1, std::memory_order_release); }
 
   // Does pieces until none is left to begin: those of one's own share from its begin, those of others from their end.
-  void help(size_t number) {
+  void help(size_t number) noexcept {
     for (size_t turn = 0; turn < threads_; ++turn) {
       const size_t share = (number + turn) % threads_;
       const size_t begin = tasks_ * share / threads_, size = tasks_ * (share + 1) / threads_ - begin;
@@ -112,9 +112,12 @@ class Job {
 // another was idle, and to leave them waiting for milliseconds.
 class Placement {
  public:
-  void add(std::thread& helper) { helpers_.push_back(helper.native_handle()); }
+  // Under the mutex of the threads, as is keep_off_caller().
+  void add(std::thread& helper) {
+    helpers_.push_back(helper.native_handle());
+    avoided_ = -1;
+  }
 
-  // Under the mutex of the threads.
   void keep_off_caller() {
     constexpr size_t kFew = 8;  // of many, some find a processor of their own
     const int caller = sched_getcpu();
