@@ -150,6 +150,7 @@ PACKED = quarkfast.pack_matmul_nbits(Q, S, block_size=16)
         (lambda: quarkfast.unpack_codes(np.zeros(3, np.uint8), "int4", 8), ValueError, "expected 4 bytes .* got 3"),
         (lambda: quarkfast.pack_matmul_nbits(Q, S, block_size=8), ValueError, "block_size: expected a power of two"),
         (lambda: quarkfast.pack_matmul_nbits(Q, S, block_size=48), ValueError, "got 48"),
+        (lambda: quarkfast.pack_matmul_nbits(Q, S, block_size=1 << 17), ValueError, "from 16 to 65536, got 131072"),
         (lambda: quarkfast.pack_matmul_nbits(Q, S, block_size=16, bits=3), ValueError, "bits: expected 2, 4 or 8"),
         (lambda: quarkfast.pack_matmul_nbits(Q[0], S, block_size=16), ValueError, r"codes: expected shape \[K, N\]"),
         (lambda: quarkfast.pack_matmul_nbits(Q, S[0], block_size=16), ValueError, r"scale: expected shape \(1, 2\)"),

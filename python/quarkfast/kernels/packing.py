@@ -18,6 +18,9 @@ __all__ = ["MatMulNBits", "pack_codes", "pack_matmul_nbits", "unpack_codes", "un
 _U8 = np.dtype(np.uint8)
 _PACK, _UNPACK = "pack_matmul_nbits", "unpack_matmul_nbits"
 
+# Of rows that share a scale. The operator knows no bound, but a last block is filled up, and this bounds its memory.
+_LARGEST_BLOCK = 1 << 16
+
 
 class _Codes(NamedTuple):
     """What is known of codes of a dtype and a width: the kernels, and the dtype of the bytes that hold them."""
@@ -156,7 +159,7 @@ def pack_matmul_nbits(
             codes are shifted by ``2**(bits - 1)``: the operator knows unsigned ones only.
         scale: ``[ceil(K / block_size), N]``, float32 or float16.
         zero_point: Codes of the shape of ``scale`` and the dtype of ``codes``; zeros when absent.
-        block_size: A power of two, at least 16: rows that share a scale.
+        block_size: A power of two from 16 to 65536: rows that share a scale.
         bits: 2, 4 or 8.
 
     Returns:
@@ -278,8 +281,8 @@ def _checked_nbits(where: str, block_size: int, bits: int) -> tuple[int, int]:
     block_size, bits = as_integer(block_size, where, "block_size"), as_integer(bits, where, "bits")
     if bits not in (2, 4, 8):
         raise ValueError(f"{where}: bits: expected 2, 4 or 8, got {bits}")
-    if block_size < 16 or block_size & (block_size - 1):
-        raise ValueError(f"{where}: block_size: expected a power of two of at least 16, got {block_size}")
+    if not 16 <= block_size <= _LARGEST_BLOCK or block_size & (block_size - 1):
+        raise ValueError(f"{where}: block_size: expected a power of two from 16 to {_LARGEST_BLOCK}, got {block_size}")
     return block_size, bits
 
 
