@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from quarkfast.calibration.stored import StoredArray, open_arrays, read_arrays
 from quarkfast.errors import CalibrationError
 
+OPEN_FILES = Path("/proc/self/fd")
 DATA = np.arange(7 * 3 * 5, dtype=np.float32).reshape(7, 3, 5)
 
 
@@ -106,5 +108,9 @@ def test_a_damaged_member_is_told(tmp_path):
     data = bytearray(path.read_bytes())
     data[2000:3000] = bytes(1000)
     path.write_bytes(data)
-    with pytest.raises(CalibrationError, match="got another kind at"):
-        _open(path)[0:64]
+    array = _open(path)
+    with pytest.raises(CalibrationError, match="got another kind at") as failure:
+        array[0:64]
+    assert failure.tb is not None  # which holds what the functions on the way held
+    if OPEN_FILES.is_dir():
+        assert path not in [each.resolve() for each in OPEN_FILES.iterdir()]

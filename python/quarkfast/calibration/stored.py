@@ -57,13 +57,26 @@ class StoredArray:
             CalibrationError: If the file is damaged or too short.
         """
         start, stop, _ = rows.indices(len(self))
-        with _reading(self._path):
-            return self._read(start, stop) if self._mapped is None else self._mapped[start:stop]
+        if self._mapped is not None:
+            return self._mapped[start:stop]
+        with _reading(self._path), self._closing_on_failure():
+            return self._read(start, stop)
+
+    @contextmanager
+    def _closing_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            if self._stream is not None:
+                self._stream.close()
+            self._stream = None
+            raise
 
     def _open(self) -> IO[bytes]:
         if self._member is None:
             return self._path.open("rb")
-        return zipfile.ZipFile(self._path).open(self._member)
+        with zipfile.ZipFile(self._path) as archive:
+            return archive.open(self._member)  # keeps the file open until it is closed itself
 
     def _map(self, header: int) -> NDArray[Any] | None:
         if not math.prod(self.shape):
