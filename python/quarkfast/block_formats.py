@@ -23,6 +23,7 @@ class BlockFormat:
         attributes: What that operator takes apart from axis and rounding, in the order in which Quark writes them.
         block_size: Values that share an exponent.
         record_bytes: Bytes of one packed block.
+        significand: Bits of an element's significand without its sign, the leading one of a float included.
 
     Source:
         Presets of AMD Quark 0.13; docs/numerics.md has the layouts.
@@ -34,6 +35,7 @@ class BlockFormat:
     attributes: Mapping[str, int | str]
     block_size: int
     record_bytes: int
+    significand: int
 
     @property
     def bits(self) -> float:
@@ -46,33 +48,35 @@ class BlockFormat:
         return 8 * self.record_bytes / self.block_size
 
 
-def _bfp(name: str, family: Literal["bfp", "bfp_prime"], bit_width: int, block: int, record: int) -> BlockFormat:
+def _bfp(
+    name: str, family: Literal["bfp", "bfp_prime"], bit_width: int, block: int, record: int, significand: int
+) -> BlockFormat:
     attributes: dict[str, int | str] = {
         "bfp_method": f"to_{family}", "bit_width": bit_width, "block_size": block, "sub_block_size": 2,
         "sub_block_shift_bits": 1, "convert_to_bfloat_before_bfp": 0,
     }  # fmt: skip
-    return BlockFormat(name, family, "BFPQuantizeDequantize", MappingProxyType(attributes), block, record)
+    return BlockFormat(name, family, "BFPQuantizeDequantize", MappingProxyType(attributes), block, record, significand)
 
 
-def _mx(name: str, element: str, record: int) -> BlockFormat:
+def _mx(name: str, element: str, record: int, significand: int) -> BlockFormat:
     attributes: dict[str, int | str] = {"element_dtype": element, "block_size": 32}
-    return BlockFormat(name, "mx", "MXQuantizeDequantize", MappingProxyType(attributes), 32, record)
+    return BlockFormat(name, "mx", "MXQuantizeDequantize", MappingProxyType(attributes), 32, record, significand)
 
 
 BLOCK_FORMATS: Mapping[str, BlockFormat] = MappingProxyType(
     {
         row.name: row
         for row in (
-            _bfp("bfp16", "bfp", 16, 8, 9),
-            _bfp("mx4", "bfp_prime", 11, 16, 8),
-            _bfp("mx6", "bfp_prime", 13, 16, 12),
-            _bfp("mx9", "bfp_prime", 16, 16, 18),
-            _mx("mxint8", "int8", 33),
-            _mx("mxfp8_e4m3", "fp8_e4m3", 33),
-            _mx("mxfp8_e5m2", "fp8_e5m2", 33),
-            _mx("mxfp6_e3m2", "fp6_e3m2", 25),
-            _mx("mxfp6_e2m3", "fp6_e2m3", 25),
-            _mx("mxfp4_e2m1", "fp4_e2m1", 17),
+            _bfp("bfp16", "bfp", 16, 8, 9, 7),
+            _bfp("mx4", "bfp_prime", 11, 16, 8, 2),
+            _bfp("mx6", "bfp_prime", 13, 16, 12, 4),
+            _bfp("mx9", "bfp_prime", 16, 16, 18, 7),
+            _mx("mxint8", "int8", 33, 7),
+            _mx("mxfp8_e4m3", "fp8_e4m3", 33, 4),
+            _mx("mxfp8_e5m2", "fp8_e5m2", 33, 3),
+            _mx("mxfp6_e3m2", "fp6_e3m2", 25, 3),
+            _mx("mxfp6_e2m3", "fp6_e2m3", 25, 4),
+            _mx("mxfp4_e2m1", "fp4_e2m1", 17, 2),
         )
     }
 )

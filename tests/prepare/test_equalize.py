@@ -5,6 +5,7 @@ import onnx
 import onnxruntime
 import pytest
 
+from quarkfast.config import PRESETS
 from quarkfast.config.options import resolve
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
@@ -82,8 +83,11 @@ def test_exact_factors_leave_both_layers_the_same_reach():
     np.testing.assert_allclose(*reach, rtol=2**-22)  # two weights, rounded to float32 once each
 
 
-def test_factors_are_exact_where_every_type_is_in_blocks():
-    assert resolve("MX6", {}).factors == "exact"
+def test_factors_are_exact_where_every_type_is_a_narrow_block():
+    assert {name for name in PRESETS if resolve(name, {}).factors == "exact"} == {
+        *("MX4", "MX6", "MXFP4E2M1", "MXFP6E2M3", "MXFP6E3M2", "MXFP8E4M3", "MXFP8E5M2")
+    }
+    assert all(resolve(name, {}).factors == "octaves" for name in ("BFP16", "MX9", "MXINT8"))
     assert resolve("MX6", {"tensors": {"r1": {"dtype": "int8"}}}).factors == "octaves"
     assert resolve("A8W8", {}).factors == "octaves"
     assert resolve("MX6", {"equalize": False}).factors is None

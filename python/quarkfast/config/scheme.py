@@ -82,10 +82,10 @@ class Scheme:
 
     @property
     def factors(self) -> Factors | None:
-        """How equalization rounds its factors, or None without it: not at all where every type is in blocks."""
+        """How equalization rounds its factors, or None without it: not at all where every type is a narrow block."""
         if not self.equalize:
             return None
-        return "exact" if all(spec.is_block for spec in self.specs()) else "octaves"
+        return "exact" if all(spec.is_narrow_block for spec in self.specs()) else "octaves"
 
     @property
     def weights_only(self) -> bool:

@@ -114,6 +114,11 @@ class TensorSpec:
         return self.dtype in BLOCK_FORMATS
 
     @property
+    def is_narrow_block(self) -> bool:
+        """Whether the type is a block format whose elements have fewer significant bits than int8."""
+        return self.is_block and BLOCK_FORMATS[self.dtype].significand < 7
+
+    @property
     def mirrored(self) -> bool:
         """Whether the range mirrors itself around zero."""
         return self.symmetric if self.range_symmetric is None else self.range_symmetric

@@ -40,7 +40,8 @@ def equalize(model: ir.Model, factors: Factors) -> None:
     their scale.
 
     A power of two changes nothing within a block of one channel's weights but the exponent that they share. Where all
-    types are in blocks, factors are therefore ``"exact"``. ResNet-20 in MXFP8E4M3: 12.1 dB with octaves, 13.9 exact.
+    types are narrow blocks, factors are therefore ``"exact"``: ResNet-20 in MXFP8E4M3 has 12.1 dB with octaves, 13.9
+    exact. Blocks of 8 significant bits gain less from it than activations lose: MX9 has 32.0 dB and 31.1 exact.
 
     Source:
         M. Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", 2019. Quark's has no
