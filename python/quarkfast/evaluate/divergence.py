@@ -15,10 +15,9 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast import ort
+from quarkfast.evaluate.pieces import Feed
 
 __all__ = ["Divergence", "compare"]
-
-Feed = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 
 from quarkfast import ort
 
-__all__ = ["Piece"]
+__all__ = ["Feed", "Piece"]
+
+Feed = Mapping[str, NDArray[Any]]
+"""One run's inputs by name."""
 
 
 class Piece:
@@ -39,7 +42,7 @@ class Piece:
         self._session = ort.inference_session(part.SerializeToString(), ort.session_options(optimize=False))
         self._inputs = [value.name for value in self._session.get_inputs()]
 
-    def run(self, known: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    def run(self, known: Feed) -> list[NDArray[Any]]:
         """Returns the wanted tensors, given arrays by name, of which it takes what it needs."""
         return ort.run(self._session, {name: known[name] for name in self._inputs})
 

@@ -8,7 +8,7 @@ with that.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,12 +18,10 @@ from numpy.typing import NDArray
 
 from quarkfast import ort
 from quarkfast.evaluate.metrics import sqnr
-from quarkfast.evaluate.pieces import Piece
+from quarkfast.evaluate.pieces import Feed, Piece
 from quarkfast.evaluate.saturated_pairs import attributes_of, excess
 
 __all__ = ["SaturatedSums", "SaturatingModel", "simulate"]
-
-Feed = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)

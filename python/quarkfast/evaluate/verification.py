@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from numpy.typing import NDArray
 
 from quarkfast import ort
 from quarkfast.evaluate.divergence import Divergence, compare
+from quarkfast.evaluate.pieces import Feed
 from quarkfast.evaluate.saturated_sums import SaturatedSums, simulate
 from quarkfast.evaluate.saturation import may_saturate
 
@@ -93,7 +93,7 @@ class Verification:
 
 def verify(
     model: str | os.PathLike[str] | bytes,
-    feeds: Sequence[Mapping[str, NDArray[Any]]] = (),
+    feeds: Sequence[Feed] = (),
     reference: str | os.PathLike[str] | bytes | None = None,
 ) -> Verification:
     """Opens a model in ONNX Runtime with all its optimizations and tells what computes on integers.

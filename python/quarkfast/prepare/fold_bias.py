@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard, shape_of, tensor_of
+from quarkfast.graph.names import Names
 
 __all__ = ["fold_bias"]
 
@@ -18,11 +19,12 @@ def fold_bias(model: ir.Model) -> None:
     A bias needs no range of its own, nor has the sum a pair in front of it. Idempotent; graph inputs and outputs are
     kept; error: rounding of a sum in another order, as by onnxruntime's own fusion.
     """
+    names = Names.of(model)
     for add in [node for node in model.graph if is_standard(node) and node.op_type == "Add"]:
         for value, constant in (add.inputs, add.inputs[::-1]):
             layer = _bare_layer(value)
             if layer is not None and constant is not None and _is_bias(constant, layer):
-                _fold(model.graph, layer, constant, add)
+                _fold(model.graph, layer, constant, add, names.fresh(f"{constant.name}_bias"))
                 break
 
 
@@ -45,24 +47,19 @@ def _is_bias(constant: ir.Value, layer: ir.Node) -> bool:
     return shape_of(tensor_of(constant)) in (per_channel, (1, *per_channel))
 
 
-def _fold(graph: ir.Graph, layer: ir.Node, constant: ir.Value, add: ir.Node) -> None:
+def _fold(graph: ir.Graph, layer: ir.Node, constant: ir.Value, add: ir.Node, name: str) -> None:
+    """Puts `constant` into the layer as its bias, under the name `name`, and hands on what the Add gave."""
     values = array_of(constant).reshape(-1)
-    bias = ir.tensor(values, name=_fresh(graph, f"{constant.name}_bias"))
-    value = ir.Value(name=bias.name, type=ir.TensorType(bias.dtype), shape=ir.Shape(values.shape), const_value=bias)
+    bias = ir.tensor(values, name=name)
+    value = ir.Value(name=name, type=ir.TensorType(bias.dtype), shape=ir.Shape(values.shape), const_value=bias)
     graph.register_initializer(value)
     layer.resize_inputs(3)
     layer.replace_input_with(2, value)
     old, new = add.outputs[0], layer.outputs[0]
-    name = old.name
+    result = old.name
     ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
     new.type, new.shape = old.type, old.shape
     graph.remove(add, safe=True)
-    new.name = name
+    new.name = result
     if not constant.uses():
         del graph.initializers[constant.name or ""]
-
-
-def _fresh(graph: ir.Graph, name: str) -> str:
-    while name in graph.initializers:
-        name += "_"
-    return name

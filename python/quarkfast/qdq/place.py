@@ -163,8 +163,11 @@ class _Placer:
         data = self._data_inputs(node, rule)
         if not data or not all(self._is_float(node.inputs[index]) for index in data):
             return "its data is not float32"
+        operator = find_operator(node)
         for index in data:
-            if _is_infinite(node, index):
+            if infinite := _infinities(node.inputs[index]):
+                if operator is not None and index in (operator.weight, operator.bias):
+                    raise _infinite_weights(node.inputs[index], infinite)
                 return f"its constant {name_of(node.inputs[index])!r} is infinite"
         return rule.objects(node)
 
@@ -202,7 +205,8 @@ class _Placer:
         bias, kind = node.inputs[operator.bias], self._choices.bias(node)
         if not is_constant(bias) or kind == "float":
             return
-        _is_infinite(node, operator.bias)
+        if infinite := _infinities(bias):
+            raise _infinite_weights(bias, infinite)
         edge = Edge(name_of(node), operator.bias)
         if kind == "weight":
             self._mark_constant(node, operator.bias, "weight")
@@ -296,16 +300,14 @@ def _is_encoded(value: ir.Value) -> bool:
     return bool(uses) and all(reader.op_type in QUANTIZERS for reader, _ in uses) and not value.is_graph_output()
 
 
-def _is_infinite(node: ir.Node, index: int) -> bool:
-    """Whether a constant holds an infinity; one that is a weight or a bias must not."""
-    value = node.inputs[index]
+def _infinities(value: ir.Value | None) -> int:
+    """Returns how many infinities a constant holds; none if it is not one."""
     if not is_constant(value):
-        return False
+        return 0
     found = kernels.reduce_range(array_of(value))
-    infinite = found.pos_inf + found.neg_inf
-    operator = find_operator(node)
-    if infinite and operator is not None and index in (operator.weight, operator.bias):
-        raise ModelError(
-            f"tensor {name_of(value)!r}: expected finite weights, got infinity in {infinite} of {found.count} values"
-        )
-    return infinite > 0
+    return found.pos_inf + found.neg_inf
+
+
+def _infinite_weights(value: ir.Value | None, infinite: int) -> ModelError:
+    found = f"infinity in {infinite} of {array_of(value).size} values"
+    return ModelError(f"tensor {name_of(value)!r}: expected finite weights, got {found}")
