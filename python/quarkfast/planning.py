@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from quarkfast.config import Scheme, TensorSpec, resolve
@@ -28,6 +28,7 @@ class ModelPlan:
         biases: Bias -> its type.
         quantized: Name of each quantized node -> its operator type.
         left_float: Name of each node that computes on floats -> why.
+        preflight: What keeps an NPU from running the model or a part of it, one sentence each with a remedy.
 
     Example:
         >>> import quarkfast
@@ -43,6 +44,7 @@ class ModelPlan:
     biases: Mapping[str, str]
     quantized: Mapping[str, str]
     left_float: Mapping[str, str]
+    preflight: tuple[str, ...] = ()
 
     def choices(self) -> dict[str, dict[str, str]]:
         """Returns what was decided tensor by tensor and node by node, as plain data."""
@@ -51,7 +53,7 @@ class ModelPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON."""
-        return {"scheme": self.scheme.to_dict(), **self.choices()}
+        return {"scheme": self.scheme.to_dict(), **self.choices(), "preflight": list(self.preflight)}
 
     def rows(self) -> list[tuple[str, str]]:
         """Returns what a table of two columns shows."""
@@ -64,7 +66,8 @@ class ModelPlan:
         ]
         for kind, found in (("activation", self.activations), ("weight", self.weights), ("bias", self.biases)):
             rows += [(kind, f"{tensor!r}: {text}") for tensor, text in found.items()]
-        return rows + [("left float", f"{node!r}: {reason}") for node, reason in self.left_float.items()]
+        rows += [("left float", f"{node!r}: {reason}") for node, reason in self.left_float.items()]
+        return rows + [("NPU", finding) for finding in self.preflight]
 
     def __str__(self) -> str:
         """Returns the rows as lines."""
@@ -86,7 +89,7 @@ def plan(model: ModelSource, preset: str | Scheme = "A8W8", **options: Any) -> M
 
     Example:
         >>> import onnx, quarkfast
-        >>> graph = onnx.parser.parse_graph("g (float[N, 4] x) => (float[N, 4] y) { y = Relu(x) }")
+        >>> graph = onnx.parser.parse_graph("g (float[1, 4] x) => (float[1, 4] y) { y = Relu(x) }")
         >>> proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
         >>> print(quarkfast.plan(proto))
         preset: A8W8 (activations int8, weights int8, placed for ryzenai-a8w8)
@@ -95,6 +98,7 @@ def plan(model: ModelSource, preset: str | Scheme = "A8W8", **options: Any) -> M
         activation: 'y': int8
     """
     from quarkfast.graph.load import load_model
+    from quarkfast.preflight import preflight
     from quarkfast.prepare import prepare, prepare_for_weights
     from quarkfast.qdq import lowest_opset, place
     from quarkfast.weights import lowest_opset as lowest_opset_of_weights
@@ -106,7 +110,8 @@ def plan(model: ModelSource, preset: str | Scheme = "A8W8", **options: Any) -> M
         prepared = prepare_for_weights(loaded, lowest_opset_of_weights(loaded, scheme))
         return outline_weights(place_weights(prepared, scheme), scheme)
     prepared = prepare(loaded, lowest_opset(scheme), factors=scheme.factors)
-    return outline(place(prepared, scheme), scheme)
+    placement = place(prepared, scheme)
+    return replace(outline(placement, scheme), preflight=preflight(prepared, placement, scheme))
 
 
 def outline(placement: Placement, scheme: Scheme) -> ModelPlan:

@@ -125,6 +125,7 @@ def quantize(
         from quarkfast.graph.external import check_not_a_source
         from quarkfast.graph.load import external_files, load_model, model_bytes
         from quarkfast.graph.save import check_output, save_bytes
+        from quarkfast.preflight import preflight
         from quarkfast.prepare import prepare
         from quarkfast.qdq import lowest_opset, place
     path = None if output is None else check_output(output)
@@ -145,7 +146,7 @@ def quantize(
     if placement.quantized:
         written = _write(prepared, placement, scheme, source, clock, path)
     else:
-        written = _Written(_unchanged(model), placement)
+        written = _Written(_unchanged(model), placement, preflight=preflight(prepared, placement, scheme))
     if path is not None and written.size is None:
         with clock.stage("save"):
             save_bytes(written.data, path)
@@ -163,6 +164,7 @@ class _Written:
     plan: Plan | None = None
     findings: Findings | None = None
     samples: int = 0
+    preflight: tuple[str, ...] = ()
 
 
 def _write(
@@ -171,6 +173,7 @@ def _write(
     """Decides every number and writes it into the model; to the disk as well if that takes two files."""
     from quarkfast.graph.external import needs_data_file, write_model
     from quarkfast.graph.save import serialize
+    from quarkfast.preflight import preflight
     from quarkfast.prepare.widen_half import WIDENED
     from quarkfast.qdq import find_findings, freeze, insert, resolve_conflicts
     from quarkfast.refine import refine
@@ -180,16 +183,16 @@ def _write(
     with clock.stage("insert"):
         placement, conflicts = resolve_conflicts(model, placement, ranges)
         plan = refine(model, freeze(model, placement, scheme, ranges, seen), scheme.target)
-        findings = find_findings(model, plan, statistics)
+        findings, warned = find_findings(model, plan, statistics), preflight(model, placement, scheme)
         notes = insert(model, plan, scheme)
         widened = (_WIDENED,) if model.meta.get(WIDENED) else ()
         plan = replace(plan, notes=(*widened, *conflicts, *plan.notes, *notes))
         sign(model, outline(placement, scheme), seen)
         if path is None or not needs_data_file(model):
-            return _Written(serialize(model), placement, None, plan, findings, samples)
+            return _Written(serialize(model), placement, None, plan, findings, samples, warned)
     with clock.stage("save"):
         data, size = write_model(model, path, external=True)
-    return _Written(data, placement, size, plan, findings, samples)
+    return _Written(data, placement, size, plan, findings, samples, warned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,4 +275,5 @@ def _summarize(
         constant=findings.constant,
         saturated=findings.saturated,
         worst=findings.worst,
+        preflight=written.preflight,
     )

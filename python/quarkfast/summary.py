@@ -42,6 +42,7 @@ class Summary:
         saturated: Activations of which less than half of the range that was seen is kept.
         worst: The tensors with the least expected signal to quantization noise, in dB, the worst first: weights, and
             activations where the method gathers histograms.
+        preflight: What keeps an NPU from running the model or a part of it, one sentence each with a remedy.
 
     Example:
         >>> s = Summary("A8W8", "ryzenai-a8w8", "int8", "int8", {"Conv": 2}, (), 3, 2, 2, 8, 13, 1000, 300, {}, ())
@@ -67,6 +68,7 @@ class Summary:
     constant: tuple[str, ...] = ()
     saturated: tuple[str, ...] = ()
     worst: tuple[tuple[str, float], ...] = ()
+    preflight: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON."""
@@ -93,6 +95,7 @@ class Summary:
             rows.append(("saturated", ", ".join(map(repr, self.saturated))))
         if self.worst:
             rows.append(("expected SQNR", ", ".join(f"{name!r} {value:.1f} dB" for name, value in self.worst)))
+        rows += [("NPU", finding) for finding in self.preflight]
         return rows + [("note", note) for note in self.notes]
 
     def __str__(self) -> str:

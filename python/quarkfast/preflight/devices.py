@@ -1,0 +1,86 @@
+"""What AMD says that the NPU of Ryzen AI takes, by format. Data only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from quarkfast.config import Scheme
+
+__all__ = ["OPSET", "Device", "find_device"]
+
+#: The operator set that AMD recommends (ryzenai.docs.amd.com, "Model Compilation and Deployment").
+OPSET = 17
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What the compiler takes in one format.
+
+    Attributes:
+        name: The column of AMD's list of operators.
+        listed: Operators of the ONNX standard that the list names in it.
+        floats: Whether nodes without a Q/DQ pair run on the NPU too.
+        batch: Whether the first dimension of an input may stay open, which the compiler for BF16 takes from Ryzen AI
+            1.6 on.
+    """
+
+    name: str
+    listed: frozenset[str]
+    floats: bool = False
+    batch: bool = False
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# "Supported Operators" of Ryzen AI 1.5.0, docs/ops_support.rst of amd/ryzen-ai-documentation: operators by the columns
+# that say yes. Q and DQ are left out.
+_ALL = _names(
+    """Add AveragePool BatchNormalization Concat Constant ConstantOfShape Conv DepthToSpace Div Expand Flatten Gemm
+    GlobalAveragePool Identity InstanceNormalization MatMul Max MaxPool Min Mul Pad Reciprocal ReduceMax Reshape Shape
+    Slice Sqrt Squeeze Sub Transpose Unsqueeze Upsample"""
+)
+_INTEGERS = _names("Clip Gelu GlobalMaxPool GroupNormalization LeakyRelu Relu Softmax")
+_BF16_XINT8 = _names(
+    """Abs And ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil CumSum Equal Erf Floor
+    Greater Less Log Neg Or Pow Round Sign Tile"""
+)
+_BF16 = _names(
+    """ConvTranspose Einsum Exp Gather GatherElements GridSample LSTM Mod Not ReduceMean ReduceMin ReduceSum Resize
+    ScatterND Sigmoid Sin Size Split Tanh Where Xor"""
+)
+_A16W8 = _names("ConvTranspose Cos Elu Exp GatherElements Sigmoid Sin Split Tanh TopK Where")
+_A8W8 = _names("ConvTranspose Cos HardSigmoid HardSwish ReduceMean ReduceMin ReduceSum Resize Sigmoid Sin")
+_XINT8 = _names(
+    """Celu Elu GreaterOrEqual HardSwish LayerNormalization LessOrEqual Mish Range ReduceMean ReduceMin ReduceSum Resize
+    STFT Shrink Softsign Tanh ThresholdedRelu TopK Where"""
+)
+# What docs/onnx_op_support.rst there names for the NPU beyond these, without a word on formats.
+_UNDATED = _names("ConvTranspose HardSigmoid PRelu SpaceToDepth")
+
+# The column of BF16 leaves out Relu and Softmax, which AMD's own models in BF16 have: there all columns count.
+_ANY = _ALL | _INTEGERS | _BF16_XINT8 | _BF16 | _A16W8 | _A8W8 | _XINT8 | _UNDATED
+
+_DEVICES: Mapping[str, Device] = MappingProxyType(
+    {
+        "ryzenai-a8w8": Device("A8W8", _ALL | _INTEGERS | _A8W8 | _UNDATED),
+        "ryzenai-a16w8": Device("A16W8", _ALL | _INTEGERS | _A16W8 | _UNDATED),
+        "ryzenai-xint8": Device("XINT8", _ALL | _INTEGERS | _BF16_XINT8 | _XINT8 | _UNDATED),
+        "ryzenai-bf16": Device("BF16", _ANY, floats=True, batch=True),
+    }
+)
+
+
+def find_device(scheme: Scheme) -> Device | None:
+    """Returns what the compiler takes that `scheme` is placed for; None where that is no NPU.
+
+    Example:
+        >>> from quarkfast.config import PRESETS
+        >>> find_device(PRESETS["A16W8"]).name, find_device(PRESETS["U8S8"])
+        ('A16W8', None)
+    """
+    wide = scheme.target == "ryzenai-a8w8" and scheme.activation.dtype.endswith("int16")
+    return _DEVICES.get("ryzenai-a16w8" if wide else scheme.target)
