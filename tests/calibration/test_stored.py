@@ -49,9 +49,27 @@ def test_scalars_and_empty_arrays_are_read_too(tmp_path, kind, shape):
     assert len(array) == (shape[0] if shape else 0)
 
 
-def test_a_stored_member_is_mapped_and_not_read(tmp_path):
-    path = _write(tmp_path, "stored npz")
-    assert isinstance(_open(path)[0:2], np.memmap)
+@pytest.mark.parametrize("kind", ["npy", "stored npz"])
+def test_rows_that_lie_in_one_piece_are_read_alone_and_not_mapped(tmp_path, monkeypatch, kind):
+    # Mapped pages count as memory of the process until all of the file is in it.
+    array, read = _open(_write(tmp_path, kind)), []
+    original = np.fromfile
+    monkeypatch.setattr(
+        np, "fromfile", lambda *args, **options: read.append(options["count"]) or original(*args, **options)
+    )
+    rows = array[2:4]
+    assert read == [2 * 3 * 5]
+    assert type(rows) is np.ndarray
+
+
+@pytest.mark.parametrize("kind", ["npy", "stored npz"])
+def test_a_file_cut_while_it_is_read_is_told(tmp_path, kind):
+    path = _write(tmp_path, kind, np.zeros((64, 1024), np.float32))
+    array = _open(path)
+    with path.open("r+b") as stream:
+        stream.truncate(4096)
+    with pytest.raises(CalibrationError, match=r"it ends .* bytes early"):
+        array[0:64]
 
 
 def test_a_compressed_member_is_read_only_as_far_as_asked(tmp_path, monkeypatch):
@@ -94,13 +112,15 @@ def test_an_unknown_version_of_the_format_is_refused(tmp_path):
         open_arrays(path)
 
 
-def test_a_file_cut_short_is_told_when_its_end_is_read(tmp_path):
+def test_a_file_cut_short_is_told_when_it_is_opened(tmp_path):
     stream = io.BytesIO()
     np.save(stream, DATA)
     path = tmp_path / "data.npy"
     path.write_bytes(stream.getvalue()[:-8])
-    with pytest.raises(CalibrationError, match=r"expected an \.npz or \.npy file, got another kind at"):
-        open_arrays(path)[0:7]
+    with pytest.raises(
+        CalibrationError, match=r"expected an \.npz or \.npy file, got another kind at .* \(it ends 8 bytes early\)"
+    ):
+        open_arrays(path)
 
 
 def test_a_damaged_member_is_told(tmp_path):

@@ -25,8 +25,9 @@ _SKIPPED_AT_ONCE = 1 << 20
 class StoredArray:
     """An array in a file, whose first axis counts samples; rows are read when they are asked for.
 
-    A .npy file and a member that is stored as it is are mapped into memory. A compressed member is read as a stream,
-    forwards at the cost of what is read, backwards from the start.
+    In a .npy file and in a member that is stored as it is they are found at once. A compressed member is read as a
+    stream, forwards at the cost of what is read, backwards from the start. Nothing is mapped: mapped pages count as
+    memory of the process, and a file that is cut meanwhile would end it.
     """
 
     def __init__(self, path: Path, member: str | None = None) -> None:
@@ -41,11 +42,9 @@ class StoredArray:
         with _reading(path), self._open() as stream:
             self.shape, fortran, self.dtype = _header(stream)
             start = stream.tell()
-            if fortran and len(self.shape) > 1:
-                # Its rows do not lie in one piece.
-                self._mapped: NDArray[Any] | None = _whole(stream, self.shape, fortran, self.dtype)
-            else:
-                self._mapped = self._map(start)
+            # With Fortran's order the rows do not lie in one piece.
+            self._held = _whole(stream, self.shape, fortran, self.dtype) if fortran and len(self.shape) > 1 else None
+            self._start = self._find(start)
 
     def __len__(self) -> int:
         return self.shape[0] if self.shape else 0
@@ -57,10 +56,10 @@ class StoredArray:
             CalibrationError: If the file is damaged or too short.
         """
         start, stop, _ = rows.indices(len(self))
-        if self._mapped is not None:
-            return self._mapped[start:stop]
+        if self._held is not None:
+            return self._held[start:stop]
         with _reading(self._path), self._closing_on_failure():
-            return self._read(start, stop)
+            return self._read_on(start, stop) if self._start is None else self._read_at(self._start, start, stop)
 
     @contextmanager
     def _closing_on_failure(self) -> Iterator[None]:
@@ -78,9 +77,8 @@ class StoredArray:
         with zipfile.ZipFile(self._path) as archive:
             return archive.open(self._member)  # keeps the file open until it is closed itself
 
-    def _map(self, header: int) -> NDArray[Any] | None:
-        if not math.prod(self.shape):
-            return np.zeros(self.shape, self.dtype)
+    def _find(self, header: int) -> int | None:
+        """Returns where in the file the values begin, given the header's length; None if they are compressed."""
         start = 0
         if self._member is not None:
             with zipfile.ZipFile(self._path) as archive:
@@ -92,7 +90,10 @@ class StoredArray:
                 stream.seek(info.header_offset + 26)
                 lengths = np.frombuffer(stream.read(4), "<u2")
                 start = info.header_offset + 30 + int(lengths.sum())
-        return np.memmap(self._path, self.dtype, "r", start + header, self.shape)
+        missing = start + header + math.prod(self.shape) * self.dtype.itemsize - self._path.stat().st_size
+        if missing > 0:
+            raise EOFError(f"it ends {missing} bytes early")
+        return start + header
 
     def whole(self) -> NDArray[Any]:
         """Returns all of it, in memory.
@@ -103,7 +104,15 @@ class StoredArray:
         with _reading(self._path), self._open() as stream:
             return _whole(stream, *_header(stream))
 
-    def _read(self, start: int, stop: int) -> NDArray[Any]:
+    def _read_at(self, origin: int, start: int, stop: int) -> NDArray[Any]:
+        row = math.prod(self.shape[1:])
+        count, offset = (stop - start) * row, origin + start * row * self.dtype.itemsize
+        values = np.fromfile(self._path, self.dtype, count=count, offset=offset)
+        if len(values) != count:
+            raise EOFError(f"it ends {(count - len(values)) * self.dtype.itemsize} bytes early")
+        return values.reshape(stop - start, *self.shape[1:])
+
+    def _read_on(self, start: int, stop: int) -> NDArray[Any]:
         if self._stream is None or start < self._row:
             self._stream = self._open()
             _header(self._stream)
