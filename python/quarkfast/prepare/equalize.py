@@ -160,4 +160,4 @@ def _for_input(node: ir.Node, factors: Values, shape: tuple[int, ...]) -> Values
 
 def _change(value: ir.Value | None, values: Values) -> None:
     assert value is not None  # _is_own has made sure
-    value.const_value = ir.tensor(values.astype(np.float32), name=value.name)
+    value.const_value = ir.Tensor(values.astype(np.float32), name=value.name)

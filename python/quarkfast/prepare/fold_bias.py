@@ -50,7 +50,7 @@ def _is_bias(constant: ir.Value, layer: ir.Node) -> bool:
 def _fold(graph: ir.Graph, layer: ir.Node, constant: ir.Value, add: ir.Node, name: str) -> None:
     """Puts `constant` into the layer as its bias, under the name `name`, and hands on what the Add gave."""
     values = array_of(constant).reshape(-1)
-    bias = ir.tensor(values, name=name)
+    bias = ir.Tensor(values, name=name)
     value = ir.Value(name=name, type=ir.TensorType(bias.dtype), shape=ir.Shape(values.shape), const_value=bias)
     graph.register_initializer(value)
     layer.resize_inputs(3)

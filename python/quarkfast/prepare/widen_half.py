@@ -66,13 +66,17 @@ def widen_half(model: ir.Model) -> None:
 
 def _may_be_half(model: ir.Model) -> bool:
     values = (*model.graph.inputs, *model.graph.initializers.values())
-    return any(value.dtype == _HALF for value in values) or any(node.op_type == "Cast" for node in model.graph)
+    return any(value.dtype == _HALF for value in values) or any(map(_gives_half, model.graph))
+
+
+def _gives_half(node: ir.Node) -> bool:
+    return node.op_type == "Cast" and node.attributes.get_int("to") == _HALF
 
 
 def _widen_constants(graph: ir.Graph) -> None:
     for value in graph.initializers.values():
         if is_constant(value) and value.dtype == _HALF:
-            value.const_value = ir.tensor(array_of(value).astype(np.float32), name=value.name)
+            value.const_value = ir.Tensor(array_of(value).astype(np.float32), name=value.name)
             value.dtype = _FLOAT
 
 
@@ -89,7 +93,7 @@ def _widen_node(node: ir.Node) -> None:
             node.attributes[name] = ir.AttrInt64(name, int(_FLOAT))
     for attribute in tuple(node.attributes.values()):
         if attribute.type == ir.AttributeType.TENSOR and attribute.as_tensor().dtype == _HALF:
-            wide = ir.tensor(attribute.as_tensor().numpy().astype(np.float32))
+            wide = ir.Tensor(attribute.as_tensor().numpy().astype(np.float32))
             node.attributes[attribute.name] = ir.AttrTensor(attribute.name, wide)
 
 

@@ -166,9 +166,9 @@ class _Rewriter:
     def _store(self, name: str, array: NDArray[Any]) -> ir.Value:
         """Returns the initializer of that name and contents: what two layers read with one scale is stored once."""
         for value in self._stored.get(name, []):
-            if value.dtype == ir.tensor(array).dtype and np.array_equal(array_of(value), array):
+            if value.dtype == ir.Tensor(array).dtype and np.array_equal(array_of(value), array):
                 return value
-        tensor = ir.tensor(array, name=self._names.fresh(name))
+        tensor = ir.Tensor(array, name=self._names.fresh(name))
         kind, shape = ir.TensorType(tensor.dtype), ir.Shape(array.shape)
         value = ir.Value(name=tensor.name, type=kind, shape=shape, const_value=tensor)
         self._graph.register_initializer(value)

@@ -207,7 +207,7 @@ class _Inserter:
         return self._like
 
     def _add(self, name: str, array: NDArray[np.generic]) -> ir.Value:
-        tensor = ir.tensor(array, name=self._names.fresh(name))
+        tensor = ir.Tensor(array, name=self._names.fresh(name))
         kind, shape = ir.TensorType(tensor.dtype), ir.Shape(array.shape)
         value = ir.Value(name=tensor.name, type=kind, shape=shape, const_value=tensor)
         self._graph.register_initializer(value)
