@@ -17,12 +17,17 @@ namespace {
 
 constexpr size_t kErrorLanes = 8;
 
-inline double error_integral(double u, double low, double high) {
+// The integral up to u, its two parts apart: in their sum a bin that is narrow beside n would lose its digits.
+struct ErrorIntegral {
+  double n, cube;
+};
+
+inline ErrorIntegral error_integral(double u, double low, double high) {
   double n = u > low ? u : low;
   n = n < high ? n : high;
   n = (n + kRoundF64) - kRoundF64;
   const double r = u - n;
-  return n / 12.0 + r * r * r / 3.0;
+  return {n, r * r * r};
 }
 
 // The sum over bins [first, last), both multiples of kErrorLanes, of weights[i] * (G(edge i + 1) - G(edge i)); bins are
@@ -33,9 +38,9 @@ double histogram_error(const double* weights, size_t first, size_t last, double 
     const int32_t bin = static_cast<int32_t>(i) - kHistogramSide;
     for (size_t j = 0; j < kErrorLanes; ++j) {
       const int32_t at = bin + static_cast<int32_t>(j);
-      const double left = error_integral(static_cast<double>(at) * width, low, high);
-      const double right = error_integral(static_cast<double>(at + 1) * width, low, high);
-      sum[j] += weights[i + j] * (right - left);
+      const ErrorIntegral left = error_integral(static_cast<double>(at) * width, low, high);
+      const ErrorIntegral right = error_integral(static_cast<double>(at + 1) * width, low, high);
+      sum[j] += weights[i + j] * ((right.n - left.n) / 12.0 + (right.cube - left.cube) / 3.0);
     }
   }
   for (size_t half = kErrorLanes / 2; half > 0; half /= 2) {

@@ -128,6 +128,15 @@ def test_expected_errors_equal_the_integral_of_the_reference(isa, kind, codes):
         assert got == pytest.approx(reference.histogram_error(seen(h), scale, zero, qmin, qmax), rel=ERROR_TOLERANCE)
 
 
+def test_errors_of_narrow_bins_beside_a_code_are_not_lost_in_those_of_wide_ones():
+    # Bins of 1/680 of a step, and all values within one of 0 or 3: the error is millions of times less than 3 / 12.
+    x = np.concatenate([np.full(6, 3.3999999e38, np.float32), np.full(12, 1e35, np.float32)])
+    h = histogram(x)
+    scale = 1.1333332835774387e38
+    expected = reference.histogram_error(seen(h), scale, -2, -2, 1)
+    assert kernels.quantization_error(h, scale, -2, -2, 1) == pytest.approx(expected, rel=ERROR_TOLERANCE)
+
+
 def test_every_rung_gives_the_same_error_to_the_bit():
     import quarkfast
 
