@@ -14,6 +14,7 @@ constexpr int kCoarse = 8;           // steps between thresholds of the first pa
 constexpr int kOctaves = kHistogramSideBits;
 constexpr double kClearlyLess = 1 - 0x1p-20;  // errors that differ by rounding alone count as equal
 constexpr double kSmallestScale = std::numeric_limits<float>::min();
+constexpr double kLargestEnd = std::numeric_limits<float>::max() / 2;  // the difference of two is finite in float32
 
 // Step g of the thresholds below 1: six binary digits an octave.
 double shrunk(int step) {
@@ -44,7 +45,7 @@ int least_step(int steps, const Error& error) {
 }  // namespace
 
 Linear linear_for(const Clip& clip, const Codes& codes, bool symmetric) {
-  double low = std::min(clip.low, 0.0), high = std::max(clip.high, 0.0);
+  double low = std::clamp(clip.low, -kLargestEnd, 0.0), high = std::clamp(clip.high, 0.0, kLargestEnd);
   if (symmetric) {
     high = std::max(-low, high);
     low = -high;

@@ -202,10 +202,17 @@ def test_power_of_two_ranges_equal_the_reference(kind, codes, symmetric):
     assert got == reference.clip_power_of_two(seen(h), qmin, qmax, symmetric, 5)
 
 
-@pytest.mark.parametrize("codes", ["int8", "uint8", "uint16"])
+def test_codes_of_one_bit_have_a_finite_scale_at_the_end_of_float32():
+    h = histogram(np.float32([-3.4e38, 1.0, 3.4e38]))
+    got = kernels.power_of_two_range(h, 0, 1, symmetric=True)
+    assert got == reference.clip_power_of_two(seen(h), 0, 1, True, 5)
+    assert np.abs(got).max() <= 2.0**127
+
+
+@pytest.mark.parametrize("codes", ["int8", "uint8", "uint16", "uint2"])
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "asymmetric"])
 def test_scales_inside_the_search_are_those_of_qparams(codes, symmetric):
-    for clip in ((-1.0, 3.0), (0.0, 2.7), (-5.0, -1.0), (0.25, 0.5), (0.0, 0.0), (-1e-45, 1e-45)):
+    for clip in ((-1.0, 3.0), (0.0, 2.7), (-5.0, -1.0), (0.25, 0.5), (0.0, 0.0), (-1e-45, 1e-45), (-1e38, 3e38)):
         expected = qparams.from_range(*clip, codes, symmetric=symmetric)
         scale, zero = reference.linear_for(clip, expected.qmin, expected.qmax, symmetric)
         assert (scale, zero) == (float(expected.scale), int(expected.zero_point))

@@ -134,7 +134,8 @@ def _smooth(p: Array) -> Array:
 
 def linear_for(clip: Clip, qmin: int, qmax: int, symmetric: bool) -> tuple[float, int]:
     """Scale, rounded to float32, and zero point of a range widened to hold zero and, where symmetric, its mirror."""
-    low, high = min(clip[0], 0.0), max(clip[1], 0.0)
+    end = float(np.finfo(np.float32).max) / 2  # the difference of two is finite in float32
+    low, high = max(min(clip[0], 0.0), -end), min(max(clip[1], 0.0), end)
     if symmetric:
         high = max(-low, high)
         low = -high
