@@ -174,6 +174,13 @@ def test_the_range_of_softmax_is_known():
     assert placement.observed == ("x",)
 
 
+def test_the_range_of_a_softmax_that_stays_float_is_calibrated():
+    text = "g (float[N, 4] x) => (float[N, 4] y) { s = Softmax(x) y = Relu(s) }"
+    placement = _place(tiny_model(text), exclude_op_types=["Softmax"])
+    assert not placement.fixed
+    assert placement.observed == ("s", "y")
+
+
 def test_a_constant_of_an_addition_takes_the_type_that_the_target_fuses():
     proto = tiny_model("g (float[N, 4] x) => (float[N, 4] y) { y = Add(x, c) }", {"c": np.ones(4, np.float32)})
     assert [slot.role for slot in _place(proto, "A8W8").constants] == ["weight"]

@@ -109,7 +109,7 @@ class _Placer:
         if reason:
             if any(self._is_float(value) for value in node.outputs):
                 self._left_float.append(LeftFloat(name_of(node), node.op_type, reason))
-                self._leave(node, rule)
+                self._leave(node)
             return
         self._quantized[name_of(node)] = node.op_type
         bias = adds_bias(node)
@@ -120,11 +120,9 @@ class _Placer:
         for output in node.outputs:
             self._mark_output(node, output, rule)
 
-    def _leave(self, node: ir.Node, rule: Rule) -> None:
-        """Notes what is known of the outputs of a node that stays float, and who reads them as they are."""
+    def _leave(self, node: ir.Node) -> None:
+        """Notes who reads the outputs of a node that stays float as they are."""
         for output in node.outputs:
-            if rule.output_range is not None:
-                self._fixed[name_of(output)] = rule.output_range
             for reader, index in output.uses():
                 if self._sensitive.objection(reader):
                     self._float_edges.add(Edge(name_of(reader), index))
