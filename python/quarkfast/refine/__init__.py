@@ -1,4 +1,4 @@
-"""Constraints of a target on scales, after they were chosen from ranges."""
+"""Constraints of a target on scales, after they were chosen from ranges, and on how nodes are written."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from dataclasses import replace
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard
 from quarkfast.graph.plan import Plan
+from quarkfast.refine.attributes import spell_out
 from quarkfast.refine.positions import Positions
 from quarkfast.refine.rules import RULES
 
 __all__ = ["refine"]
+
+_NPU = "ryzenai-"
 
 # One rule may break what an earlier one set right; Quark stops after 5 rounds as well.
 _ROUNDS = 5
@@ -19,13 +22,17 @@ _ROUNDS = 5
 def refine(model: ir.Model, plan: Plan, target: str) -> Plan:
     """Returns `plan` with the scales that `target` can work with; other targets than XINT8 take it as it is.
 
+    For the NPU, attributes of `model` are written out (`quarkfast.refine.attributes`).
+
     Each round goes through the nodes once for each rule, in topological order; the rounds end when nothing moves.
 
     Args:
-        model: The prepared model, before insertion.
+        model: The prepared model, before insertion; changed in place.
         plan: From `quarkfast.qdq.freeze`.
         target: Name of the placement table.
     """
+    if target.startswith(_NPU):
+        spell_out(model)
     if target != "ryzenai-xint8":
         return plan
     positions, total = Positions(plan), 0
