@@ -25,14 +25,9 @@ from quarkfast.kernels.clips import (
 from quarkfast.kernels.linear import dequantize_linear, fake_quantize_linear, quantize_linear
 from quarkfast.kernels.linear_blocks import pack_linear_blocks
 from quarkfast.kernels.linear_float import dequantize_float, quantize_float
+from quarkfast.kernels.matmul_nbits import MatMulNBits, pack_matmul_nbits, unpack_matmul_nbits
 from quarkfast.kernels.mx import dequantize_mx, fake_quantize_mx, quantize_mx
-from quarkfast.kernels.packing import (
-    MatMulNBits,
-    pack_codes,
-    pack_matmul_nbits,
-    unpack_codes,
-    unpack_matmul_nbits,
-)
+from quarkfast.kernels.packing import pack_codes, unpack_codes
 from quarkfast.kernels.requantize import requantize_linear, requantize_shift
 from quarkfast.kernels.statistics import Histogram, Moments, Range, absmax, histogram, moments, reduce_range
 
