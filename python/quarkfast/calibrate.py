@@ -97,6 +97,7 @@ def calibrate(
     with clock.stage("import"):
         from quarkfast.calibration import Gather, Job, calibrate_prepared, model_inputs, open_data, parse_bytes
         from quarkfast.graph.load import load_model
+        from quarkfast.graph.outside import constants_in_files
         from quarkfast.graph.save import check_output
         from quarkfast.prepare import prepare
         from quarkfast.qdq import lowest_opset
@@ -112,7 +113,10 @@ def calibrate(
     samples = open_data(calibration_data, model_inputs(prepared), first.samples, first.batch_size, first.preprocess)
     gather = Gather(histogram, moments, threads)
     job = Job(prepared, tensors, key, gather, first.batch_size, executor, limit, path, resume)
-    with clock.stage("calibrate", samples.total) as report:
+    with (
+        constants_in_files(prepared, None if path is None else path.parent),
+        clock.stage("calibrate", samples.total) as report,
+    ):
         found = calibrate_prepared(job, samples, report)
     _warn_of_bodies(prepared, found)
     return found

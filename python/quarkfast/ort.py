@@ -9,7 +9,9 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,6 +22,8 @@ __all__ = ["get_library_path", "inference_session", "register", "run", "runtime_
 
 _LIBRARY_NAMES = {"linux": "libquarkfast.so", "darwin": "libquarkfast.dylib", "win32": "quarkfast.dll"}
 _DEVICES = ("CPU",)
+# The first version that can be told where the files of a model without a path are.
+_FOLDER_OPTION = (1, 21)
 
 
 def get_library_path(device: str = "CPU") -> str:
@@ -110,6 +114,7 @@ def inference_session(
     model: str | os.PathLike[str] | bytes,
     options: Any = None,
     providers: Sequence[str] = ("CPUExecutionProvider",),
+    folder: str | os.PathLike[str] | None = None,
 ) -> Any:
     """Open a session on a model that may use quarkfast's operators.
 
@@ -117,6 +122,7 @@ def inference_session(
         model: Path of the model, or its serialized bytes (below 2 GiB).
         options: From :func:`session_options`; made with its defaults when None.
         providers: Names of execution providers, the preferred one first.
+        folder: Where the files are that serialized bytes refer to; a path needs none.
 
     Returns:
         An `onnxruntime.InferenceSession`.
@@ -124,6 +130,7 @@ def inference_session(
     Raises:
         ModelError: onnxruntime rejects the model.
         DependencyError: onnxruntime is missing or too old.
+        UnsupportedError: onnxruntime before 1.21 wants a file in `folder`, which cannot be written.
 
     Example:
         >>> from quarkfast import ort
@@ -138,10 +145,34 @@ def inference_session(
         options = session_options()
     source = model if isinstance(model, bytes) else os.fspath(model)
     name = "model" if isinstance(source, bytes) else source
+    look = _looking_in(Path(folder), source, options) if folder and isinstance(source, bytes) else nullcontext(source)
     try:
-        return onnxruntime.InferenceSession(source, options, providers=list(providers))
+        with look as found:
+            return onnxruntime.InferenceSession(found, options, providers=list(providers))
     except _failures() as error:
         raise ModelError(f"inference_session: {name}: onnxruntime rejects it: {_sentence(error)}") from error
+
+
+@contextmanager
+def _looking_in(folder: Path, model: bytes, options: Any) -> Iterator[str | bytes]:
+    """Has onnxruntime look in `folder` for the files of a serialized model, and yields the model for that."""
+    if tuple(map(int, runtime_version().split(".")[:2])) >= _FOLDER_OPTION:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
+        yield model
+        return
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=".quarkfast_", suffix=".onnx", dir=folder)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(model)
+    except OSError as error:
+        raise UnsupportedError(
+            f"inference_session: expected to write a graph beside its weights in {str(folder)!r}, got "
+            f"{error.strerror}; onnxruntime 1.21 and newer do without"
+        ) from error
+    try:
+        yield name
+    finally:
+        Path(name).unlink()
 
 
 def run(session: Any, feed: Mapping[str, Any]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from collections import Counter
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from quarkfast.calibrate import calibration_key, open_calibration
 from quarkfast.config import Scheme, resolve
-from quarkfast.errors import ConfigError
+from quarkfast.errors import ConfigError, UnsupportedError
 from quarkfast.planning import outline
 from quarkfast.progress import Clock, Progress
 from quarkfast.provenance import sign
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QuantizedModel", "quantize"]
 
+_NO_OUTPUT = "quantize: expected an output for a model of more than 2 GiB, got none"
 _WIDENED = "the model was float16: it computes in float32 now, and its inputs and outputs keep their types"
 
 
@@ -124,10 +126,11 @@ def quantize(
     with clock.stage("import"):
         from quarkfast.graph.external import check_not_a_source
         from quarkfast.graph.load import external_files, load_model, model_bytes
+        from quarkfast.graph.outside import constants_in_files
         from quarkfast.graph.save import check_output, save_bytes
         from quarkfast.preflight import preflight
         from quarkfast.prepare import prepare
-        from quarkfast.qdq import lowest_opset, place
+        from quarkfast.qdq import lowest_opset, needs_ranges, place
     path = None if output is None else check_output(output)
     with clock.stage("load"):
         loaded = load_model(model)
@@ -140,13 +143,16 @@ def quantize(
             scheme = replace(scheme, equalize=False)
     key = calibration_key(loaded, scheme) if calibration is not None else ""
     source = _Source(calibration_data, calibration, max_memory, key)
-    with clock.stage("prepare"):
-        prepared = prepare(loaded, lowest_opset(scheme), factors=scheme.factors)
-        placement = place(prepared, scheme)
-    if placement.quantized:
-        written = _write(prepared, placement, scheme, source, clock, path)
-    else:
-        written = _Written(_unchanged(model), placement, preflight=preflight(prepared, placement, scheme))
+    with contextlib.ExitStack() as stack:
+        with clock.stage("prepare"):
+            prepared = prepare(loaded, lowest_opset(scheme), factors=scheme.factors)
+            placement = place(prepared, scheme)
+            if calibration is None and needs_ranges(scheme):
+                stack.enter_context(constants_in_files(prepared, None if path is None else path.parent))
+        if placement.quantized:
+            written = _write(prepared, placement, scheme, source, clock, path)
+        else:
+            written = replace(_unchanged(model, placement, path), preflight=preflight(prepared, placement, scheme))
     if path is not None and written.size is None:
         with clock.stage("save"):
             save_bytes(written.data, path)
@@ -170,7 +176,10 @@ class _Written:
 def _write(
     model: ir.Model, placement: Placement, scheme: Scheme, source: _Source, clock: Clock, path: Path | None
 ) -> _Written:
-    """Decides every number and writes it into the model; to the disk as well if that takes two files."""
+    """Decides every number and writes it into the model; to the disk as well if that takes two files.
+
+    It takes two where the result is too large for one protobuf, or the float model was: one would be in memory thrice.
+    """
     from quarkfast.graph.external import needs_data_file, write_model
     from quarkfast.graph.save import serialize
     from quarkfast.preflight import preflight
@@ -178,6 +187,7 @@ def _write(
     from quarkfast.qdq import find_findings, freeze, insert, resolve_conflicts
     from quarkfast.refine import refine
 
+    large = needs_data_file(model)
     ranges, statistics, samples = _calibrate(model, placement, scheme, source, clock)
     seen = {name: each.range for name, each in statistics.items()}
     with clock.stage("insert"):
@@ -188,8 +198,10 @@ def _write(
         widened = (_WIDENED,) if model.meta.get(WIDENED) else ()
         plan = replace(plan, notes=(*widened, *conflicts, *plan.notes, *notes))
         sign(model, outline(placement, scheme), seen)
-        if path is None or not needs_data_file(model):
+        if not needs_data_file(model) and (path is None or not large):
             return _Written(serialize(model), placement, None, plan, findings, samples, warned)
+    if path is None:
+        raise UnsupportedError(_NO_OUTPUT)
     with clock.stage("save"):
         data, size = write_model(model, path, external=True)
     return _Written(data, placement, size, plan, findings, samples, warned)
@@ -237,16 +249,22 @@ def _calibrate(
     return ranges_kept(statistics, placement.specs), statistics, found.samples
 
 
-def _unchanged(model: ModelSource) -> bytes:
-    """Returns the model as it came, after saying so."""
+def _unchanged(model: ModelSource, placement: Placement, path: Path | None) -> _Written:
+    """Returns the model as it came, after saying so; on the disk as well if that takes two files."""
+    from quarkfast.graph.external import needs_data_file, write_model
     from quarkfast.graph.load import external_bytes, load_model
     from quarkfast.graph.save import serialize
 
     warnings.warn("quantize: nothing in the model can be quantized; the result is an unchanged copy", stacklevel=3)
     loaded = load_model(model)
     if isinstance(model, str | os.PathLike) and not external_bytes(loaded):
-        return Path(model).read_bytes()
-    return serialize(loaded)
+        return _Written(Path(model).read_bytes(), placement)
+    if not needs_data_file(loaded):
+        return _Written(serialize(loaded), placement)
+    if path is None:
+        raise UnsupportedError(_NO_OUTPUT)
+    data, size = write_model(loaded, path, external=True)
+    return _Written(data, placement, size)
 
 
 def _summarize(

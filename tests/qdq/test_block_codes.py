@@ -51,6 +51,17 @@ def test_raised_constants_are_never_further_from_the_weights_and_often_nearer(na
     assert ((after < before).mean() > 0.01) == (name not in {"bfp16", "mx9", "mxint8"})  # these reach 2^(k+1) nearly
 
 
+@pytest.mark.parametrize("shape", [(70, 65), (7, 3, 40), (300,)])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_constants_are_raised_part_by_part_as_they_are_at_once(shape, axis, rng, monkeypatch):
+    row, weights = BLOCK_FORMATS["mxfp4_e2m1"], rng.standard_normal(shape).astype(np.float32)
+    whole = unclipped(weights, row, axis, "half_even")
+    monkeypatch.setattr("quarkfast.qdq.block_codes.PIECE_BYTES", 500)
+    parts = unclipped(weights, row, axis, "half_even")
+    assert parts.flags.c_contiguous
+    assert parts.tobytes() == whole.tobytes()
+
+
 def test_constants_without_a_value_to_raise_are_the_weights_themselves():
     weights = np.float32([[1.5, 1.0, np.inf, 0.0], [0.0, 0.0, 0.0, 0.0]])
     assert unclipped(weights, BLOCK_FORMATS["mxfp8_e4m3"], 1, "half_even") is weights

@@ -32,7 +32,9 @@ _ORDERABLE = 4
 _MOST_BYTES = 2**28
 
 
-def observed_session(model: onnx.ModelProto, tensors: Sequence[str], collector: int, threads: int | None) -> Any:
+def observed_session(
+    model: onnx.ModelProto, tensors: Sequence[str], collector: int, threads: int | None, folder: Path | None = None
+) -> Any:
     """Returns a session that runs a model with observers; slot `i` of the collector is tensor `i`.
 
     Args:
@@ -40,24 +42,25 @@ def observed_session(model: onnx.ModelProto, tensors: Sequence[str], collector: 
         tensors: Names of graph inputs and of outputs of nodes, those of bodies by path.
         collector: Id of an open collector.
         threads: Threads of ONNX Runtime within an operator; None leaves the choice to it.
+        folder: Where the files are that hold its constants, or None if it holds them itself.
 
     Raises:
         ModelError: If ONNX Runtime rejects the model.
     """
-    optimized = _optimized(model, tensors, threads) if _convolves(model.graph) else None
+    optimized = _optimized(model, tensors, threads) if folder is None and _convolves(model.graph) else None
     if optimized is not None:
         names = move_into_blocks(optimized.graph, tensors)
         if names is not None and len(set(names)) == len(names):  # else one value stands for two tensors
             add_observers(optimized, names, collector)
             return _session(optimized, threads, optimize=False)
     add_observers(model, tensors, collector)
-    return _session(model, threads)
+    return _session(model, threads, folder=folder)
 
 
-def _session(model: onnx.ModelProto, threads: int | None, optimize: bool = True) -> Any:
+def _session(model: onnx.ModelProto, threads: int | None, optimize: bool = True, folder: Path | None = None) -> Any:
     options = ort.session_options(threads=threads, optimize=optimize, spinning=False)
     options.enable_mem_pattern = False  # one block for all activations, which rounds up to more than they need
-    return ort.inference_session(model.SerializeToString(), options)
+    return ort.inference_session(model.SerializeToString(), options, folder=folder)
 
 
 def _convolves(graph: onnx.GraphProto) -> bool:

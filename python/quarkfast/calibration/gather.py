@@ -20,6 +20,7 @@ from quarkfast.calibration.result import Calibration, merge
 from quarkfast.calibration.samples import Samples
 from quarkfast.deferred import ir
 from quarkfast.errors import CalibrationError, OutputError
+from quarkfast.graph.outside import stays_in_files
 
 __all__ = ["Job", "calibrate_prepared"]
 
@@ -27,8 +28,9 @@ _log = logging.getLogger("quarkfast")
 
 # Of a histogram: 4096 counts of 8 bytes, in the collector and once more when they are read.
 _HISTOGRAM_BYTES = 2 * 4096 * 8
-# ONNX Runtime parses the serialized model and copies each weight into its own memory.
-_COPIES_OF_WEIGHTS = 3
+# ONNX Runtime parses the serialized model and copies each weight into its own memory. What it reads from files itself
+# is in memory as it lies there, and as it is packed for products.
+_COPIES_OF_WEIGHTS, _COPIES_FROM_FILES = 3, 2
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class Job:
     def forecast(self, feed: Feed) -> int:
         """Returns about how many bytes this process will hold while it runs the model on feeds like `feed`."""
         ort.session_options()  # onnxruntime itself takes 18 MB; loaded here, they count as held
-        weights = _COPIES_OF_WEIGHTS * weight_bytes(self.model)
+        copies = _COPIES_FROM_FILES if stays_in_files(self.model) else _COPIES_OF_WEIGHTS
+        weights = copies * weight_bytes(self.model)
         statistics = len(self.tensors) * _HISTOGRAM_BYTES * self.gather.histogram
         return (resident_bytes() or 0) + weights + statistics + live_bytes(self.model, feed)
 

@@ -12,7 +12,7 @@ from quarkfast.calibration.interrupt import uninterrupted
 from quarkfast.calibration.statistics import TensorStatistics, read_collector
 from quarkfast.deferred import ir
 from quarkfast.errors import CalibrationError, ModelError
-from quarkfast.graph.save import to_proto
+from quarkfast.graph.outside import proto_and_folder
 
 __all__ = ["Gather", "Observer", "observe"]
 
@@ -54,12 +54,14 @@ class Observer:
 
         Raises:
             ModelError: If ONNX Runtime rejects the model.
+            UnsupportedError: If it is too large for one protobuf, and its constants are not in files of one folder.
         """
         self.runs = self.samples = 0
         self.whole = True
         self._tensors, self._gather = tensors, gather
         self._collector = _core.Collector(len(tensors), histogram=gather.histogram, moments=gather.moments)
-        self._session = observed_session(to_proto(model), tensors, self._collector.id, gather.threads)
+        proto, folder = proto_and_folder(model)
+        self._session = observed_session(proto, tensors, self._collector.id, gather.threads, folder)
 
     def run(self, feeds: Iterable[Feed], number: int = 1) -> Iterator[None]:
         """Runs the model on each of `feeds` and yields after each.

@@ -7,6 +7,7 @@ import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
+from pathlib import Path
 
 import onnx
 
@@ -16,7 +17,7 @@ from quarkfast.calibration.interrupt import uninterrupted
 from quarkfast.calibration.observe import Gather, Observer
 from quarkfast.calibration.statistics import TensorStatistics, merge_statistics
 from quarkfast.deferred import ir
-from quarkfast.graph.save import serialize
+from quarkfast.graph.outside import proto_and_folder
 
 __all__ = ["Parts"]
 
@@ -44,7 +45,8 @@ class Parts:
         """Takes a prepared model; `total` is the number of samples, where it is known."""
         self.runs = self.samples = 0
         self._executor, self._gather, self._tensors = executor, gather, list(tensors)
-        self._model = serialize(model)
+        proto, folder = proto_and_folder(model)
+        self._model = proto.SerializeToString(deterministic=True), folder
         self._workers = os.cpu_count() or 1
         self._rows = None if total is None else math.ceil(total / self._workers)
         self._merged: list[TensorStatistics] = []
@@ -90,9 +92,15 @@ class Parts:
             self.samples += samples
 
 
-def _observe(model: bytes, tensors: list[str], gather: Gather, feeds: list[Feed], number: int) -> _Result:
-    """Runs in a worker."""
-    observer = Observer(ir.from_proto(onnx.load_model_from_string(model)), tensors, gather)
+def _observe(
+    model: tuple[bytes, Path | None], tensors: list[str], gather: Gather, feeds: list[Feed], number: int
+) -> _Result:
+    """Runs in a worker, which sees the folder too in which the weights of a large model lie."""
+    data, folder = model
+    loaded = ir.from_proto(onnx.load_model_from_string(data))
+    if folder is not None:
+        ir.external_data.set_base_dir(loaded.graph, folder)
+    observer = Observer(loaded, tensors, gather)
     for _ in observer.run(feeds, number):
         pass
     return observer.statistics(), observer.runs, observer.samples

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
+from quarkfast.graph.pieces import mapped_array
 
 __all__ = [
     "array_of",
@@ -43,12 +44,13 @@ def is_standard(node: ir.Node) -> bool:
 
 
 def array_of(value: ir.Value | None) -> NDArray[Any]:
-    """Returns the contents of an initializer, mapped from disk where it lies there.
+    """Returns the contents of an initializer; where it lies in a file, mapped as long as someone holds the array.
 
     Raises:
         TypeError: If `value` is no initializer.
     """
-    return np.asarray(tensor_of(value).numpy())
+    tensor = tensor_of(value)
+    return mapped_array(tensor) if isinstance(tensor, ir.ExternalTensor) else np.asarray(tensor.numpy())
 
 
 def tensor_of(value: ir.Value | None) -> ir.TensorProtocol:

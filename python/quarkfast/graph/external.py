@@ -20,7 +20,17 @@ from quarkfast.graph.pieces import byte_pieces
 from quarkfast.graph.save import PROTOBUF_LIMIT, check_output, save_bytes, save_files, serialize
 from quarkfast.graph.streams import Stream, StreamedTensor
 
-__all__ = ["check_not_a_source", "data_file", "needs_data_file", "tensor_bytes", "whole_bytes", "write_model"]
+__all__ = [
+    "DataFile",
+    "check_not_a_source",
+    "constants_of",
+    "data_file",
+    "lay_out",
+    "needs_data_file",
+    "tensor_bytes",
+    "whole_bytes",
+    "write_model",
+]
 
 # Below this a constant stays in the graph's file: shapes, scales and bounds, which tools want to see.
 _SMALL = 1024
@@ -47,7 +57,7 @@ def data_file(output: Path) -> Path:
 
 def tensor_bytes(model: ir.Model) -> int:
     """Returns how many bytes the constants of `model` take."""
-    return sum(tensor.nbytes for _, tensor in _constants(model))
+    return sum(tensor.nbytes for _, tensor in constants_of(model))
 
 
 def needs_data_file(model: ir.Model) -> bool:
@@ -78,7 +88,7 @@ def write_model(model: ir.Model, output: Path, *, external: bool) -> tuple[bytes
         save_bytes(data, output)
         return data, len(data)
     data_path = check_output(data_file(output))
-    laid_out = _lay_out(model, data_path)
+    laid_out = lay_out(model, data_path)
     proto = _graph_bytes(model)
     save_files({data_path: laid_out.write, output: proto}, retract=output)
     return proto, len(proto) + laid_out.size
@@ -105,13 +115,13 @@ def whole_bytes(model: ir.Model) -> bytes:
         ModelError: If one of them cannot be made.
         UnsupportedError: If the model does not fit into one protobuf.
     """
-    for value, tensor in _constants(model):
+    for value, tensor in constants_of(model):
         if isinstance(tensor, StreamedTensor):
             value.const_value = tensor.made()
     return serialize(model)
 
 
-class _DataFile:
+class DataFile:
     """What a data file is to hold, and where."""
 
     def __init__(self) -> None:
@@ -195,11 +205,14 @@ def _make(stream: Stream, offsets: dict[int, int], behind: _WriteBehind) -> None
             raise RuntimeError(f"tensor {stream.outputs[index].name!r}: expected {expected} bytes, got {made}")
 
 
-def _lay_out(model: ir.Model, path: Path) -> _DataFile:
-    """Gives every large constant its place in the data file, and lets the graph refer to it."""
-    file = _DataFile()
-    for value, tensor in _constants(model):
-        if isinstance(tensor, StreamedTensor | ir.ExternalTensor) or tensor.nbytes >= _SMALL:
+def lay_out(model: ir.Model, path: Path, least: int = _SMALL) -> DataFile:
+    """Gives every constant of `least` bytes its place in a data file, and lets the graph refer to it.
+
+    Those that lie in a file, or are streamed, get a place whatever their size.
+    """
+    file = DataFile()
+    for value, tensor in constants_of(model):
+        if isinstance(tensor, StreamedTensor | ir.ExternalTensor) or tensor.nbytes >= least:
             offset, shape = file.place(tensor), ir.Shape(shape_of(tensor))
             value.const_value = ir.ExternalTensor(
                 path.name, offset, tensor.nbytes, tensor.dtype, shape=shape, name=name_of(value), base_dir=path.parent
@@ -207,7 +220,8 @@ def _lay_out(model: ir.Model, path: Path) -> _DataFile:
     return file
 
 
-def _constants(model: ir.Model) -> Iterator[tuple[ir.Value, ir.TensorProtocol]]:
+def constants_of(model: ir.Model) -> Iterator[tuple[ir.Value, ir.TensorProtocol]]:
+    """Yields the initializers of `model` and its bodies, with what they hold; those of strings are left out."""
     for graph in model.graphs():
         for value in graph.initializers.values():
             if value.const_value is not None and value.const_value.dtype != ir.DataType.STRING:

@@ -9,6 +9,7 @@ import onnx
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of
+from quarkfast.graph.pieces import byte_pieces
 
 __all__ = ["fingerprint"]
 
@@ -17,7 +18,7 @@ def fingerprint(model: ir.Model) -> str:
     """Returns the SHA-256 of everything in `model` that decides its results, in hexadecimal.
 
     Nodes, attributes, names, types and weights count; documentation, metadata, the producer's name and where tensors
-    are stored do not. External tensors are read one at a time.
+    are stored do not. Tensors are read piece by piece.
     """
     digest = hashlib.sha256()
 
@@ -26,6 +27,14 @@ def fingerprint(model: ir.Model) -> str:
             data = part if isinstance(part, bytes) else str(part).encode()
             digest.update(len(data).to_bytes(8, "little"))
             digest.update(data)
+
+    def add_tensor(tensor: ir.TensorProtocol) -> None:
+        if tensor.dtype == ir.DataType.STRING:
+            add(repr(np.asarray(tensor.numpy()).tolist()))
+            return
+        digest.update(tensor.nbytes.to_bytes(8, "little"))
+        for piece in byte_pieces(tensor):
+            digest.update(piece.data)
 
     add("opsets", *sorted(model.opset_imports.items()))
     graphs: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
@@ -37,20 +46,18 @@ def fingerprint(model: ir.Model) -> str:
             add("reads", *map(name_of, node.inputs), "writes", *map(name_of, node.outputs))
             for attribute in sorted(node.attributes.values(), key=lambda each: each.name):
                 add(_plain(ir.serde.serialize_attribute(attribute)))
+                if attribute.type == ir.AttributeType.TENSOR and isinstance(attribute.value, ir.ExternalTensor):
+                    add_tensor(attribute.value)
     for name, value in sorted(model.graph.initializers.items()):
         tensor = value.const_value
         if tensor is not None:
-            add("tensor", name, tensor.dtype, tensor.shape, _bytes_of(tensor))
+            add("tensor", name, tensor.dtype, tensor.shape)
+            add_tensor(tensor)
     return digest.hexdigest()
 
 
-def _bytes_of(tensor: ir.TensorProtocol) -> bytes:
-    if tensor.dtype == ir.DataType.STRING:
-        return repr(np.asarray(tensor.numpy()).tolist()).encode()
-    return tensor.tobytes()
-
-
 def _plain(attribute: onnx.AttributeProto) -> bytes:
-    """Returns an attribute without documentation."""
+    """Returns an attribute without documentation, and without where its tensor is stored."""
     attribute.ClearField("doc_string")
+    del attribute.t.external_data[:]
     return bytes(attribute.SerializeToString(deterministic=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
@@ -66,20 +67,30 @@ def _from_proto(proto: onnx.ModelProto, where: str, folder: Path) -> ir.Model:
     except (ir.serde.SerdeError, ValueError, KeyError) as error:
         cause = " ".join(str(error.__cause__ or error).split())
         raise ModelError(f"{where}: expected a well-formed ONNX graph, got {cause}") from error
-    ir.external_data.set_base_dir(model.graph, folder)
+    for graph in (model.graph, *(function.graph for function in model.functions.values())):
+        ir.external_data.set_base_dir(graph, folder)
     return model
 
 
 def external_bytes(model: ir.Model) -> int:
     """Returns how many bytes of `model` lie outside its file."""
-    tensors = (value.const_value for graph in model.graphs() for value in graph.initializers.values())
-    return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, ir.ExternalTensor))
+    return sum(tensor.nbytes for tensor in _external(model))
 
 
 def external_files(model: ir.Model) -> set[Path]:
     """Returns the files outside that of `model` in which its constants lie."""
-    tensors = (value.const_value for graph in model.graphs() for value in graph.initializers.values())
-    return {Path(tensor.path).resolve() for tensor in tensors if isinstance(tensor, ir.ExternalTensor)}
+    return {Path(tensor.path).resolve() for tensor in _external(model)}
+
+
+def _external(model: ir.Model) -> Iterator[ir.ExternalTensor]:
+    """Yields the constants of `model` outside its file: initializers, and values of Constant nodes."""
+    graphs = (*model.graphs(), *(function.graph for function in model.functions.values()))
+    for graph in graphs:
+        tensors = [value.const_value for value in graph.initializers.values()]
+        for attribute in (each for node in graph for each in node.attributes.values()):
+            if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
+                tensors.append(attribute.as_tensor())
+        yield from (tensor for tensor in tensors if isinstance(tensor, ir.ExternalTensor))
 
 
 def model_bytes(model: ModelSource, loaded: ir.Model) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import mmap
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
 
-__all__ = ["PIECE_BYTES", "byte_pieces", "element_pieces"]
+__all__ = ["PIECE_BYTES", "byte_pieces", "element_pieces", "mapped_array", "row_pieces"]
 
 PIECE_BYTES = 16 << 20
 """About how much is mapped at a time: two pieces take less than what the interpreter itself needs."""
@@ -42,8 +44,45 @@ def element_pieces(tensor: ir.TensorProtocol, spans: Iterable[tuple[int, int]]) 
     yield from (piece.view(dtype) for piece in _mapped(tensor, ranges))
 
 
+def row_pieces(tensor: ir.TensorProtocol) -> Iterator[NDArray[Any]]:
+    """Yields `tensor` in ranges of its first axis, of about :data:`PIECE_BYTES` each; a smaller one whole.
+
+    What lies in a file is mapped piece by piece and unmapped when the array is dropped.
+
+    Example:
+        >>> import numpy as np, onnx_ir as ir
+        >>> [piece.shape for piece in row_pieces(ir.tensor(np.zeros((3, 2))))]
+        [(3, 2)]
+    """
+    shape = tuple(tensor.shape.numpy())
+    if tensor.nbytes <= PIECE_BYTES or not _is_plain(tensor):
+        yield mapped_array(tensor) if isinstance(tensor, ir.ExternalTensor) else np.asarray(tensor.numpy())
+        return
+    inner = math.prod(shape[1:])
+    rows = max(1, PIECE_BYTES // (inner * tensor.dtype.numpy().itemsize))
+    spans = ((start * inner, min(start + rows, shape[0]) * inner) for start in range(0, shape[0], rows))
+    yield from (piece.reshape(-1, *shape[1:]) for piece in element_pieces(tensor, spans))
+
+
+def mapped_array(tensor: ir.ExternalTensor) -> NDArray[Any]:
+    """Returns a tensor that lies in a file, mapped as long as someone holds the array; onnx-ir's own stays for good."""
+    if not tensor.nbytes or not _is_plain(tensor):
+        return np.asarray(tensor.numpy())
+    (array,) = element_pieces(tensor, [(0, math.prod(tensor.shape.numpy()))])
+    return array.reshape(tensor.shape.numpy())
+
+
+def _is_plain(tensor: ir.TensorProtocol) -> bool:
+    """Whether the bytes of a file are the elements as NumPy holds them."""
+    return tensor.dtype.bitwidth >= 8 and tensor.dtype != ir.DataType.STRING and sys.byteorder == "little"
+
+
 def byte_pieces(tensor: ir.TensorProtocol) -> Iterator[NDArray[np.uint8]]:
     """Yields the bytes of `tensor` as a file holds them."""
+    if isinstance(tensor, ir.Tensor) and _is_plain(tensor):
+        array = np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8)
+        yield from (array[start : start + PIECE_BYTES] for start in range(0, array.size, PIECE_BYTES))
+        return
     if not isinstance(tensor, ir.ExternalTensor):
         yield np.frombuffer(tensor.tobytes(), np.uint8)
         return

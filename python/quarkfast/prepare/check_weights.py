@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from quarkfast import kernels
 from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
-from quarkfast.graph.access import array_of
+from quarkfast.graph.extremes import range_of
 
 __all__ = ["check_weights"]
 
@@ -20,7 +19,7 @@ def check_weights(model: ir.Model) -> None:
         for value in graph.initializers.values():
             if value.const_value is None or value.const_value.dtype != ir.DataType.FLOAT:
                 continue
-            found = kernels.reduce_range(array_of(value))
+            found = range_of(value)
             if found.nan:
                 raise ModelError(
                     f"tensor {value.name!r}: expected numbers, got NaN in {found.nan} of {found.count} values"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from quarkfast import kernels
 from quarkfast.block_formats import BlockFormat, Rounding
+from quarkfast.graph.pieces import PIECE_BYTES
 
 __all__ = ["PackingTally", "pack", "rounded", "unclipped"]
 
@@ -67,6 +69,30 @@ def unclipped(values: NDArray[np.float32], row: BlockFormat, axis: int, rounding
     """
     if values.size <= 1:
         return values
+    changed = values
+    for part in _parts(values, axis):
+        found = _unclipped(values[part], row, axis, rounding)
+        if found is not None:
+            changed = values.copy() if changed is values else changed
+            changed[part] = found
+    return changed
+
+
+def _parts(values: NDArray[np.float32], axis: int) -> Iterator[tuple[slice, ...]]:
+    """Yields parts of an array that cut no block along `axis`: searching one takes ten times its memory."""
+    along = 1 if axis % values.ndim == 0 else 0
+    if values.nbytes <= PIECE_BYTES or values.ndim <= along:
+        yield ()
+        return
+    length = values.shape[along]
+    step = max(1, length * PIECE_BYTES // values.nbytes)
+    yield from ((slice(None),) * along + (slice(start, start + step),) for start in range(0, length, step))
+
+
+def _unclipped(
+    values: NDArray[np.float32], row: BlockFormat, axis: int, rounding: Rounding
+) -> NDArray[np.float32] | None:
+    """Returns what :func:`unclipped` does, or None where that is `values`."""
     lines = np.moveaxis(values, axis, -1)
     length = lines.shape[-1]
     blocks = np.pad(lines.reshape(-1, length), ((0, 0), (0, -length % row.block_size))).reshape(-1, row.block_size)
@@ -76,9 +102,9 @@ def unclipped(values: NDArray[np.float32], row: BlockFormat, axis: int, rounding
         raised[places] = np.copysign(np.ldexp(np.float32(1), np.frexp(blocks[places])[1]), blocks[places])
         better = _squared_error(raised, blocks, row, rounding) < _squared_error(blocks, blocks, row, rounding)
     if not better.any():
-        return values
+        return None
     chosen = np.where(better[:, None], raised, blocks).reshape(*lines.shape[:-1], -1)[..., :length]
-    return np.ascontiguousarray(np.moveaxis(chosen, -1, axis))
+    return np.moveaxis(chosen, -1, axis)
 
 
 def _squared_error(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast import kernels
+from quarkfast.deferred import ir
 from quarkfast.dtypes import qtype
+from quarkfast.graph.access import shape_of
+from quarkfast.graph.pieces import row_pieces
 from quarkfast.graph.plan import Quantizer
 
-__all__ = ["LARGEST_BFLOAT16", "codes_of", "limited", "scale_along"]
+__all__ = ["LARGEST_BFLOAT16", "codes_of", "codes_of_tensor", "limited", "scale_along"]
 
 # Quark keeps the magnitude of bfloat16 weights between the smallest normal number and a bound just under the largest
 # finite bfloat16 (specification of Quark, section 3.5), so that no weight becomes infinite or subnormal.
@@ -47,6 +51,27 @@ def _along(quantizer: Quantizer, parameter: NDArray[Any], rank: int) -> NDArray[
     others = tuple(axis for axis in range(rank) if axis != quantizer.axis)
     along: NDArray[Any] = np.expand_dims(parameter, others)
     return along
+
+
+def codes_of_tensor(tensor: ir.TensorProtocol, quantizer: Quantizer) -> NDArray[Any]:
+    """Returns a constant of floats as the codes of `quantizer`, made piece by piece."""
+    shape = shape_of(tensor)
+    made = np.empty(shape, qtype(quantizer.dtype).dtype)
+    start = 0
+    for piece in row_pieces(tensor):
+        if piece.shape == shape:
+            return codes_of(piece, quantizer)
+        stop = start + len(piece)
+        made[start:stop] = codes_of(piece, _of_rows(quantizer, start, stop))
+        start = stop
+    return made
+
+
+def _of_rows(quantizer: Quantizer, start: int, stop: int) -> Quantizer:
+    """Returns the quantizer of a range of the first axis."""
+    if quantizer.axis != 0 or not quantizer.scale.ndim:
+        return quantizer
+    return replace(quantizer, scale=quantizer.scale[start:stop], zero_point=quantizer.zero_point[start:stop])
 
 
 def codes_of(values: NDArray[np.float32], quantizer: Quantizer) -> NDArray[Any]:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from quarkfast.deferred import ir
-from quarkfast.graph.access import array_of, is_constant, is_standard, name_of
+from quarkfast.graph.access import is_constant, is_standard, name_of
+from quarkfast.graph.extremes import range_of
 from quarkfast.graph.placement import LeftFloat, Placement
-from quarkfast.kernels import Range, reduce_range
+from quarkfast.kernels import Range
 
 __all__ = ["resolve_conflicts"]
 
@@ -71,7 +72,7 @@ def _magnitude(value: ir.Value | None, placement: Placement, ranges: Mapping[str
     root = placement.activations.get(name_of(value), name_of(value))
     if root in placement.fixed:
         return max(map(abs, placement.fixed[root]))
-    found = reduce_range(array_of(value)) if is_constant(value) else ranges.get(root)
+    found = range_of(value) if is_constant(value) else ranges.get(root)
     return 0.0 if found is None or found.min > found.max else float(max(abs(found.min), abs(found.max)))
 
 

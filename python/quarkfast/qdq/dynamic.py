@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
-from quarkfast.graph.access import array_of, name_of
+from quarkfast.graph.access import array_of, name_of, tensor_of
 from quarkfast.graph.names import Names
 from quarkfast.graph.plan import Plan, Quantizer
-from quarkfast.qdq.codes import codes_of, scale_along
+from quarkfast.qdq.codes import codes_of, codes_of_tensor, scale_along
 
 __all__ = ["insert_dynamic"]
 
@@ -84,7 +84,7 @@ class _Rewriter:
             del initializers[name]
 
     def _matrix(self, node: ir.Node, tensor: str, quantizer: Quantizer) -> list[ir.Node]:
-        codes = codes_of(array_of(self._graph.initializers[tensor]), quantizer)
+        codes = codes_of_tensor(tensor_of(self._graph.initializers[tensor]), quantizer)
         transposed = node.op_type == "Gemm" and bool(node.attributes.get_int("transB", 0))
         alpha = node.attributes.get_float("alpha", 1.0) if node.op_type == "Gemm" else 1.0
         weight = self._weight(tensor, codes, quantizer.scale * np.float32(alpha), quantizer.zero_point)
@@ -116,7 +116,7 @@ class _Rewriter:
         return added
 
     def _gather(self, node: ir.Node, tensor: str, quantizer: Quantizer) -> list[ir.Node]:
-        codes = codes_of(array_of(self._graph.initializers[tensor]), quantizer)
+        codes = codes_of_tensor(tensor_of(self._graph.initializers[tensor]), quantizer)
         zero_point = self._store(f"{tensor}_zero_point", quantizer.zero_point.astype(codes.dtype))
         stored = self._store(f"{tensor}_quantized", codes)
         gather = self._node(node, "Gather", [stored, node.inputs[1]], node.attributes.values())

@@ -11,14 +11,14 @@ from quarkfast.block_formats import BLOCK_FORMATS
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.dtypes import qtype
-from quarkfast.graph.access import array_of, is_standard, name_of, rank_of
+from quarkfast.graph.access import array_of, is_standard, name_of, rank_of, tensor_of
 from quarkfast.graph.block_axes import activation_axes
 from quarkfast.graph.edit import splice
 from quarkfast.graph.names import Names
 from quarkfast.graph.placement import Edge
 from quarkfast.graph.plan import Plan, Quantizer
 from quarkfast.qdq.block_codes import PackingTally, pack, unclipped
-from quarkfast.qdq.codes import LARGEST_BFLOAT16, codes_of, limited, scale_along
+from quarkfast.qdq.codes import LARGEST_BFLOAT16, codes_of_tensor, limited, scale_along
 from quarkfast.qdq.dynamic import insert_dynamic
 from quarkfast.qdq.nodes import (
     Spelling,
@@ -132,16 +132,16 @@ class _Inserter:
     def insert_constant(
         self, tensor: str, stem: str, quantizer: Quantizer, edges: tuple[Edge, ...], spelling: Spelling
     ) -> None:
-        floats = array_of(self._graph.initializers[tensor])
+        floats = self._graph.initializers[tensor]
         for known, nodes in self._decoded.get(stem, []):
             if _are_equal(known, quantizer):
                 self._connect(nodes, edges)
                 return
         if self._scheme.keep_float_weights and spelling != "bias":
-            source = self._add(f"{tensor}_quantized", limited(floats, quantizer.dtype))
+            source = self._add(f"{tensor}_quantized", limited(array_of(floats), quantizer.dtype))
             added = self._pair(source, tensor, quantizer, self._initialize(stem, quantizer, spelling))
         else:
-            source = self._add(f"{tensor}_quantized", codes_of(floats, quantizer))
+            source = self._add(f"{tensor}_quantized", codes_of_tensor(tensor_of(floats), quantizer))
             added = self._decode(source, tensor, stem, quantizer, spelling)
         self._decoded.setdefault(stem, []).append((quantizer, added))
         self._connect(added, edges)

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from quarkfast.deferred import ir
-from quarkfast.graph.access import array_of, is_constant, is_standard, name_of
+from quarkfast.graph.access import is_constant, is_standard, name_of
+from quarkfast.graph.extremes import range_of
 from quarkfast.graph.placement import Placement
-from quarkfast.kernels import Range, reduce_range
+from quarkfast.kernels import Range
 
 __all__ = ["limit_masks"]
 
@@ -86,5 +87,5 @@ def _feeds_softmax(node: ir.Node) -> bool:
 def _range_of(name: str, model: ir.Model, ranges: Mapping[str, Range]) -> Range:
     value = model.graph.initializers.get(name)
     if value is not None and is_constant(value):
-        return reduce_range(array_of(value))
+        return range_of(value)
     return ranges.get(name, Range(float("inf"), float("-inf"), 0, 0, 0, 0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from quarkfast import kernels
 from quarkfast.config import Scheme, TensorSpec, takes_int32_bias
 from quarkfast.deferred import ir
 from quarkfast.dtypes import qtype
@@ -11,6 +10,7 @@ from quarkfast.graph.access import array_of, is_constant, name_of, rank_of
 from quarkfast.graph.block_axes import constant_axis
 from quarkfast.graph.choices import Choices
 from quarkfast.graph.contrib import key_of
+from quarkfast.graph.extremes import range_of
 from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS, Operator, find_operator
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement, Role
 from quarkfast.qdq.rules import Flow, Rule
@@ -302,7 +302,7 @@ def _infinities(value: ir.Value | None) -> int:
     """Returns how many infinities a constant holds; none if it is not one."""
     if not is_constant(value):
         return 0
-    found = kernels.reduce_range(array_of(value))
+    found = range_of(value)
     return found.pos_inf + found.neg_inf
 
 

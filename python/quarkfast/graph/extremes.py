@@ -1,0 +1,36 @@
+"""What the values of a constant reach, found piece by piece."""
+
+from __future__ import annotations
+
+from quarkfast.deferred import ir
+from quarkfast.graph.access import tensor_of
+from quarkfast.graph.pieces import row_pieces
+from quarkfast.kernels import Range, reduce_range
+
+__all__ = ["range_of"]
+
+
+def range_of(value: ir.Value | None) -> Range:
+    """Returns the range of an initializer of floats, of which no more than a piece is in memory.
+
+    Raises:
+        TypeError: If `value` is no initializer, or one of another type.
+    """
+    pieces = row_pieces(tensor_of(value))
+    found = reduce_range(next(pieces))
+    for piece in pieces:
+        found = _merged(found, reduce_range(piece))
+    return found
+
+
+def _merged(one: Range, other: Range) -> Range:
+    return Range(
+        min(one.min, other.min),
+        max(one.max, other.max),
+        one.count + other.count,
+        one.nan + other.nan,
+        one.pos_inf + other.pos_inf,
+        one.neg_inf + other.neg_inf,
+        one.zero + other.zero,
+        one.subnormal + other.subnormal,
+    )
