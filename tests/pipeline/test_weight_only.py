@@ -13,34 +13,13 @@ import pytest
 import quarkfast
 from quarkfast import kernels
 from quarkfast.config import PRESETS
-from quarkfast.errors import ConfigError, ModelError, OutputError, UnsupportedError
+from quarkfast.errors import ConfigError
 from quarkfast.weights.scales import scales_of
 from tiny_models import conv_relu_model, tiny_model
+from weight_models import changed_weights, weight_layers
 
 _PRESETS = [name for name, scheme in PRESETS.items() if scheme.weights_only]
 _EPSILON = float(np.finfo(np.float32).eps)
-
-
-def _layers(rng, dtype=np.float32):
-    """Gather -> MatMul -> Gemm -> Gemm with transB -> MatMul with a transposed weight, over [N] of int64."""
-    arrays = {
-        "table": rng.normal(size=(50, 48)),
-        "w1": rng.normal(size=(48, 40)),
-        "w2": rng.normal(size=(40, 36)),
-        "b2": rng.normal(size=36),
-        "w3": rng.normal(size=(64, 36)),
-        "w4": rng.normal(size=(24, 64)),
-    }
-    kind = {np.float32: "float", np.float16: "float16"}[dtype]
-    text = f"""g (int64[N] x) => ({kind}[N, 24] y) {{
-        e = Gather (table, x)
-        m = MatMul (e, w1)
-        g2 = Gemm (m, w2, b2)
-        g3 = Gemm <transB = 1> (g2, w3)
-        t4 = Transpose <perm = [1, 0]> (w4)
-        y = MatMul (g3, t4)
-    }}"""
-    return tiny_model(text, {name: array.astype(dtype) for name, array in arrays.items()})
 
 
 def _run(model, x, optimize=False):
@@ -50,19 +29,6 @@ def _run(model, x, optimize=False):
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     data = model if isinstance(model, bytes) else model.SerializeToString()
     return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
-
-
-def _rounded(proto, change, opset=None):
-    """Returns `proto` with each constant replaced by what `change` makes of its name and values."""
-    rounded = onnx.ModelProto()
-    rounded.CopyFrom(proto)
-    if opset is not None:
-        # onnxruntime places casts around float16 operators by their version.
-        rounded.opset_import[0].version, rounded.ir_version = opset, 10
-    for tensor in rounded.graph.initializer:
-        array = onnx.numpy_helper.to_array(tensor)
-        tensor.CopyFrom(onnx.numpy_helper.from_array(np.asarray(change(tensor.name, array), array.dtype), tensor.name))
-    return rounded
 
 
 def _fake(array, axis, code, symmetric, size=0):
@@ -96,7 +62,7 @@ _SUMS = {"w1": 0, "w2": 0, "w3": 1, "w4": 1}
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_int8_channels_compute_what_rounded_weights_compute(rng, dtype, symmetric):
-    proto, x, axes = _layers(rng, dtype), rng.integers(0, 50, 9), dict(_CHANNELS)
+    proto, x, axes = weight_layers(rng, dtype), rng.integers(0, 50, 9), dict(_CHANNELS)
     left = []
     if dtype == np.float16:
         # onnxruntime drops casts between float16 operators where it can, and finds others behind a looked-up table.
@@ -105,7 +71,7 @@ def test_int8_channels_compute_what_rounded_weights_compute(rng, dtype, symmetri
     result = quarkfast.quantize(proto, preset="INT8_WO", weight_symmetric=symmetric, exclude_op_types=left)
     onnx.checker.check_model(result.proto)
     assert result.summary.quantized == {"MatMul": 2, "Gemm": 2} | ({} if left else {"Gather": 1})
-    rounded = _rounded(proto, _faking(axes, "int8", symmetric), result.summary.opset)
+    rounded = changed_weights(proto, _faking(axes, "int8", symmetric), result.summary.opset)
     np.testing.assert_array_equal(_run(result.model_bytes, x), _run(rounded, x))
 
 
@@ -113,11 +79,11 @@ def test_int8_channels_compute_what_rounded_weights_compute(rng, dtype, symmetri
 @pytest.mark.parametrize("size", [16, 128])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_int4_groups_compute_what_rounded_weights_compute(rng, dtype, size, symmetric):
-    proto, x = _layers(rng, dtype), rng.integers(0, 50, 9)
+    proto, x = weight_layers(rng, dtype), rng.integers(0, 50, 9)
     result = quarkfast.quantize(proto, preset="INT4_WO", group_size=size, weight_symmetric=symmetric)
     onnx.checker.check_model(result.proto)
     assert result.summary.opset == 21
-    rounded = _rounded(proto, _faking(_SUMS, "int4", symmetric, size), 21)
+    rounded = changed_weights(proto, _faking(_SUMS, "int4", symmetric, size), 21)
     np.testing.assert_array_equal(_run(result.model_bytes, x), _run(rounded, x))
 
 
@@ -125,26 +91,26 @@ def test_int4_groups_compute_what_rounded_weights_compute(rng, dtype, size, symm
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("size", [16, 32, 64, 128, 256])
 def test_matmul_nbits_computes_what_rounded_weights_compute(rng, size, symmetric, optimize):
-    proto, x = _layers(rng), rng.integers(0, 50, 9)
+    proto, x = weight_layers(rng), rng.integers(0, 50, 9)
     result = quarkfast.quantize(proto, preset="MATMUL_NBITS", group_size=size, weight_symmetric=symmetric)
     onnx.checker.check_model(result.proto)
     types = [node.op_type for node in result.proto.graph.node]
     assert types == ["Gather", "MatMulNBits", "MatMulNBits", "Add", "MatMulNBits", "MatMulNBits"]
-    rounded = _rounded(proto, _faking(_SUMS, "uint4", symmetric, size))
+    rounded = changed_weights(proto, _faking(_SUMS, "uint4", symmetric, size))
     # Sums of products in another order differ by at most 2 K eps times the sum of magnitudes; over the four layers,
     # each of at most 64 terms, errors are carried along by weights whose magnitudes the same sum bounds.
-    magnitudes = _run(_rounded(rounded, lambda _, w: np.abs(w)), x)
+    magnitudes = _run(changed_weights(rounded, lambda _, w: np.abs(w)), x)
     bound = 2 * 4 * 64 * _EPSILON * magnitudes
     assert (np.abs(_run(result.model_bytes, x, optimize) - _run(rounded, x)) <= bound).all()
 
 
 @pytest.mark.parametrize(("preset", "dtype"), [("BF16_WO", ml_dtypes.bfloat16), ("FP16_WO", np.float16)])
 def test_16_bit_storage_computes_what_rounded_weights_compute(rng, preset, dtype):
-    proto, x = _layers(rng), rng.integers(0, 50, 9)
+    proto, x = weight_layers(rng), rng.integers(0, 50, 9)
     result = quarkfast.quantize(proto, preset=preset)
     onnx.checker.check_model(result.proto)
     # b2 is too small to be worth it.
-    rounded = _rounded(proto, lambda name, w: w if name == "b2" else w.astype(dtype).astype(np.float32))
+    rounded = changed_weights(proto, lambda name, w: w if name == "b2" else w.astype(dtype).astype(np.float32))
     np.testing.assert_array_equal(_run(result.model_bytes, x), _run(rounded, x))
     assert [value.type for value in result.proto.graph.output] == [value.type for value in proto.graph.output]
 
@@ -153,7 +119,7 @@ def test_convolutions_are_stored_per_channel(rng):
     proto = conv_relu_model(w1=rng.normal(size=(3, 3, 3, 3)).astype(np.float32))
     result = quarkfast.quantize(proto, preset="INT8_WO")
     x = rng.normal(size=(2, 3, 8, 8)).astype(np.float32)
-    rounded = _rounded(proto, lambda name, w: w if name == "b1" else _fake(w, 0, "int8", True))
+    rounded = changed_weights(proto, lambda name, w: w if name == "b1" else _fake(w, 0, "int8", True))
     np.testing.assert_array_equal(_run(result.model_bytes, x), _run(rounded, x))
     assert result.summary.quantized == {"Conv": 2}
 
@@ -204,7 +170,7 @@ def test_a_table_that_is_a_weight_too_is_turned_back_as_a_whole(rng):
     proto, x = tiny_model(text, {"w": rng.normal(size=(40, 32)).astype(np.float32)}), rng.integers(0, 40, 5)
     result = quarkfast.quantize(proto, preset="INT8_WO")
     assert result.summary.quantized == {"Gather": 1, "Gemm": 1}
-    rounded = _rounded(proto, lambda _, w: _fake(w, 0, "int8", True))
+    rounded = changed_weights(proto, lambda _, w: _fake(w, 0, "int8", True))
     np.testing.assert_array_equal(_run(result.model_bytes, x), _run(rounded, x))
 
 
@@ -278,97 +244,10 @@ def test_weights_of_bodies_are_stored(rng):
 
 @pytest.mark.parametrize("preset", _PRESETS)
 def test_the_same_input_gives_the_same_bytes(rng, preset):
-    proto = _layers(rng)
+    proto = weight_layers(rng)
     first = quarkfast.quantize(proto, preset=preset)
     assert quarkfast.quantize(proto, preset=preset).model_bytes == first.model_bytes
     assert first.summary.bytes_after == len(first.model_bytes)
-
-
-@pytest.mark.parametrize("preset", _PRESETS)
-def test_an_output_beside_external_data_has_external_data_and_the_same_tensors(rng, tmp_path, preset):
-    proto = _layers(rng)
-    (tmp_path / "in").mkdir()
-    source, copy = tmp_path / "in" / "m.onnx", _rounded(proto, lambda _, w: w)
-    onnx.save(copy, source, save_as_external_data=True, location="w", size_threshold=0)
-    result = quarkfast.quantize(source, tmp_path / "out.onnx", preset)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out.onnx", "out.onnx.data"]
-    onnx.checker.check_model(str(tmp_path / "out.onnx"))
-    expected, written = quarkfast.quantize(proto, preset=preset).proto, onnx.load(tmp_path / "out.onnx")
-    assert {t.name: onnx.numpy_helper.to_array(t).tobytes() for t in written.graph.initializer} == {
-        t.name: onnx.numpy_helper.to_array(t).tobytes() for t in expected.graph.initializer
-    }
-    assert list(written.graph.node) == list(expected.graph.node)
-    assert result.summary.bytes_after == sum((tmp_path / name).stat().st_size for name in ("out.onnx", "out.onnx.data"))
-    assert result.model_bytes == (tmp_path / "out.onnx").read_bytes()
-    x = rng.integers(0, 50, 9)
-    session = onnxruntime.InferenceSession(tmp_path / "out.onnx", providers=["CPUExecutionProvider"])
-    assert np.isfinite(session.run(None, {"x": x})[0]).all()
-
-
-def test_the_output_may_be_the_input_with_its_data(rng, tmp_path):
-    path = tmp_path / "m.onnx"
-    onnx.save(_layers(rng), path, save_as_external_data=True, location="m.onnx.data", size_threshold=0)
-    expected = quarkfast.quantize(path, tmp_path / "other.onnx", "INT8_WO")
-    result = quarkfast.quantize(path, path, "INT8_WO")
-    assert (tmp_path / "m.onnx.data").read_bytes() == (tmp_path / "other.onnx.data").read_bytes()
-    assert result.summary.weights == expected.summary.weights
-
-
-def test_the_data_of_the_input_is_not_written_over(rng, tmp_path):
-    path = tmp_path / "m.onnx"
-    onnx.save(_layers(rng), path, save_as_external_data=True, location="n.onnx.data", size_threshold=0)
-    before = (tmp_path / "n.onnx.data").read_bytes()
-    message = r"output: expected a name whose data file is not in use, got '.*n\.onnx'; the model's own data lies in"
-    with pytest.raises(OutputError, match=message):
-        quarkfast.quantize(path, tmp_path / "n.onnx", "INT8_WO")
-    assert (tmp_path / "n.onnx.data").read_bytes() == before
-    assert not (tmp_path / "n.onnx").exists()
-
-
-@pytest.mark.parametrize("preset", _PRESETS)
-def test_a_failure_leaves_neither_file(rng, tmp_path, preset):
-    proto = _layers(rng)
-    proto = _rounded(proto, lambda name, w: np.where(np.arange(w.size).reshape(w.shape) == 7, np.nan, w))
-    onnx.save(proto, tmp_path / "m.onnx", save_as_external_data=True, location="w", size_threshold=0)
-    with pytest.raises(ModelError, match=r"expected (finite weights|numbers), got"):
-        quarkfast.quantize(tmp_path / "m.onnx", tmp_path / "out.onnx", preset)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx", "w"]
-
-
-def test_a_disk_that_is_full_leaves_neither_file(rng, tmp_path, monkeypatch):
-    onnx.save(_layers(rng), tmp_path / "m.onnx", save_as_external_data=True, location="w", size_threshold=0)
-
-    def full(_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("quarkfast.graph.external._FLUSHED", 1)
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(
-        OutputError, match=r"output: expected to write '.*out\.onnx\.data', got No space left on device"
-    ):
-        quarkfast.quantize(tmp_path / "m.onnx", tmp_path / "out.onnx", "INT8_WO")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx", "w"]
-
-
-def test_a_data_file_that_cannot_be_written_keeps_the_old_model(rng, tmp_path):
-    onnx.save(_layers(rng), tmp_path / "m.onnx", save_as_external_data=True, location="w", size_threshold=0)
-    (tmp_path / "out.onnx.data").mkdir()
-    (tmp_path / "out.onnx").write_bytes(b"old")
-    with pytest.raises(OutputError, match="output: expected a file name, got the directory"):
-        quarkfast.quantize(tmp_path / "m.onnx", tmp_path / "out.onnx", "INT8_WO")
-    assert (tmp_path / "out.onnx").read_bytes() == b"old"
-
-
-def test_a_large_result_without_an_output_is_refused(rng, monkeypatch):
-    monkeypatch.setattr("quarkfast.graph.external.PROTOBUF_LIMIT", 4000)
-    with pytest.raises(UnsupportedError, match="quantize: expected an output for a model of more than 2 GiB, got none"):
-        quarkfast.quantize(_layers(rng), preset="INT8_WO")
-
-
-def test_a_large_result_takes_two_files(rng, tmp_path, monkeypatch):
-    monkeypatch.setattr("quarkfast.graph.external.PROTOBUF_LIMIT", 4000)
-    quarkfast.quantize(_layers(rng), tmp_path / "m.onnx", "INT8_WO")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
 
 
 @pytest.mark.parametrize(
