@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -225,3 +227,26 @@ def test_a_finding_is_no_error_and_lies_in_the_json(tmp_path, capsys):
 def test_a_pool_that_runs_nowhere_is_left_to_the_runtime(attributes):
     text = f"g (float[1, 2, 7, 7] x) => (float[1, 2, 4, 4] y) {{ y = MaxPool<{attributes}, ceil_mode = 1>(x) }}"
     assert not [each for each in _findings(text) if "Pool" in each]
+
+
+def test_the_command_that_fixes_shapes_is_one_that_works(tmp_path):
+    pytest.importorskip("onnxruntime.tools.make_dynamic_shape_fixed")
+    onnx.save(_detector(), tmp_path / "m.onnx")
+    sentence = _only(quarkfast.plan(_detector()).preflight, "is open in N, H, W")
+    command = re.search(r"fix it: python (-m .* MODEL FIXED), numbers for names", sentence).group(1)
+    for name, number in {"MODEL": "m.onnx", "FIXED": "fixed.onnx", "N,3,H,W": "1,3,48,320"}.items():
+        command = command.replace(name, number)
+    subprocess.run([sys.executable, *command.split()], check=True, cwd=tmp_path, capture_output=True)
+    found = quarkfast.plan(tmp_path / "fixed.onnx").preflight
+    assert not [each for each in found if "is open" in each]
+    assert "gives 24 x 160 where kernel, strides and pads alone give 23 x 159" in _only(found, "MaxPool")
+
+
+@pytest.mark.parametrize(
+    ("field", "said"), [("shape", "its shape is unknown"), ("dim", "its shape [?,4] is open in ?")]
+)
+def test_an_input_without_names_of_dimensions_is_named_too(field, said):
+    proto = tiny_model("g (float[N, 4] x) => (float[N, 4] y) { y = Relu(x) }")
+    tensor = proto.graph.input[0].type.tensor_type
+    tensor.ClearField("shape") if field == "shape" else tensor.shape.dim[0].ClearField("dim_param")
+    assert said in _only(quarkfast.plan(proto).preflight, "input 'x'")
