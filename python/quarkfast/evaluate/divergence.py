@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,27 +51,29 @@ class Divergence:
         return text if self.first is None else f"{text}, first at {self.first!r} ({self.first_sqnr:.1f} dB)"
 
 
-def compare(model: onnx.ModelProto, feeds: Sequence[Feed]) -> Divergence:
+def compare(model: onnx.ModelProto, feeds: Sequence[Feed], folder: Path | None = None) -> Divergence:
     """Runs a model with all optimizations and with none.
 
     To find the first node, the model is run again with one dequantized activation more among its outputs, from the
     first on: all at once would keep ONNX Runtime from using some of the integer kernels that it uses.
 
     Args:
-        model: A quantized model below 2 GiB.
+        model: A quantized model; its constants may be in files, and have to be above 2 GiB.
         feeds: Arrays by the names of its inputs, at least one.
+        folder: Where these files are.
 
     Raises:
         ModelError: ONNX Runtime does not take the model or a feed.
+        UnsupportedError: onnxruntime before 1.21 wants a file in `folder`, which cannot be written.
     """
     names = [output.name for output in model.graph.output]
-    found = _gaps(model, feeds)
+    found = _gaps(model, feeds, folder)
     worst = max(names, key=lambda name: found[name].largest)
     result = Divergence(found[worst].largest, worst, found[worst].sqnr)
     if not result.largest:
         return result
     for name, node in _dequantized(model.graph).items():
-        gap = found[name] if name in names else _gaps(_with_output(model, name), feeds)[name]
+        gap = found[name] if name in names else _gaps(_with_output(model, name), feeds, folder)[name]
         if gap.largest:
             return replace(result, first=node, first_sqnr=gap.sqnr)
     return result
@@ -99,10 +102,12 @@ class _Gap:
         return float(10 * np.log10(self.signal / self.noise)) if self.signal else float("-inf")
 
 
-def _gaps(model: onnx.ModelProto, feeds: Sequence[Feed]) -> dict[str, _Gap]:
+def _gaps(model: onnx.ModelProto, feeds: Sequence[Feed], folder: Path | None) -> dict[str, _Gap]:
     """Returns the differences of every output over all feeds."""
     data = model.SerializeToString()
-    plain, optimized = (ort.inference_session(data, ort.session_options(optimize=flag)) for flag in (False, True))
+    plain, optimized = (
+        ort.inference_session(data, ort.session_options(optimize=flag), folder=folder) for flag in (False, True)
+    )
     found = {output.name: _Gap() for output in model.graph.output}
     for feed in feeds:
         for gap, one, other in zip(found.values(), ort.run(plain, feed), ort.run(optimized, feed), strict=True):

@@ -49,7 +49,7 @@ def simulate(
     """Runs a model with sums of 16 bits in some of its layers.
 
     Args:
-        model: A quantized model of Q/DQ pairs below 2 GiB.
+        model: A quantized model of Q/DQ pairs with its constants in it, so below 2 GiB.
         names: Layers that may saturate: Conv, MatMul or Gemm with a weight of two dimensions.
         feeds: Arrays by the names of its inputs, at least one.
         reference: The float model, with the same inputs and first output.

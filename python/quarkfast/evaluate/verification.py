@@ -100,9 +100,9 @@ def verify(
 
     Args:
         model: Path of a quantized model, or its bytes.
-        feeds: Arrays by the names of its inputs. With them it is run with the optimizations and without, if all its
-            data lies in one file.
-        reference: The float model. With it and feeds, layers that may saturate are simulated.
+        feeds: Arrays by the names of its inputs. With them it is run with the optimizations and without.
+        reference: The float model. With it and feeds, layers that may saturate are simulated, if the quantized model
+            lies in one file.
 
     Raises:
         ModelError: ONNX Runtime does not take a model or a feed.
@@ -126,20 +126,20 @@ def verify(
         saturating = tuple(may_saturate(graph, Path(folder), source))
     counts = Counter(node.op_type for node in graph.node if _is_integer(node))
     found = Verification(dict(counts), tuple(_Reader(graph).float_layers()), ort.runtime_version(), saturating)
-    whole = _whole(model) if feeds else None
-    if whole is None:
+    if not feeds:
         return found
-    sums = simulate(whole, saturating, feeds, reference) if saturating and reference is not None else None
-    return replace(found, divergence=compare(whole, feeds), saturated_sums=sums)
+    proto, outside = _loaded(model)
+    sums = simulate(proto, saturating, feeds, reference) if saturating and reference and outside is None else None
+    return replace(found, divergence=compare(proto, feeds, outside), saturated_sums=sums)
 
 
-def _whole(model: str | os.PathLike[str] | bytes) -> onnx.ModelProto | None:
-    """Returns a model with all its data, or None where constants lie in other files."""
+def _loaded(model: str | os.PathLike[str] | bytes) -> tuple[onnx.ModelProto, Path | None]:
+    """Returns a model and, where constants lie in other files, the folder that they are looked for in."""
     if isinstance(model, bytes):
-        return onnx.load_model_from_string(model)
+        return onnx.load_model_from_string(model), None
     proto = onnx.load(os.fspath(model), load_external_data=False)
     outside = any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in proto.graph.initializer)
-    return None if outside else proto
+    return proto, Path(model).resolve().parent if outside else None
 
 
 def _is_integer(node: onnx.NodeProto) -> bool:
