@@ -39,6 +39,14 @@ def test_asymmetric_activations_use_every_code():
     assert quantizer.zero_point == 170
 
 
+@pytest.mark.parametrize(("seen", "end"), [(0.25, 0.25), (0.49, 0.49), (0.5, 1.0), (0.9, 1.0)])
+def test_a_float_softmax_whose_values_come_near_one_has_its_whole_range(seen, end):
+    proto = tiny_model("g (float[N, 4] x) => (float[N, 4] y) { s = Softmax(x) y = Relu(s) }")
+    ranges = {"s": (0.0, seen), "y": (0.0, 1.0)}
+    quantizer = _plan(proto, ranges, exclude_op_types=["Softmax"]).quantizers["s"]
+    assert quantizer.scale == np.float32(end / 127)
+
+
 @pytest.mark.parametrize("per_channel", [False, True])
 def test_a_weight_takes_its_own_extremes(per_channel):
     proto = conv_relu_model()

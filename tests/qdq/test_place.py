@@ -178,6 +178,7 @@ def test_the_range_of_a_softmax_that_stays_float_is_calibrated():
     text = "g (float[N, 4] x) => (float[N, 4] y) { s = Softmax(x) y = Relu(s) }"
     placement = _place(tiny_model(text), exclude_op_types=["Softmax"])
     assert not placement.fixed
+    assert placement.bounds == {"s": (0.0, 1.0)}
     assert placement.observed == ("s", "y")
 
 

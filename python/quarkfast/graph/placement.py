@@ -76,6 +76,7 @@ class Placement:
     Attributes:
         activations: Name of each tensor that gets a Q/DQ pair, in the model's order -> the tensor whose scale it has.
         fixed: Ranges that an operator's definition gives, by tensor.
+        bounds: The same of operators that stay float, whose values may all lie far inside.
         constants: Weights and other constants.
         biases: Biases with scale ``s_x * s_w``.
         quantized: Names of the quantized nodes -> operator type.
@@ -86,6 +87,7 @@ class Placement:
 
     activations: Mapping[str, str]
     fixed: Mapping[str, tuple[float, float]]
+    bounds: Mapping[str, tuple[float, float]]
     constants: tuple[ConstantSlot, ...]
     biases: tuple[BiasSlot, ...]
     quantized: Mapping[str, str]

@@ -40,7 +40,8 @@ def freeze(
 ) -> Plan:
     """Returns the plan for `placement`.
 
-    1. An activation takes its range from the operator's definition, from the constant it moves, or from `ranges`.
+    1. An activation takes its range from the operator's definition, from the constant it moves, or from `ranges`; where
+       an operator that stays float bounds it, from `ranges` only if they end below half of that.
     2. A weight takes its own extremes, per channel where its slot has an axis. A channel of zeros takes the largest
        scale of its tensor: any scale is exact, and this one leaves its bias precise.
     3. An attention mask reaches no further down than it needs to (`quarkfast.qdq.masks`).
@@ -103,6 +104,9 @@ def _activation_quantizer(root: str, placement: Placement, ranges: Mapping[str, 
     if found.nan or found.pos_inf or found.neg_inf:
         infinite = found.pos_inf + found.neg_inf
         notes.append(f"tensor {root!r}: {found.nan} NaN and {infinite} infinite values were left out of its range")
+    bounds = placement.bounds.get(root)
+    if bounds is not None and 2 * found.max >= bounds[1]:  # at most one bit for what other data may hold
+        return quantizer_for_range(*bounds, spec)
     return quantizer_for_range(found.min, found.max, spec)
 
 

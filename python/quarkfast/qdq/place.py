@@ -85,6 +85,7 @@ class _Placer:
         self._activations: dict[str, str] = {}
         self._absorbed: set[str] = set()
         self._fixed: dict[str, tuple[float, float]] = {}
+        self._bounds: dict[str, tuple[float, float]] = {}
         self._constants: dict[tuple[str, Role, int | None, TensorSpec], list[Edge]] = {}
         self._biases: list[BiasSlot] = []
         self._quantized: dict[str, str] = {}
@@ -101,7 +102,7 @@ class _Placer:
         biases, left = tuple(self._biases), tuple(self._left_float)
         fixed = self._fixed | self._choices.fixed
         edges = frozenset(self._float_edges)
-        return Placement(self._activations, fixed, slots, biases, self._quantized, left, specs, edges)
+        return Placement(self._activations, fixed, self._bounds, slots, biases, self._quantized, left, specs, edges)
 
     def visit(self, node: ir.Node) -> None:
         rule = self._rule(node)
@@ -109,7 +110,7 @@ class _Placer:
         if reason:
             if any(self._is_float(value) for value in node.outputs):
                 self._left_float.append(LeftFloat(name_of(node), node.op_type, reason))
-                self._leave(node)
+                self._leave(node, rule)
             return
         self._quantized[name_of(node)] = node.op_type
         bias = adds_bias(node)
@@ -120,9 +121,11 @@ class _Placer:
         for output in node.outputs:
             self._mark_output(node, output, rule)
 
-    def _leave(self, node: ir.Node) -> None:
-        """Notes who reads the outputs of a node that stays float as they are."""
+    def _leave(self, node: ir.Node, rule: Rule) -> None:
+        """Notes what is known of the outputs of a node that stays float, and who reads them as they are."""
         for output in node.outputs:
+            if rule.output_range is not None:
+                self._bounds[name_of(output)] = rule.output_range
             for reader, index in output.uses():
                 if self._sensitive.objection(reader):
                     self._float_edges.add(Edge(name_of(reader), index))
