@@ -58,7 +58,7 @@ def compare(model: onnx.ModelProto, feeds: Sequence[Feed], folder: Path | None =
     first on: all at once would keep ONNX Runtime from using some of the integer kernels that it uses.
 
     Args:
-        model: A quantized model; its constants may be in files, and have to be above 2 GiB.
+        model: A quantized model; above 2 GiB its constants are in files.
         feeds: Arrays by the names of its inputs, at least one.
         folder: Where these files are.
 
