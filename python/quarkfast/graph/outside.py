@@ -45,9 +45,7 @@ def constants_in_files(model: ir.Model, folder: Path | None = None) -> Iterator[
     if tensor_bytes(model) <= _WHOLE:
         yield
         return
-    for value, tensor in constants_of(model):
-        if isinstance(tensor, ir.ExternalTensor) and tensor.nbytes < _LEAST:
-            value.const_value = _in_memory(tensor)
+    _read_small(model)
     if _folder_of(model) is not None or not needs_data_file(model):
         yield
         return
@@ -84,6 +82,12 @@ def _folder_of(model: ir.Model) -> Path | None:
         elif tensor.nbytes >= _LEAST:
             folders.add(None)
     return folders.pop() if len(folders) == 1 else None
+
+
+def _read_small(model: ir.Model) -> None:
+    for value, tensor in constants_of(model):
+        if isinstance(tensor, ir.ExternalTensor) and tensor.nbytes < _LEAST:
+            value.const_value = _in_memory(tensor)
 
 
 def _in_memory(tensor: ir.ExternalTensor) -> ir.TensorProtocol:
