@@ -19,6 +19,9 @@ __all__ = ["PIECE_BYTES", "byte_pieces", "element_pieces", "mapped_array", "row_
 PIECE_BYTES = 16 << 20
 """About how much is mapped at a time: two pieces take less than what the interpreter itself needs."""
 
+# Linux begins to read no more at a request than the disk's read-ahead, which is this much by default.
+_ASKED = 128 << 10
+
 
 def element_pieces(tensor: ir.TensorProtocol, spans: Iterable[tuple[int, int]]) -> Iterator[NDArray[Any]]:
     """Yields ranges of the elements of `tensor`, flat, in the order of `spans`.
@@ -109,5 +112,6 @@ def _map(descriptor: int, start: int, size: int) -> NDArray[np.uint8]:
     skipped = start % mmap.ALLOCATIONGRANULARITY
     mapped = mmap.mmap(descriptor, size + skipped, access=mmap.ACCESS_READ, offset=start - skipped)
     if hasattr(mmap, "MADV_WILLNEED"):
-        mapped.madvise(mmap.MADV_WILLNEED)
+        for at in range(0, len(mapped), _ASKED):
+            mapped.madvise(mmap.MADV_WILLNEED, at, min(_ASKED, len(mapped) - at))
     return np.frombuffer(mapped, np.uint8, size, skipped)
