@@ -160,19 +160,21 @@ def _looking_in(folder: Path, model: bytes, options: Any) -> Iterator[str | byte
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
         yield model
         return
+    name = None
     try:
-        descriptor, name = tempfile.mkstemp(prefix=".quarkfast_", suffix=".onnx", dir=folder)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(model)
-    except OSError as error:
-        raise UnsupportedError(
-            f"inference_session: expected to write a graph beside its weights in {str(folder)!r}, got "
-            f"{error.strerror}; onnxruntime 1.21 and newer do without"
-        ) from error
-    try:
+        try:
+            descriptor, name = tempfile.mkstemp(prefix=".quarkfast_", suffix=".onnx", dir=folder)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(model)
+        except OSError as error:
+            raise UnsupportedError(
+                f"inference_session: expected to write a graph beside its weights in {str(folder)!r}, got "
+                f"{error.strerror}; onnxruntime 1.21 and newer do without"
+            ) from error
         yield name
     finally:
-        Path(name).unlink()
+        if name is not None:
+            Path(name).unlink()
 
 
 def run(session: Any, feed: Mapping[str, Any]) -> list[Any]:

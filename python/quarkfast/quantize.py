@@ -18,7 +18,7 @@ from quarkfast.planning import outline
 from quarkfast.progress import Clock, Progress
 from quarkfast.provenance import sign
 from quarkfast.summary import FloatNode, Summary
-from quarkfast.weight_only import store_weights
+from quarkfast.weight_only import NO_OUTPUT, store_weights
 
 if TYPE_CHECKING:
     import onnx
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["QuantizedModel", "quantize"]
 
-_NO_OUTPUT = "quantize: expected an output for a model of more than 2 GiB, got none"
 _WIDENED = "the model was float16: it computes in float32 now, and its inputs and outputs keep their types"
 
 
@@ -201,7 +200,7 @@ def _write(
         if not needs_data_file(model) and (path is None or not large):
             return _Written(serialize(model), placement, None, plan, findings, samples, warned)
     if path is None:
-        raise UnsupportedError(_NO_OUTPUT)
+        raise UnsupportedError(NO_OUTPUT)
     with clock.stage("save"):
         data, size = write_model(model, path, external=True)
     return _Written(data, placement, size, plan, findings, samples, warned)
@@ -262,7 +261,7 @@ def _unchanged(model: ModelSource, placement: Placement, path: Path | None) -> _
     if not needs_data_file(loaded):
         return _Written(serialize(loaded), placement)
     if path is None:
-        raise UnsupportedError(_NO_OUTPUT)
+        raise UnsupportedError(NO_OUTPUT)
     data, size = write_model(loaded, path, external=True)
     return _Written(data, placement, size)
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from quarkfast.deferred import ir
     from quarkfast.graph.load import ModelSource
 
-__all__ = ["store_weights"]
+__all__ = ["NO_OUTPUT", "store_weights"]
+
+NO_OUTPUT = "quantize: expected an output for a model of more than 2 GiB, got none"
 
 
 def store_weights(
@@ -96,6 +98,6 @@ def _write(model: ir.Model, path: Path | None, outside: bool) -> tuple[bytes, in
     if path is not None:
         return write_model(model, path, external=large or outside)
     if large:
-        raise UnsupportedError("quantize: expected an output for a model of more than 2 GiB, got none")
+        raise UnsupportedError(NO_OUTPUT)
     data = whole_bytes(model)
     return data, len(data)

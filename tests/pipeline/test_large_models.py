@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -356,15 +357,24 @@ def test_an_older_onnxruntime_gets_a_graph_beside_the_weights(tmp_path, large, m
     assert quarkfast.calibrate(model, X, preset="U8S8", equalize=False) == expected
     assert sorted(path.name for path in (tmp_path / "in").iterdir()) == ["m.onnx", "weights"]
 
-    def refuse(*_, **__):
-        raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+@pytest.mark.parametrize("refused", [(tempfile, "mkstemp"), (os, "fdopen")], ids=["no permission", "no room"])
+def test_an_older_onnxruntime_without_room_beside_the_weights_meets_a_sentence(tmp_path, large, monkeypatch, refused):
+    model = _store(conv_relu_model(), tmp_path / "in")
+    large()
+    monkeypatch.setattr(ort, "_FOLDER_OPTION", (99, 0))
+    before = sorted(path.name for path in (tmp_path / "in").iterdir())
+
+    def refuse(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(*refused, refuse)
     with pytest.raises(
         UnsupportedError,
-        match=r"inference_session: expected to write a graph beside its weights in '.*in', got Permission denied",
+        match=r"inference_session: expected to write a graph beside its weights in '.*in', got No space left on device",
     ):
         quarkfast.calibrate(model, X, preset="U8S8", equalize=False)
+    assert sorted(path.name for path in (tmp_path / "in").iterdir()) == before
 
 
 def test_the_memory_of_a_large_model_is_forecast_from_its_files(tmp_path, large):
