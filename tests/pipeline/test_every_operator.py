@@ -11,7 +11,7 @@ from quarkfast import ort
 from quarkfast.qdq import TARGETS
 from tiny_models import samples, tiny_model
 
-PRESETS = ("A8W8", "U8S8", "XINT8", "A16W8", "DYNAMIC", "BF16", "MX9", "MXINT8")
+PRESETS = ("A8W8", "U8S8", "XINT8", "A16W8", "DYNAMIC", "BF16", "BFP16", "MX9", "MXINT8")
 _RNG = np.random.default_rng(9)
 
 
@@ -88,7 +88,9 @@ def test_every_operator_of_the_standard_with_a_rule_is_here():
 
 
 # Left float on purpose: with 8 bits and in blocks a normalization, and by dynamic quantization a Gather of no constant.
-FLOAT = {(preset, "LayerNormalization") for preset in ("A8W8", "XINT8", "MX9", "MXINT8")} | {("DYNAMIC", "Gather")}
+FLOAT = {(preset, "LayerNormalization") for preset in ("A8W8", "XINT8", "BFP16")} | {
+    (preset, "Gather") for preset in ("DYNAMIC", "MX9", "MXINT8")
+}
 CASES = [
     (op_type, preset)
     for op_type in OPERATORS

@@ -88,7 +88,8 @@ def test_weights_of_four_bits_take_half_a_byte(dtype):
     [
         ("int8", "int8", "int32"), ("uint8", "int4", "int32"), ("int16", "uint8", "int32"), ("int16", "int16", "float"),
         ("int32", "int8", "float"), ("bfloat16", "int8", "float"), ("int8", "float16", "float"),
-        ("bfloat16", "float16", "weight"), ("mx9", "bfp16", "weight"), ("mx9", "int8", "float"),
+        ("bfloat16", "float16", "weight"), ("bfp16", "mx9", "weight"), ("mx9", "bfp16", "float"),
+        ("mx9", "int8", "float"),
     ],
 )  # fmt: skip
 def test_biases_go_with_the_types_of_both_operands(activation, weight, bias):

@@ -16,7 +16,8 @@ def _model(text, **arrays):
 
 def _axes(model, name):
     value = ir.convenience.create_value_mapping(model.graph)[name]
-    return [(axis, [(node.op_type, index) for node, index in readers]) for axis, readers in activation_axes(value)]
+    axes = activation_axes(value, tuple(value.uses()))
+    return [(axis, [(node.op_type, index) for node, index in readers]) for axis, readers in axes]
 
 
 @pytest.mark.parametrize(

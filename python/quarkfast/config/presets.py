@@ -35,9 +35,11 @@ PRESETS: Mapping[str, Scheme] = MappingProxyType(
             Scheme("XINT8", "ryzenai-xint8", _XINT8, _XINT8, bias="weight", force_pass_through=True, equalize=True),
             Scheme("FP16", "ryzenai-bf16", _FLOAT16, _FLOAT16, bias="weight", force_pass_through=True),
             Scheme("BF16", "ryzenai-bf16", _BFLOAT16, _BFLOAT16, bias="weight", force_pass_through=True),
+            Scheme("BFP16", "ryzenai-bf16", _BLOCKS["bfp16"], _BLOCKS["bfp16"], bias="weight", equalize=True),
             *(
-                Scheme(name.upper().replace("_", ""), "ryzenai-bf16", spec, spec, bias="weight", equalize=True)
+                Scheme(name.upper().replace("_", ""), "dot-products", spec, spec, bias="float", equalize=True)
                 for name, spec in _BLOCKS.items()
+                if name != "bfp16"
             ),
             Scheme("INT8_WO", "ort-cpu", _FLOAT32, _INT8_CHANNEL, bias="float"),
             Scheme("INT4_WO", "ort-cpu", _FLOAT32, _INT4_GROUP, bias="float"),
@@ -47,8 +49,8 @@ PRESETS: Mapping[str, Scheme] = MappingProxyType(
         )
     }
 )
-"""Name -> scheme. Symmetric int8 and int16 run on Ryzen AI's NPU; U8S8 is what ONNX Runtime fuses on CPUs; ``_WO`` and
-MATMUL_NBITS store weights alone and leave activations as they are."""
+"""Name -> scheme. Symmetric int8 and int16 run on Ryzen AI's NPU; U8S8 is what ONNX Runtime fuses on CPUs; MX formats
+round the operands of products; ``_WO`` and MATMUL_NBITS store weights alone and leave activations as they are."""
 
 
 def find_preset(name: str) -> Scheme:

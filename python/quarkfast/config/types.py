@@ -13,7 +13,7 @@ from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError, did_you_mean
 
-__all__ = ["ACTIVATION_TYPES", "WEIGHT_TYPES", "bias_of", "check_types", "retype", "takes_int32_bias"]
+__all__ = ["ACTIVATION_TYPES", "WEIGHT_TYPES", "bias_of", "check_types", "retype", "takes_int32_bias", "target_of"]
 
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 _FLOATS = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
@@ -30,7 +30,7 @@ def retype(field: str) -> Callable[[Scheme, str], Scheme]:
     """Returns what gives ``"activation"`` or ``"weight"`` of a scheme another type, with that type's usual symmetry.
 
     Unsigned integers become asymmetric, everything else symmetric. Floats and block formats have no scale to choose.
-    Activations that change between integers and other types change the placement, and biases follow both types.
+    Activations that change between integers, floats and MX formats change the placement, and biases follow both types.
     """
     known = ACTIVATION_TYPES if field == "activation" else WEIGHT_TYPES
 
@@ -44,7 +44,9 @@ def retype(field: str) -> Callable[[Scheme, str], Scheme]:
             return scheme
         given: dict[str, Any] = {field: old.with_type(dtype)}
         changed = replace(scheme, **given)
-        return replace(changed, bias=bias_of(changed), target=_target(changed, old))
+        if target_of(changed.activation) != target_of(scheme.activation):
+            changed = replace(changed, target=target_of(changed.activation))
+        return replace(changed, bias=bias_of(changed))
 
     return apply
 
@@ -54,14 +56,29 @@ def bias_of(scheme: Scheme) -> BiasKind:
 
     ``"int32"`` needs the scales of both operands, and weights of at most 8 bits: with those of 16 the product of the
     scales is so small that biases leave int32. Where one operand is no integer, or is too wide, biases stay float;
-    where both are not, and on XINT8's target, they are treated like weights. Dynamic quantization adds them in floats.
+    where both are not, and on XINT8's target, they are treated like weights. Dynamic quantization adds them in floats,
+    and so does a target that quantizes the operands of products alone.
     """
     activation, weight = _is_integer(scheme.activation), _is_integer(scheme.weight)
-    if scheme.encoding == "dynamic":
+    if scheme.encoding == "dynamic" or scheme.target == "dot-products":
         return "float"
     if scheme.target == "ryzenai-xint8" or not (activation or weight):
         return "weight"
     return "int32" if takes_int32_bias(scheme.activation, scheme.weight) else "float"
+
+
+def target_of(activation: TensorSpec) -> str:
+    """Returns the placement table for activations of a type, where nothing else decides.
+
+    BFP16 is a type of the NPU's, for every tensor as bfloat16 is; MX formats are defined for operands of products.
+
+    Example:
+        >>> target_of(TensorSpec("mx9")), target_of(TensorSpec("int16"))
+        ('dot-products', 'ryzenai-a8w8')
+    """
+    if _is_integer(activation):
+        return "ryzenai-a8w8"
+    return "dot-products" if activation.is_block and activation.dtype != "bfp16" else "ryzenai-bf16"
 
 
 def takes_int32_bias(activation: TensorSpec, weight: TensorSpec) -> bool:
@@ -153,9 +170,3 @@ def _check_dynamic(scheme: Scheme) -> None:
 
 def _is_integer(spec: TensorSpec) -> bool:
     return spec.dtype.startswith(("int", "uint"))
-
-
-def _target(scheme: Scheme, old: TensorSpec) -> str:
-    if _is_integer(scheme.activation) == _is_integer(old):
-        return scheme.target
-    return "ryzenai-a8w8" if _is_integer(scheme.activation) else "ryzenai-bf16"

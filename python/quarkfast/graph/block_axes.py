@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from quarkfast.deferred import ir
@@ -56,8 +56,8 @@ _WANTED: Mapping[str, Callable[[ir.Node, int], int]] = MappingProxyType(
 )
 
 
-def activation_axes(value: ir.Value) -> list[tuple[int, list[Use]]]:
-    """Returns the axes along which an activation is needed in blocks, each with the inputs that read it so.
+def activation_axes(value: ir.Value, uses: Sequence[Use]) -> list[tuple[int, list[Use]]]:
+    """Returns the axes along which an activation is needed in blocks, each with those of `uses` that read it so.
 
     1. Conv and ConvTranspose sum over axis 1, MatMul over the last and the last but one, Gemm as its transpositions
        say; Softmax runs along its own axis.
@@ -67,7 +67,6 @@ def activation_axes(value: ir.Value) -> list[tuple[int, list[Use]]]:
     Quark gives a tensor one axis, that of the reader it meets last (its specification, section 6.5), so that a tensor
     that is the first operand of one MatMul and the second of another is in blocks across the sum in one of them.
     """
-    uses = tuple(value.uses())
     wanted = [_wanted(node, index) for node, index in uses]
     default = next((axis for axis in wanted if axis is not None), _axis_behind(value.producer()))
     found: dict[int, tuple[int, list[Use]]] = {}

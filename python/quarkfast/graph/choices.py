@@ -43,6 +43,7 @@ class Choices:
         self._included = self._match(scheme.include, "include") if scheme.include else None
         self._rules: dict[str, list[LayerRule]] = {}
         self._tensors: dict[str, TensorSpec] = {}
+        self._results: set[str] = set()
         for rule in scheme.layers:
             self._apply(rule)
         self._apply_tensors(model)
@@ -65,6 +66,10 @@ class Choices:
     def is_changed(self, tensor: str) -> bool:
         """Whether an activation has a spec of its own."""
         return tensor in self._tensors or tensor in self.fixed
+
+    def is_own_result(self, tensor: str) -> bool:
+        """Whether a tensor has a spec of its own by its name, or as what a layer computes."""
+        return tensor in self._results
 
     def hand_on(self, tensor: str, following: str) -> None:
         """Gives `following`, which stands for `tensor` from here on, its spec."""
@@ -114,6 +119,7 @@ class Choices:
             if rule.output is not None:
                 for value in node.outputs:
                     self._tensors[name_of(value)] = rule.output.apply(self._scheme.activation)
+                    self._results.add(name_of(value))
 
     def _apply_tensors(self, model: ir.Model) -> None:
         present = ir.convenience.create_value_mapping(model.graph)
@@ -129,6 +135,7 @@ class Choices:
             spec = rule.change.apply(spec)
             if not is_constant(value):
                 self._tensors[rule.tensor] = spec
+                self._results.add(rule.tensor)
             if rule.range is not None:
                 self.fixed[rule.tensor] = rule.range
             if rule.scale is not None:

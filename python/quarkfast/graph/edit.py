@@ -27,7 +27,7 @@ def splice(
         value: A graph input or the output of a node.
         nodes: The new nodes, in order. They read `value` already.
         result: Output of the last of them.
-        inner_name: New name of `value` if it was a graph output.
+        inner_name: New name of `value` if it was a graph output; if empty, it stays one.
         readers: Inputs that read `result` from then on; None means all that read `value`.
     """
     added = set(nodes)
@@ -39,7 +39,7 @@ def splice(
         graph.insert_before(graph[0], nodes)
         return
     graph.insert_after(producer, nodes)
-    handed_out = [index for index, output in enumerate(graph.outputs) if output is value]
+    handed_out = [index for index, output in enumerate(graph.outputs) if output is value and inner_name]
     if handed_out:
         value.name, result.name = inner_name, value.name
     for index in handed_out:  # a body may hand out one value more than once

@@ -83,6 +83,7 @@ class Placement:
         left_float: The other nodes that compute on floats.
         specs: Form of each tensor that gives its scale to an activation.
         float_edges: Inputs that read an activation as it was computed, in front of its pair.
+        float_outputs: Activations that are graph outputs and are handed out as they were computed.
     """
 
     activations: Mapping[str, str]
@@ -94,6 +95,7 @@ class Placement:
     left_float: tuple[LeftFloat, ...]
     specs: Mapping[str, TensorSpec]
     float_edges: frozenset[Edge]
+    float_outputs: frozenset[str] = frozenset()
 
     @property
     def observed(self) -> tuple[str, ...]:

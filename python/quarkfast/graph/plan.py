@@ -57,6 +57,7 @@ class Plan:
         biases: Biases with theirs.
         notes: What had to be done differently from what was asked, one sentence each.
         float_edges: Inputs that read an activation in front of its pair.
+        float_outputs: Activations that are handed out as graph outputs in front of their pair.
     """
 
     activations: Mapping[str, str]
@@ -65,3 +66,4 @@ class Plan:
     biases: tuple[tuple[BiasSlot, Quantizer], ...]
     notes: tuple[str, ...]
     float_edges: frozenset[Edge] = frozenset()
+    float_outputs: frozenset[str] = frozenset()

@@ -82,7 +82,8 @@ def freeze(
         biases.append((bias, bias_quantizer(activations[bias.data], weight, channels)))
     notes.extend(count_flat(model, placement, seen or ranges))
     slots_of = tuple(constants.items())
-    return Plan(placement.activations, quantizers, slots_of, tuple(biases), tuple(notes), placement.float_edges)
+    floats = placement.float_edges, placement.float_outputs
+    return Plan(placement.activations, quantizers, slots_of, tuple(biases), tuple(notes), *floats)
 
 
 def _limit(tensor: str, placement: Placement, ranges: Mapping[str, Range]) -> tuple[float, float] | None:

@@ -37,7 +37,7 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
     """Writes `plan` into `model`, in place, and returns what there is to say about it.
 
     1. A pair stands behind each planned activation; everything that read the tensor reads the pair,
-       but for the plan's `float_edges`.
+       but for the plan's `float_edges` and `float_outputs`.
     2. Tensors that share a scale share its initializers.
     3. A constant is stored as codes with a DequantizeLinear behind it (with ``keep_float_weights`` as float32 with a
        pair); only the planned inputs read that, others keep the float constant.
@@ -48,7 +48,7 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
     if scheme.encoding == "dynamic":
         insert_dynamic(model, plan)
         return ()
-    inserter = _Inserter(model, scheme, plan.float_edges)
+    inserter = _Inserter(model, scheme, plan)
     values = ir.convenience.create_value_mapping(model.graph)
     for slot, quantizer in plan.constants:
         if quantizer.is_block:
@@ -67,11 +67,11 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
 
 
 class _Inserter:
-    def __init__(self, model: ir.Model, scheme: Scheme, float_edges: frozenset[Edge]) -> None:
+    def __init__(self, model: ir.Model, scheme: Scheme, plan: Plan) -> None:
         self._model = model
         self._graph = model.graph
         self._scheme = scheme
-        self._float_edges = float_edges
+        self._plan = plan
         self._tally = PackingTally()
         self._like: ir.Value | None = None
         self._limits: list[ir.Value] = []
@@ -86,12 +86,17 @@ class _Inserter:
         name, readers = name_of(value), self._readers(value)
         clip = self._clip(value, quantizer)
         nodes = clip + self._pair(clip[0].outputs[0] if clip else value, name, quantizer, self._parameters[root])
-        inner = self._names.fresh(f"{name}_QuantizeLinear_Input") if value.is_graph_output() else ""
-        splice(self._graph, value, nodes, nodes[-1].outputs[0], inner, readers)
+        splice(self._graph, value, nodes, nodes[-1].outputs[0], self._inner(value), readers)
 
     def _readers(self, value: ir.Value) -> list[tuple[ir.Node, int]]:
         """Returns what will read the pair behind `value`."""
-        return [use for use in value.uses() if Edge(name_of(use[0]), use[1]) not in self._float_edges]
+        return [use for use in value.uses() if Edge(name_of(use[0]), use[1]) not in self._plan.float_edges]
+
+    def _inner(self, value: ir.Value) -> str:
+        """Returns a name for `value` where what stands behind it becomes the graph output; empty elsewhere."""
+        name = name_of(value)
+        handed_on = value.is_graph_output() and name not in self._plan.float_outputs
+        return self._names.fresh(f"{name}_QuantizeLinear_Input") if handed_on else ""
 
     def _clip(self, value: ir.Value, quantizer: Quantizer) -> list[ir.Node]:
         """Returns what keeps `value` from becoming infinite, where the scheme asks for it."""
@@ -104,12 +109,10 @@ class _Inserter:
 
     def insert_rounding(self, value: ir.Value, quantizer: Quantizer) -> None:
         name = name_of(value)
-        for axis, readers in activation_axes(value):
+        for axis, readers in activation_axes(value, self._readers(value)):
             node = round_node(value, quantizer.dtype, axis, self._scheme.block_rounding)
             self._call([node], f"{name}_DequantizeLinear")
-            inner = self._names.fresh(f"{name}_QuantizeLinear_Input") if value.is_graph_output() else ""
-            quantized = [use for use in readers if Edge(name_of(use[0]), use[1]) not in self._float_edges]
-            splice(self._graph, value, (node,), node.outputs[0], inner, quantized)
+            splice(self._graph, value, (node,), node.outputs[0], self._inner(value), readers)
 
     def insert_block_constant(self, tensor: str, quantizer: Quantizer, edges: tuple[Edge, ...]) -> None:
         value, axis = self._graph.initializers[tensor], quantizer.axis or 0

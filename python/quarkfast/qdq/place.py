@@ -13,6 +13,7 @@ from quarkfast.graph.contrib import key_of
 from quarkfast.graph.extremes import range_of
 from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS, Operator, find_operator
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement, Role
+from quarkfast.qdq.operands import Operands
 from quarkfast.qdq.rules import Flow, Rule
 from quarkfast.qdq.sensitive import Sensitive, adds_bias
 from quarkfast.qdq.targets import TARGETS, Target
@@ -36,6 +37,8 @@ def place(model: ir.Model, scheme: Scheme) -> Placement:
        to a matrix product stays float, and no pair stands between the two.
     8. What `quarkfast.qdq.sensitive` lists stays float. It reads what another float node computed without a pair, and
        a matrix product that nothing else reads gets none.
+    9. Where the target quantizes operands alone, outputs get no pair, unless the scheme gives one its own type, and all
+       other readers of an operand read it as it was computed.
 
     Raises:
         ConfigError: If the scheme names a node, tensor or operator type that the model does not have.
@@ -91,6 +94,8 @@ class _Placer:
         self._quantized: dict[str, str] = {}
         self._left_float: list[LeftFloat] = []
         self._float_edges: set[Edge] = set()
+        self._operands = Operands()
+        self._results: set[str] = set()
 
     def placement(self) -> Placement:
         slots = tuple(
@@ -101,8 +106,22 @@ class _Placer:
         specs = {root: self._choices.activation(root) for root in roots}
         biases, left = tuple(self._biases), tuple(self._left_float)
         fixed = self._fixed | self._choices.fixed
-        edges = frozenset(self._float_edges)
-        return Placement(self._activations, fixed, self._bounds, slots, biases, self._quantized, left, specs, edges)
+        edges, outputs = self._float_edges, frozenset[str]()
+        if not self._target.results:
+            edges = edges | self._operands.float_edges(self._results)
+            outputs = self._operands.float_outputs(self._results)
+        return Placement(
+            self._activations,
+            fixed,
+            self._bounds,
+            slots,
+            biases,
+            self._quantized,
+            left,
+            specs,
+            frozenset(edges),
+            outputs,
+        )
 
     def visit(self, node: ir.Node) -> None:
         rule = self._rule(node)
@@ -185,6 +204,7 @@ class _Placer:
         if not is_constant(value):
             if not self._target.dynamic:
                 self._activations.setdefault(name, name)
+                self._operands.add(node, index)
             return
         operator = find_operator(node)
         if operator is not None and operator.weight == index:
@@ -230,6 +250,9 @@ class _Placer:
         name = name_of(output)
         if not self._is_float(output) or _is_encoded(output) or self._target.dynamic:
             return
+        if not self._target.results and not self._choices.is_own_result(name):
+            return
+        self._results.add(name)
         if self._is_product_for_floats(node, output):
             return
         if self._is_absorbed(node, output):

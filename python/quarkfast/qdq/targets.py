@@ -24,6 +24,8 @@ class Target:
         absorbed: Activation -> operators that compute it along, so that no Q/DQ pair stands between the two.
         dynamic: Whether activations are quantized as they come, so that only weights are placed.
         constants: Which spec constants take that are no operator's weight (the ``b`` of ``x + b``).
+        results: Whether what quantized operators compute is quantized too, and every reader reads that. Otherwise
+            activations are quantized as operands of these operators alone.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Target:
     absorbed: Mapping[str, frozenset[str]]
     constants: Literal["activation", "weight"]
     dynamic: bool = False
+    results: bool = True
 
 
 def _rows(rule: Rule, *op_types: str) -> dict[str, Rule]:
@@ -159,6 +162,24 @@ _DYNAMIC: Mapping[str, Rule] = MappingProxyType(
     }
 )
 
+# What MX formats are defined for: operands whose products are added up along the blocks (OCP Microscaling Formats 1.0,
+# section 6; B. Rouhani et al., "With Shared Microexponents, A Little Shifting Goes a Long Way", 2023). Everything else
+# computes in float. The tables that Gather reads are most of the bytes of many models, so they are stored that way too.
+_DOT_PRODUCTS: Mapping[str, Rule] = MappingProxyType(
+    {
+        **_LAYERS,
+        "Gather": Rule(inputs=(0,), objects=_weight_objection(0)),
+        **{
+            key: _RYZENAI_CONTRIB[key]
+            for key in (
+                "com.microsoft::Attention", "com.microsoft::FusedConv", "com.microsoft::FusedGemm",
+                "com.microsoft::FusedMatMul", "com.microsoft::GroupQueryAttention",
+                "com.microsoft::MultiHeadAttention",
+            )
+        },
+    }
+)  # fmt: skip
+
 TARGETS: Mapping[str, Target] = MappingProxyType(
     {
         target.name: target
@@ -169,6 +190,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             Target("ort-cpu", _ORT_CPU, _ORT_CPU_ABSORBED, "activation"),
             Target("ryzenai-transformer", _TRANSFORMER, MappingProxyType({}), "weight"),
             Target("ort-dynamic", _DYNAMIC, MappingProxyType({}), "weight", dynamic=True),
+            Target("dot-products", _DOT_PRODUCTS, MappingProxyType({}), "weight", results=False),
         )
     }
 )

@@ -21,7 +21,7 @@ from quarkfast.config.quark.spec import QLayerConfig, QTensorConfig
 from quarkfast.config.rules import Change, LayerRule
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import Method, ScaleKind, TensorSpec
-from quarkfast.config.types import bias_of
+from quarkfast.config.types import bias_of, target_of
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 
 __all__ = ["scheme_of"]
@@ -218,10 +218,10 @@ def _scheme(activation: TensorSpec, weight: TensorSpec, npu_cnn: bool, forced: b
     """Choose target and bias as Quark's quantizers do (specification of Quark, sections 1.3 and 6)."""
     if npu_cnn:
         target = "ryzenai-xint8"
-    elif not activation.dtype.startswith(("int", "uint")):
-        target = "ryzenai-bf16"
+    elif activation.dtype.startswith(("int", "uint")) and not activation.symmetric:
+        target = "ort-cpu"
     else:
-        target = "ryzenai-a8w8" if activation.symmetric else "ort-cpu"
+        target = target_of(activation)
     for preset in PRESETS.values():
         if (preset.activation.dtype, preset.weight.dtype, preset.target) == (activation.dtype, weight.dtype, target):
             return replace(preset, activation=activation, weight=weight, force_pass_through=forced)
