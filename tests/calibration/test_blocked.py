@@ -49,7 +49,7 @@ def _model(narrow=20):
 @pytest.fixture
 def optimized():
     """The model as onnxruntime has optimized it, its tensors whole."""
-    found = blocked._optimized(to_proto(_model()), TENSORS, 1)
+    found = blocked._optimized(to_proto(_model()), TENSORS)
     if not any(node.op_type == "ReorderOutput" for node in found.graph.node):
         pytest.skip("onnxruntime has no blocked layout on this processor")
     return found
@@ -123,7 +123,7 @@ def test_one_value_that_stands_for_two_tensors_is_observed_for_both(monkeypatch,
 
 def test_channels_that_no_reorder_takes_give_the_plain_session(monkeypatch):
     model = _model(narrow=18)
-    optimized = blocked._optimized(to_proto(model), TENSORS, 1)
+    optimized = blocked._optimized(to_proto(model), TENSORS)
     if any(node.op_type == "ReorderOutput" for node in optimized.graph.node):
         assert blocked.move_into_blocks(optimized.graph, TENSORS) is None
     found = _observe(FEEDS, model)

@@ -47,7 +47,7 @@ def observed_session(
     Raises:
         ModelError: If ONNX Runtime rejects the model.
     """
-    optimized = _optimized(model, tensors, threads) if folder is None and _convolves(model.graph) else None
+    optimized = _optimized(model, tensors) if folder is None and _convolves(model.graph) else None
     if optimized is not None:
         names = move_into_blocks(optimized.graph, tensors)
         if names is not None and len(set(names)) == len(names):  # else one value stands for two tensors
@@ -69,7 +69,7 @@ def _convolves(graph: onnx.GraphProto) -> bool:
     return not bodies and any(node.op_type == "Conv" for node in graph.node) and graph.ByteSize() <= _MOST_BYTES
 
 
-def _optimized(model: onnx.ModelProto, tensors: Sequence[str], threads: int | None) -> onnx.ModelProto | None:
+def _optimized(model: onnx.ModelProto, tensors: Sequence[str]) -> onnx.ModelProto | None:
     """Returns the model as ONNX Runtime optimizes it, or None where it cannot write it, such as on a full disk."""
     given = {value.name for value in (*model.graph.input, *model.graph.output)}
     known = {value.name: value for value in model.graph.value_info}
@@ -82,9 +82,10 @@ def _optimized(model: onnx.ModelProto, tensors: Sequence[str], threads: int | No
     del model.graph.output[outputs:]
     with tempfile.TemporaryDirectory(prefix="quarkfast_", ignore_cleanup_errors=True) as folder:
         path = Path(folder, "optimized.onnx")
-        options = ort.session_options(threads=threads)
+        # It will not run: threads would spin until it is closed, for as long as all the rest of this takes.
+        options = ort.session_options(threads=1)
+        options.add_session_config_entry("session.disable_prepacking", "1")
         options.optimized_model_filepath = str(path)
-        options.add_session_config_entry("session.disable_prepacking", "1")  # it will not run
         try:
             ort.inference_session(data, options)
             optimized = onnx.ModelProto.FromString(path.read_bytes())
