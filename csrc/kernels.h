@@ -10,6 +10,7 @@
 #include "numerics/block_formats.h"
 #include "numerics/histogram.h"
 #include "numerics/moments.h"
+#include "numerics/order.h"
 #include "numerics/range.h"
 #include "numerics/small_floats.h"
 #include "numerics/types.h"
@@ -18,8 +19,8 @@ namespace quarkfast {
 
 // The linear kernels of one quantized type Q (named i2, u2, i4, u4, i8, u8, i16, u16, i32, u32 in Kernels). The plain
 // ones take `runs` runs of n elements, one after the other; run r uses scale[r] and zero_point[r]. The ones on channels
-// take n elements; element i uses scale[i] and zero_point[i]. Scales are finite and > 0, zero points within [qmin,
-// qmax] and that within the type.
+// take n elements; element i uses scale[i] and zero_point[i]. Scales are finite and > 0, those of quantize_linear not
+// 0; zero points are within [qmin, qmax] and that within the type.
 template <class Q>
 struct LinearKernels {
   // y = saturate(round_half_to_even(x / scale) + zero_point, qmin, qmax); NaN gives qmin.
@@ -89,6 +90,11 @@ struct StatisticsKernels {
   void (*reduce_absmax)(const T* x, size_t n, float* top);
   // top[i] = max(top[i], |x[i]|) where x[i] is finite.
   void (*reduce_absmax_channels)(const T* x, size_t n, float* top);
+  // Of each of `runs` runs of n elements: low[r] = min(low[r], least key), high[r] = max(high[r], greatest key).
+  void (*reduce_extremes)(const T* x, size_t runs, size_t n, OrderKey<T>* low, OrderKey<T>* high);
+  // The same of each of n columns: row j begins at x[j * stride].
+  void (*reduce_extremes_channels)(const T* x, size_t rows, size_t stride, size_t n, OrderKey<T>* low,
+                                   OrderKey<T>* high);
 };
 
 // The kernels of one family of block formats, P being BfpParams, BfpPrimeParams or MxParams (named bfp, bfp_prime, mx

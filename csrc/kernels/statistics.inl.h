@@ -5,6 +5,7 @@
 #include "kernels.h"
 #include "moments.inl.h"
 #include "reduce_absmax.inl.h"
+#include "reduce_extremes.inl.h"
 #include "reduce_range.inl.h"
 
 namespace quarkfast::QF_ISA {
@@ -18,6 +19,8 @@ constexpr StatisticsKernels<T> statistics_kernels() {
       .sum_moments = sum_moments<T>,
       .reduce_absmax = reduce_absmax<T>,
       .reduce_absmax_channels = reduce_absmax_channels<T>,
+      .reduce_extremes = reduce_extremes<T>,
+      .reduce_extremes_channels = reduce_extremes_channels<T>,
   };
 }
 

@@ -8,7 +8,7 @@ namespace quarkfast::python {
 
 namespace {
 
-// The three functions of integer type Q and float type X.
+// The three functions of integer type Q and float type X, and, of four bits, quantization with scales of either sign.
 template <class Q, class X>
 void def_linear(py::module_& m, const std::string& code, const char* dtype, const std::string& real,
                 const char* real_dtype) {
@@ -34,6 +34,16 @@ void def_linear(py::module_& m, const std::string& code, const char* dtype, cons
                        .zero_point = zero_point,
                        .run = erased(fake_quantize_linear<Q, X>)},
                       "x after quantization and dequantization.");
+  if constexpr (std::is_same_v<Q, i4> || std::is_same_v<Q, u4>) {
+    def_scaled_to_range(m,
+                        {.name = "quantize_linear_mirrored_" + real + "_" + code,
+                         .x = real_dtype,
+                         .out = dtype,
+                         .zero_point = zero_point,
+                         .mirrored = true,
+                         .run = erased(quantize_linear<Q, X>)},
+                        "Codes of x, also for scales below zero.");
+  }
 }
 
 template <class Q>

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "../stats/channels.h"
+#include "../stats/extremes.h"
 #include "statistics.h"
 
 namespace quarkfast::python {
@@ -25,11 +26,34 @@ Statistics gathered(const char* where, const py::array& given, Gather gather) {
   return result;
 }
 
+// Of dims (outer, length, inner), for each index of the middle one, or for each block of so many of them where `block`
+// is not 0.
+template <class T>
+py::tuple extremes(const char* where, const py::array& given, const std::array<size_t, 3>& dims, size_t block) {
+  require_dtype(given, where, "x", FloatType<T>::dtype);
+  const py::array x = laid_out(given);
+  const auto [outer, length, inner] = dims;
+  require_size(x, where, "x", static_cast<py::ssize_t>(outer * length * inner));
+  if (!x.size()) throw py::value_error(std::string(where) + ": x: expected one value or more, got none");
+  const ScaleLayout layout = block ? ScaleLayout::per_block(outer, length, inner, std::min(block, length))
+                                   : ScaleLayout::per_channel(outer, length, inner);
+  const std::array scales{static_cast<py::ssize_t>(layout.scales())};
+  py::array low(x.dtype(), scales), high(x.dtype(), scales);
+  const auto* from = static_cast<const T*>(x.data());
+  auto *least = static_cast<T*>(low.mutable_data()), *most = static_cast<T*>(high.mutable_data());
+  {
+    const py::gil_scoped_release release;  // only raw memory from here on
+    reduce_extremes(from, layout, least, most, shared_pool());
+  }
+  return py::make_tuple(low, high);
+}
+
 template <class T>
 void register_type(py::module_& m) {
   const auto named = [](const char* verb) { return std::string(verb) + FloatType<T>::code; };
   const std::string range = named("reduce_range_"), histogram = named("count_histogram_"),
-                    moments = named("sum_moments_"), absmax = named("reduce_absmax_");
+                    moments = named("sum_moments_"), absmax = named("reduce_absmax_"),
+                    least_and_most = named("reduce_extremes_");
   m.def(
       range.c_str(), [range](const py::array& x) { return to_dict(gathered<T>(range.c_str(), x, {}).range); },
       py::arg("x"), "Extremes of the finite values and counts of the special ones.");
@@ -64,6 +88,13 @@ void register_type(py::module_& m) {
         return top;
       },
       py::arg("x"), py::arg("dims"), "Largest finite magnitude of each channel; dims is (outer, channels, inner).");
+  m.def(
+      least_and_most.c_str(),
+      [least_and_most](const py::array& x, const std::array<size_t, 3>& dims, size_t block) {
+        return extremes<T>(least_and_most.c_str(), x, dims, block);
+      },
+      py::arg("x"), py::arg("dims"), py::arg("block"),
+      "Least and greatest values of each index, or of each block, of the middle one of dims.");
 }
 
 }  // namespace

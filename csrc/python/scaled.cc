@@ -137,7 +137,10 @@ void require_each(const ScaledKernel& kernel, const Operand& factor, const char*
 }
 
 void require_factors(const ScaledKernel& kernel, const Operand& factor) {
-  if (std::strcmp(kernel.factor, "scale") == 0) {
+  if (kernel.mirrored) {
+    require_each<float>(kernel, factor, "finite values other than 0",
+                        [](float v) { return (v != 0) & (std::abs(v) <= std::numeric_limits<float>::max()); });
+  } else if (std::strcmp(kernel.factor, "scale") == 0) {
     require_each<float>(kernel, factor, "finite values > 0",
                         [](float v) { return (v > 0) & (v <= std::numeric_limits<float>::max()); });
   } else {

@@ -32,6 +32,7 @@ struct ScaledKernel {
   const char* out;
   ZeroPointType zero_point;
   const char* factor = "scale";  // or "shift", of int32
+  bool mirrored = false;         // whether a scale may be below zero
   ScaledRun run;
 };
 

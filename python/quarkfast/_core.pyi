@@ -70,14 +70,17 @@ def reduce_range_f32(x: _Array) -> dict[str, Any]: ...
 def count_histogram_f32(x: _Array) -> tuple[dict[str, Any], _Histogram]: ...
 def sum_moments_f32(x: _Array) -> tuple[dict[str, Any], tuple[int, int]]: ...
 def reduce_absmax_f32(x: _Array, dims: _Dims) -> _Array: ...
+def reduce_extremes_f32(x: _Array, dims: _Dims, block: int) -> tuple[_Array, _Array]: ...
 def reduce_range_f16(x: _Array) -> dict[str, Any]: ...
 def count_histogram_f16(x: _Array) -> tuple[dict[str, Any], _Histogram]: ...
 def sum_moments_f16(x: _Array) -> tuple[dict[str, Any], tuple[int, int]]: ...
 def reduce_absmax_f16(x: _Array, dims: _Dims) -> _Array: ...
+def reduce_extremes_f16(x: _Array, dims: _Dims, block: int) -> tuple[_Array, _Array]: ...
 def reduce_range_bf16(x: _Array) -> dict[str, Any]: ...
 def count_histogram_bf16(x: _Array) -> tuple[dict[str, Any], _Histogram]: ...
 def sum_moments_bf16(x: _Array) -> tuple[dict[str, Any], tuple[int, int]]: ...
 def reduce_absmax_bf16(x: _Array, dims: _Dims) -> _Array: ...
+def reduce_extremes_bf16(x: _Array, dims: _Dims, block: int) -> tuple[_Array, _Array]: ...
 
 # A scaled kernel returns None where it does not read an argument as it is given. One signature for all integer types
 # and the floats that they are made of.
@@ -110,9 +113,11 @@ fake_quantize_linear_f32_u2 = quantize_linear_f32_i8
 quantize_linear_f32_i4 = quantize_linear_f32_i8
 dequantize_linear_i4_f32 = dequantize_linear_i8_f32
 fake_quantize_linear_f32_i4 = quantize_linear_f32_i8
+quantize_linear_mirrored_f32_i4 = quantize_linear_f32_i8
 quantize_linear_f32_u4 = quantize_linear_f32_i8
 dequantize_linear_u4_f32 = dequantize_linear_i8_f32
 fake_quantize_linear_f32_u4 = quantize_linear_f32_i8
+quantize_linear_mirrored_f32_u4 = quantize_linear_f32_i8
 quantize_linear_f32_u8 = quantize_linear_f32_i8
 dequantize_linear_u8_f32 = dequantize_linear_i8_f32
 fake_quantize_linear_f32_u8 = quantize_linear_f32_i8
@@ -137,9 +142,11 @@ fake_quantize_linear_f16_u2 = quantize_linear_f32_i8
 quantize_linear_f16_i4 = quantize_linear_f32_i8
 dequantize_linear_i4_f16 = dequantize_linear_i8_f32
 fake_quantize_linear_f16_i4 = quantize_linear_f32_i8
+quantize_linear_mirrored_f16_i4 = quantize_linear_f32_i8
 quantize_linear_f16_u4 = quantize_linear_f32_i8
 dequantize_linear_u4_f16 = dequantize_linear_i8_f32
 fake_quantize_linear_f16_u4 = quantize_linear_f32_i8
+quantize_linear_mirrored_f16_u4 = quantize_linear_f32_i8
 quantize_linear_f16_i8 = quantize_linear_f32_i8
 dequantize_linear_i8_f16 = dequantize_linear_i8_f32
 fake_quantize_linear_f16_i8 = quantize_linear_f32_i8
@@ -167,9 +174,11 @@ fake_quantize_linear_bf16_u2 = quantize_linear_f32_i8
 quantize_linear_bf16_i4 = quantize_linear_f32_i8
 dequantize_linear_i4_bf16 = dequantize_linear_i8_f32
 fake_quantize_linear_bf16_i4 = quantize_linear_f32_i8
+quantize_linear_mirrored_bf16_i4 = quantize_linear_f32_i8
 quantize_linear_bf16_u4 = quantize_linear_f32_i8
 dequantize_linear_u4_bf16 = dequantize_linear_i8_f32
 fake_quantize_linear_bf16_u4 = quantize_linear_f32_i8
+quantize_linear_mirrored_bf16_u4 = quantize_linear_f32_i8
 quantize_linear_bf16_i8 = quantize_linear_f32_i8
 dequantize_linear_i8_bf16 = dequantize_linear_i8_f32
 fake_quantize_linear_bf16_i8 = quantize_linear_f32_i8

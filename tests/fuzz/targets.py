@@ -79,6 +79,14 @@ def _draw_quantize(d: Draw, in_place: bool = False) -> dict[str, Any]:
     return arguments
 
 
+def _draw_mirrored(d: Draw) -> dict[str, Any]:
+    arguments = _draw_quantize(d)
+    while arguments["dtype"] not in ("int4", "uint4") or "qmin" in arguments:
+        arguments = _draw_quantize(d)
+    signs = d.codes(np.int64, 0, 1, np.shape(arguments["scale"])) * 2 - 1
+    return arguments | {"scale": np.float32(arguments["scale"] * signs)}
+
+
 def _draw_dequantize(d: Draw) -> dict[str, Any]:
     arguments, shape, row = _linear(d)
     arguments["x"] = d.laid_out(d.codes(row.dtype, int(row.qmin), int(row.qmax), shape))
@@ -198,6 +206,25 @@ def _draw_absmax(d: Draw) -> dict[str, Any]:
     return arguments | ({"axis": d.integer(-rank, rank - 1)} if rank and d.chance(0.7) else {})
 
 
+def _draw_extremes(d: Draw) -> dict[str, Any]:
+    arguments = _draw_absmax(d)
+    while not arguments["x"].size:
+        arguments = _draw_absmax(d)
+    return arguments | (
+        {"block_size": d.pick((1, 2, 3, 16, 32, 1000))} if "axis" in arguments and d.chance(0.5) else {}
+    )
+
+
+def _told_extremes(**arguments: Any) -> Any:
+    return np.stack(kernels.extremes(**arguments))
+
+
+def _extremes(x: Any, axis: Any = None, block_size: Any = 0) -> Any:
+    if axis is None:
+        return np.stack(reference.reduce_extremes(np.asarray(x)[None], 0))[:, 0]
+    return np.stack(reference.reduce_extremes(x, axis, block_size))
+
+
 def _absmax(x: Any, axis: Any = None) -> Any:
     return reference.reduce_absmax(x, axis) if axis is not None else reference.reduce_absmax(np.ravel(x)[None], 0)[0]
 
@@ -227,6 +254,7 @@ TARGETS = {
     "fake_quantize_linear": Target(
         quarkfast.fake_quantize_linear, lambda d: _draw_quantize(d, in_place=True), _fake_quantized
     ),
+    "quantize_linear_mirrored": Target(kernels.quantize_linear_mirrored, _draw_mirrored, _quantized),
     "quantize_float": Target(kernels.quantize_float, _draw_quantize_float, _quantized_float),
     "dequantize_float": Target(kernels.dequantize_float, _draw_dequantize_float, _dequantized_float),
     "requantize_linear": Target(quarkfast.requantize_linear, _draw_requantize, _requantized),
@@ -235,6 +263,7 @@ TARGETS = {
     "histogram": Target(_told_histogram, _draw_floats, _histogram),
     "moments": Target(_told_moments, _draw_floats, reference.sum_moments),
     "absmax": Target(quarkfast.absmax, _draw_absmax, _absmax),
+    "extremes": Target(_told_extremes, _draw_extremes, _extremes),
     **{
         name: Target(*row)
         for calls in (cast_targets.CALLS, packing_targets.CALLS, clip_targets.CALLS)

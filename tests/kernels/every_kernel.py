@@ -66,11 +66,13 @@ def any_bits(dtype: Any) -> Callable[[np.random.Generator], Any]:
 
 
 def linear_rows(name: str, real: str) -> list[Row]:
-    """Six kernels of one integer type and one float type: one scale for all elements, or one for each."""
+    """Six kernels of an integer type (eight of 4 bits) and a float: one scale for all elements, or one for each."""
     row = qtype(name)
     rng = np.random.default_rng(7)
     scales = rng.uniform(0.01, 0.2, COUNT).astype(np.float32)
     zeros = rng.integers(row.qmin, row.qmax, COUNT, dtype=np.int64, endpoint=True).astype(row.dtype)
+
+    flipped = np.where(np.arange(COUNT) % 3, scales, -scales)
 
     def parameters(each: bool, begin: int, n: int) -> dict[str, Any]:
         part = slice(begin, begin + n)
@@ -86,6 +88,14 @@ def linear_rows(name: str, real: str) -> list[Row]:
         return lambda x, out, begin: quarkfast.dequantize_linear(
             x, dtype=real, out=out, **parameters(each, begin, x.size)
         )
+
+    def mirror(each: bool) -> Callable[[Any, Any, int], Any]:
+        def call(x: Any, out: Any, begin: int) -> Any:
+            given = parameters(each, begin, x.size)
+            given["scale"] = flipped[begin : begin + x.size] if each else flipped[0]
+            return kernels.quantize_linear_mirrored(x, dtype=name, out=out, **given)
+
+        return call
 
     def fake(each: bool) -> Callable[[Any, Any, int], Any]:
         return lambda x, out, begin: quarkfast.fake_quantize_linear(
@@ -104,6 +114,10 @@ def linear_rows(name: str, real: str) -> list[Row]:
             Row(f"dequantize_linear{suffix}_{row.code}_{real_code}", given, real_dtype, dequantize(each)),
             Row(f"fake_quantize_linear{suffix}_{real_code}_{row.code}", source, real_dtype, fake(each)),
         ]
+        if row.bits == 4:
+            rows.append(
+                Row(f"quantize_linear_mirrored{suffix}_{real_code}_{row.code}", source, row.dtype, mirror(each))
+            )
     return rows
 
 
@@ -196,8 +210,10 @@ def reduced(name: str) -> Callable[[Any, Any, int], Any]:
     """Return how to call a statistic and make one array of all that it tells."""
 
     def run(x: Any, _out: Any, _begin: int) -> Any:
-        found = getattr(quarkfast, name)(x)
+        found = getattr(kernels, name)(x)
         parts = [found.counts, found.exponent] if name == "histogram" else [found]
+        if name == "extremes":
+            parts = list(found)
         if name == "reduce_range":
             parts = list(dataclasses.astuple(found))
         if name == "moments":
@@ -213,7 +229,7 @@ def statistics_rows(name: str) -> list[Row]:
 
     return [
         Row(f"{kernel}_{qtype(name).code if name != 'float32' else 'f32'}", source, np.float64, reduced(kernel), cut=0)
-        for kernel in ("reduce_range", "histogram", "moments", "absmax")
+        for kernel in ("reduce_range", "histogram", "moments", "absmax", "extremes")
     ]
 
 

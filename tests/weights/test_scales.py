@@ -4,7 +4,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from quarkfast.weights.codes import mirrored_like
 from quarkfast.weights.scales import scales_of
 
 
@@ -37,18 +36,6 @@ def test_mirrored_codes_are_closer_to_the_weights_than_those_of_onnxruntime(rng,
     ours = scales_of(values.min(1), values.max(1), "int4", symmetric=True, mirrored=True).scale[:, None]
     errors = [np.square(values - step * np.clip(np.rint(values / step), -8, 7)).sum() for step in (ours, extreme / -8)]
     assert errors[0] < errors[1]
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
-def test_codes_of_a_negative_scale_are_those_of_negated_weights(rng, dtype):
-    piece = rng.normal(size=(2, 10, 3)).astype(dtype)
-    scale = rng.normal(size=(2, 3, 3)).astype(dtype)
-    values, steps = mirrored_like(piece, scale, 4)
-    expected = piece.astype(np.float64) / scale.astype(np.float64).repeat(4, axis=1)[:, :10]
-    np.testing.assert_array_equal(
-        values.astype(np.float64) / steps.astype(np.float64).repeat(4, axis=1)[:, :10], expected
-    )
-    assert values.dtype == dtype
 
 
 def test_asymmetric_ends_meet_the_ends_of_the_codes():

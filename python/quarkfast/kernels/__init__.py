@@ -22,14 +22,19 @@ from quarkfast.kernels.clips import (
     quantization_error,
     spread,
 )
-from quarkfast.kernels.linear import dequantize_linear, fake_quantize_linear, quantize_linear
+from quarkfast.kernels.linear import (
+    dequantize_linear,
+    fake_quantize_linear,
+    quantize_linear,
+    quantize_linear_mirrored,
+)
 from quarkfast.kernels.linear_blocks import pack_linear_blocks
 from quarkfast.kernels.linear_float import dequantize_float, quantize_float
 from quarkfast.kernels.matmul_nbits import MatMulNBits, pack_matmul_nbits, unpack_matmul_nbits
 from quarkfast.kernels.mx import dequantize_mx, fake_quantize_mx, quantize_mx
 from quarkfast.kernels.packing import pack_codes, unpack_codes
 from quarkfast.kernels.requantize import requantize_linear, requantize_shift
-from quarkfast.kernels.statistics import Histogram, Moments, Range, absmax, histogram, moments, reduce_range
+from quarkfast.kernels.statistics import Histogram, Moments, Range, absmax, extremes, histogram, moments, reduce_range
 
 __all__ = [
     "Histogram",
@@ -44,6 +49,7 @@ __all__ = [
     "dequantize_linear",
     "dequantize_mx",
     "entropy_range",
+    "extremes",
     "fake_quantize_bfp",
     "fake_quantize_bfp_prime",
     "fake_quantize_linear",
@@ -61,6 +67,7 @@ __all__ = [
     "quantize_bfp_prime",
     "quantize_float",
     "quantize_linear",
+    "quantize_linear_mirrored",
     "quantize_mx",
     "reduce_range",
     "requantize_linear",

@@ -12,7 +12,7 @@ from quarkfast.dtypes import TYPES, integer_type
 from quarkfast.kernels.arguments import F32, as_array, as_dtype, as_integer, spellings
 from quarkfast.kernels.scaled import converted
 
-__all__ = ["dequantize_linear", "fake_quantize_linear", "quantize_linear"]
+__all__ = ["dequantize_linear", "fake_quantize_linear", "quantize_linear", "quantize_linear_mirrored"]
 
 _REALS = {F32: "f32"} | {TYPES[name].dtype: TYPES[name].code for name in ("float16", "bfloat16")}
 _ROWS = [row for row in TYPES.values() if row.is_integer]
@@ -200,6 +200,56 @@ def _to_codes(
     y = run(array, out, scale, zero_point, axis, block_size, low, high)
     if y is None:
         y = run(array, out, *converted(where, code, scale, zero_point, axis, block_size), low, high)
+    return y  # type: ignore[no-any-return]
+
+
+def quantize_linear_mirrored(
+    x: ArrayLike,
+    scale: ArrayLike,
+    zero_point: ArrayLike | None = None,
+    *,
+    dtype: DTypeLike = "int4",
+    axis: int = 1,
+    block_size: int = 0,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]:
+    """Quantize floats to 4-bit integers with scales of either sign.
+
+    A scale below zero gives the codes of ``-x`` and ``-scale``: the lowest code then stands for the greatest value.
+
+    Args:
+        x: float32, float16 or bfloat16 array of any shape.
+        scale: As in :func:`quantize_linear`, but finite and not 0.
+        zero_point: As in :func:`quantize_linear`.
+        dtype: int4 or uint4.
+        axis: Axis of channels or blocks; negative counts from the end.
+        block_size: Elements along ``axis`` that share a scale; 0 means per tensor or per channel.
+        out: Array of ``dtype`` and the shape of ``x`` to write to.
+
+    Returns:
+        Codes of ``dtype`` with the shape of ``x``. NaN becomes the lowest code.
+
+    Raises:
+        TypeError: a dtype is not among the above.
+        ValueError: shapes, axis, scale or zero point do not fit.
+
+    Source:
+        ONNX QuantizeLinear-21, which does not say that scales are positive.
+
+    Example:
+        >>> import numpy as np
+        >>> quantize_linear_mirrored(np.float32([0.5, 4.0, -4.0]), -0.5).tolist()
+        [-1, -8, 7]
+    """
+    array, row = as_array(x, "quantize_linear_mirrored"), integer_type(dtype)
+    if row.bits != 4:
+        raise TypeError(f"quantize_linear_mirrored: dtype: expected int4 or uint4, got {row.name}")
+    real, code = _types(array, row.dtype, "quantize_linear_mirrored")
+    where = f"quantize_linear_mirrored_{_REALS[real]}_{row.code}"
+    run = getattr(_core, where)
+    y = run(array, out, scale, zero_point, axis, block_size, None, None)
+    if y is None:
+        y = run(array, out, *converted(where, code, scale, zero_point, axis, block_size), None, None)
     return y  # type: ignore[no-any-return]
 
 

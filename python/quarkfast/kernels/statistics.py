@@ -21,6 +21,7 @@ __all__ = [
     "Moments",
     "Range",
     "absmax",
+    "extremes",
     "histogram",
     "moments",
     "reduce_range",
@@ -220,9 +221,59 @@ def absmax(x: ArrayLike, axis: int | None = None) -> NDArray[np.float32]:
     reduce = getattr(_core, f"reduce_absmax_{code}")
     if axis is None:
         return np.asarray(reduce(array, (1, 1, array.size))).reshape(())
-    axis = as_integer(axis, "absmax", "axis")
+    return np.asarray(reduce(array, _dims(array, as_integer(axis, "absmax", "axis"), "absmax")))
+
+
+def extremes(x: ArrayLike, axis: int | None = None, *, block_size: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Find the least and the greatest value of a whole array, of each index along an axis, or of each block along it.
+
+    Args:
+        x: float32, float16 or bfloat16 array of any shape, not empty.
+        axis: The axis of channels or blocks, from ``-x.ndim`` to ``x.ndim - 1``, or ``None`` for the whole.
+        block_size: Elements along ``axis`` that make a block; 0 means one result for each index.
+
+    Returns:
+        Two arrays of the dtype of ``x``, of the shape of scales that :func:`quantize_linear` takes: ``()`` without an
+        axis, ``(x.shape[axis],)``, or the shape of ``x`` with ``ceil(x.shape[axis] / block_size)`` along ``axis``.
+        Unlike the range of :func:`reduce_range` they count infinity, and both are NaN where a value is; never ``-0.0``.
+
+    Raises:
+        TypeError: ``x`` has another dtype.
+        ValueError: ``x`` is empty, there is no such axis, or ``block_size`` is negative or has no axis.
+
+    Example:
+        >>> low, high = extremes(np.float32([[1, -3], [2, np.inf], [5, 4]]), axis=0, block_size=2)
+        >>> low
+        array([[ 1., -3.],
+               [ 5.,  4.]], dtype=float32)
+        >>> high
+        array([[ 2., inf],
+               [ 5.,  4.]], dtype=float32)
+    """
+    array, code = _floats(x, "extremes")
+    block = as_integer(block_size, "extremes", "block_size")
+    if block < 0 or (block and axis is None):
+        wanted = "0 without an axis" if axis is None else "0 or a positive integer"
+        raise ValueError(f"extremes: block_size: expected {wanted}, got {block}")
+    if not array.size:
+        raise ValueError(f"extremes: x: expected one value or more, got shape {array.shape}")
+    reduce = getattr(_core, f"reduce_extremes_{code}")
+    if axis is None:
+        low, high = reduce(array, (1, array.size, 1), array.size)
+        return low.reshape(()), high.reshape(())
+    axis = as_integer(axis, "extremes", "axis")
+    dims = _dims(array, axis, "extremes")
+    low, high = reduce(array, dims, min(block, dims[1]))
+    if block:
+        shape = list(array.shape)
+        shape[axis] = -(-dims[1] // block)
+        low, high = low.reshape(shape), high.reshape(shape)
+    return low, high
+
+
+def _dims(array: NDArray[Any], axis: int, where: str) -> tuple[int, int, int]:
+    """Return the elements before, along and behind an axis."""
     if not -array.ndim <= axis < array.ndim:
-        raise ValueError(f"absmax: axis: expected an axis of a tensor of rank {array.ndim}, got {axis}")
+        raise ValueError(f"{where}: axis: expected an axis of a tensor of rank {array.ndim}, got {axis}")
     axis %= array.ndim
-    outer, inner = math.prod(array.shape[:axis]), math.prod(array.shape[axis + 1 :])
-    return np.asarray(reduce(array, (outer, array.shape[axis], inner)))
+    return math.prod(array.shape[:axis]), array.shape[axis], math.prod(array.shape[axis + 1 :])

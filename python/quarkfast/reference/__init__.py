@@ -50,6 +50,7 @@ from quarkfast.reference.statistics import (
     count_histogram,
     merge_histograms,
     reduce_absmax,
+    reduce_extremes,
     reduce_range,
     sum_moments,
 )
@@ -89,6 +90,7 @@ __all__ = [
     "quantize_linear",
     "quantize_mx",
     "reduce_absmax",
+    "reduce_extremes",
     "reduce_range",
     "requantize_linear",
     "requantize_shift",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["count_histogram", "merge_histograms", "reduce_absmax", "reduce_range", "sum_moments"]
+__all__ = ["count_histogram", "merge_histograms", "reduce_absmax", "reduce_extremes", "reduce_range", "sum_moments"]
 
 Array = NDArray[Any]
 
@@ -78,3 +78,20 @@ def reduce_absmax(x: Array, axis: int) -> Array:
     finite = np.where(np.isfinite(wide), wide, 0.0)
     top: Array = finite.max(axis=tuple(range(1, wide.ndim)), initial=0.0)
     return top.astype(np.float32)
+
+
+def reduce_extremes(x: Array, axis: int, block_size: int = 0) -> tuple[Array, Array]:
+    """Least and greatest value of each index along an axis, or of each block of indices: NaN where one is, never -0."""
+    values = np.asarray(x)
+    length, step = values.shape[axis], block_size or 1
+    others = tuple(other for other in range(values.ndim) if other != axis % values.ndim)
+    found = []
+    for reduce in (np.min, np.max):
+        parts = [
+            reduce(_wide(np.take(values, range(first, min(first + step, length)), axis)), axis=axis, keepdims=True)
+            for first in range(0, length, step)
+        ]
+        told = np.concatenate(parts, axis)
+        told = told if block_size else reduce(told, axis=others)
+        found.append((np.where(np.isnan(told), np.nan, told) + 0.0).astype(values.dtype))
+    return found[0], found[1]

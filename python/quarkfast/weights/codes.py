@@ -17,7 +17,7 @@ from quarkfast.graph.streams import Append, Output, Stream
 from quarkfast.weights.layout import Layout
 from quarkfast.weights.scales import Scales, scales_of
 
-__all__ = ["channel_stream", "extremes", "group_stream", "grouped", "has_zero_points", "mirrored_like"]
+__all__ = ["channel_stream", "codes_of", "group_stream", "grouped", "has_zero_points"]
 
 
 def channel_stream(tensor: ir.TensorProtocol, name: str, axis: int | None, spec: TensorSpec) -> Stream:
@@ -42,7 +42,7 @@ def channel_stream(tensor: ir.TensorProtocol, name: str, axis: int | None, spec:
         for piece in layout.pieces(1):
             part = slice(rows, rows + piece.shape[1])
             rows = part.stop % layout.length
-            pack(_codes(piece, found.scale[part], found.zero_point[part], spec, 0))
+            pack(codes_of(piece, found.scale[part], found.zero_point[part], spec.dtype, 1, 0))
         pack.finish()
         append(1, found.scale)
         if has_zero_points(spec):
@@ -65,7 +65,7 @@ def group_stream(tensor: ir.TensorProtocol, name: str, axis: int, spec: TensorSp
         zeros = _Packer(append, qtype(spec.dtype).bits, output=2)
         for piece in layout.pieces(size):
             found = grouped(piece, spec, name)
-            pack(_codes(piece, found.scale, found.zero_point, spec, size))
+            pack(codes_of(piece, found.scale, found.zero_point, spec.dtype, 1, size))
             append(1, found.scale)
             if has_zero_points(spec):
                 zeros(found.zero_point.astype(qtype(spec.dtype).dtype))
@@ -82,49 +82,33 @@ def has_zero_points(spec: TensorSpec) -> bool:
 
 def grouped(piece: NDArray[Any], spec: TensorSpec, name: str) -> Scales:
     """Returns scales ``[outer, groups, inner]`` of a piece ``[outer, rows, inner]``."""
-    outer, rows, inner = piece.shape
-    groups = -(-rows // spec.group_size)
-    missing = groups * spec.group_size - rows
-    # Zeros are in every range, so they may fill a last group.
-    full = np.pad(piece, ((0, 0), (0, missing), (0, 0))) if missing else piece
-    low, high = extremes(full.reshape(outer, groups, spec.group_size, inner), 2, name)
+    low, high = _extremes(piece, spec.group_size, name)
     mirrored = spec.symmetric and qtype(spec.dtype).bits == 4
     return scales_of(low, high, spec.dtype, symmetric=spec.symmetric, dtype=piece.dtype, mirrored=mirrored)
 
 
-def mirrored_like(piece: NDArray[Any], scale: NDArray[Any], size: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """Returns a piece whose groups below a negative scale are negated, and the scales' magnitudes: codes are the same.
-
-    Args:
-        piece: ``[..., rows, inner]``.
-        scale: ``[..., groups, inner]``.
-        size: Rows of a group.
-    """
-    steps = scale.astype(np.float32)
-    if (steps > 0).all():
-        return piece, steps
-    *outer, rows, inner = piece.shape
-    groups = steps.shape[-2]
-    word, top = np.dtype(f"u{piece.itemsize}"), 8 * piece.itemsize - 1
-    signs = (steps < 0).astype(word) << word.type(top)
-    bits, missing = piece.view(word), groups * size - rows
-    if missing:
-        bits = np.pad(bits, [*[(0, 0)] * len(outer), (0, missing), (0, 0)])
-    flipped = bits.reshape(*outer, groups, size, inner) ^ signs[..., None, :]
-    return flipped.reshape(*outer, groups * size, inner)[..., :rows, :].view(piece.dtype), np.abs(steps)
+def codes_of(
+    values: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any], dtype: str, axis: int, size: int
+) -> NDArray[Any]:
+    """Returns codes of `values` with a scale, perhaps below zero, for each `size` indices of `axis`; for each if 0."""
+    row, steps = qtype(dtype), scale.astype(np.float32)
+    quantize = kernels.quantize_linear_mirrored if row.bits == 4 else kernels.quantize_linear
+    return quantize(values, steps, zero.astype(row.dtype), dtype=row.dtype, axis=axis, block_size=size)
 
 
-def extremes(piece: NDArray[Any], axis: int | tuple[int, ...], name: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Returns least and greatest values along `axis`.
+def _extremes(piece: NDArray[Any], size: int, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Returns least and greatest values of the rows of ``[outer, rows, inner]``, or of groups of `size` of them.
 
     Raises:
         ModelError: If one is NaN or infinite.
     """
-    low, high = piece.min(axis=axis), piece.max(axis=axis)
+    low, high = kernels.extremes(piece, 1, block_size=size)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        values = piece.astype(np.float32)
-        nan, infinite = int(np.isnan(values).sum()), int(np.isinf(values).sum())
-        raise ModelError(f"tensor {name!r}: expected finite weights, got {nan} NaN and {infinite} infinite values")
+        found = kernels.reduce_range(piece)
+        infinite = found.pos_inf + found.neg_inf
+        raise ModelError(
+            f"tensor {name!r}: expected finite weights, got {found.nan} NaN and {infinite} infinite values"
+        )
     return low, high
 
 
@@ -134,16 +118,10 @@ def _channel_scales(layout: Layout, spec: TensorSpec, name: str) -> Scales:
     for piece in layout.pieces(1):
         part = slice(rows, rows + piece.shape[1])
         rows = part.stop % layout.length
-        least, most = extremes(piece, (0, 2), name)
+        least, most = _extremes(piece, 0, name)
         np.minimum(low[part], least, out=low[part])
         np.maximum(high[part], most, out=high[part])
     return scales_of(low, high, spec.dtype, symmetric=spec.symmetric, dtype=layout.dtype)
-
-
-def _codes(piece: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any], spec: TensorSpec, size: int) -> NDArray[Any]:
-    row = qtype(spec.dtype)
-    values, steps = mirrored_like(piece, scale, size) if size else (piece, scale.astype(np.float32))
-    return kernels.quantize_linear(values, steps, zero.astype(row.dtype), dtype=row.dtype, axis=1, block_size=size)
 
 
 def _outputs(

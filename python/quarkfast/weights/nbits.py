@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast import kernels
 from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
-from quarkfast.dtypes import qtype
 from quarkfast.graph.access import shape_of
 from quarkfast.graph.pieces import PIECE_BYTES, element_pieces
 from quarkfast.graph.streams import Append, Output, Stream
-from quarkfast.weights.codes import grouped, mirrored_like
+from quarkfast.weights.codes import codes_of, grouped
 from quarkfast.weights.layout import Layout
 
 __all__ = ["nbits_stream"]
@@ -108,10 +106,7 @@ def _quantized(
     part = np.ascontiguousarray(part)
     found = grouped(part, spec, name)
     zero = found.zero_point[0].astype(np.uint8)
-    values, steps = mirrored_like(part[0], found.scale[0], size)
-    codes = kernels.quantize_linear(
-        values, steps, zero.astype(qtype(_UINT4).dtype), dtype=_UINT4, axis=0, block_size=size
-    ).view(np.uint8)
+    codes = codes_of(part[0], found.scale[0], zero, _UINT4, 0, size).view(np.uint8)
     missing = zero.shape[0] * size - codes.shape[0]
     if missing:
         codes = np.concatenate([codes, np.repeat(zero[-1:], missing, axis=0)])
