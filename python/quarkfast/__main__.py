@@ -2,6 +2,6 @@
 
 import sys
 
-from quarkfast.cli import main
+from quarkfast.cli import run
 
-sys.exit(main())
+sys.exit(run())
