@@ -89,7 +89,7 @@ def _external(model: ir.Model) -> Iterator[ir.ExternalTensor]:
         tensors = [value.const_value for value in graph.initializers.values()]
         for attribute in (each for node in graph for each in node.attributes.values()):
             if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
-                tensors.append(attribute.as_tensor())
+                tensors.append(attribute.value)  # as_tensor() holds it against a protocol: 0.1 ms each
         yield from (tensor for tensor in tensors if isinstance(tensor, ir.ExternalTensor))
 
 

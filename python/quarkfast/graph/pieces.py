@@ -57,10 +57,10 @@ def row_pieces(tensor: ir.TensorProtocol) -> Iterator[NDArray[Any]]:
         >>> [piece.shape for piece in row_pieces(ir.tensor(np.zeros((3, 2))))]
         [(3, 2)]
     """
-    shape = tuple(tensor.shape.numpy())
     if tensor.nbytes <= PIECE_BYTES or not _is_plain(tensor):
         yield mapped_array(tensor) if isinstance(tensor, ir.ExternalTensor) else np.asarray(tensor.numpy())
         return
+    shape = tuple(tensor.shape.numpy())
     inner = math.prod(shape[1:])
     rows = max(1, PIECE_BYTES // (inner * tensor.dtype.numpy().itemsize))
     spans = ((start * inner, min(start + rows, shape[0]) * inner) for start in range(0, shape[0], rows))
