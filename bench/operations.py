@@ -161,6 +161,13 @@ def _absmax(work: Workload, _: slice) -> Array:
     return np.abs(work.x).max(axis=other)
 
 
+def _extremes(work: Workload, _: slice) -> Array:
+    axis = None if work.task.layout == "tensor" else work.axis
+    if axis is None:
+        return np.stack([work.x.min(), work.x.max()])
+    return np.stack(reference.reduce_extremes(work.x, axis, work.block_size))
+
+
 OPERATIONS = {
     "quantize_linear": Operation(_quantized, floats, new_codes),
     "dequantize_linear": Operation(_dequantized, codes, new_floats),
@@ -176,4 +183,5 @@ OPERATIONS = {
     "histogram": Operation(_histogram, floats, None, whole=True, conventions=True),
     "moments": Operation(_moments, floats, None, whole=True, conventions=True),
     "absmax": Operation(_absmax, floats, None, whole=True),
+    "extremes": Operation(_extremes, floats, None, whole=True),
 }

@@ -38,6 +38,7 @@ TASKS = (
     Task("absmax"),
     Task("absmax", layout="first axis"),
     Task("absmax", layout="last axis"),
+    *(Task("extremes", layout=layout) for layout in ("tensor", *LAYOUTS)),
     Task("moments"),
     Task("histogram", bar=2.0),
 )

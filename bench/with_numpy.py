@@ -119,6 +119,14 @@ def _absmax(work: Workload) -> Any:
     return np.maximum(work.x.max(axis=other), -work.x.min(axis=other))
 
 
+def _extremes(work: Workload) -> Any:
+    if work.task.layout == "tensor":
+        return np.stack([work.x.min(), work.x.max()])
+    x = work.x.reshape(len(work.x), -1, work.block_size) if work.block_size else work.x
+    axis = -1 if work.block_size else 1 - work.axis
+    return np.stack([x.min(axis=axis), x.max(axis=axis)])
+
+
 # quarkfast's histogram has this many bins; rivals count into as many of the same width.
 BINS = 4096
 
@@ -164,4 +172,5 @@ SETUPS = {
     "histogram": _told(_histogram),
     "moments": _told(lambda work: np.float32([work.x.mean(), work.x.var()])),
     "absmax": _told(_absmax),
+    "extremes": _told(_extremes),
 }

@@ -11,6 +11,7 @@ import numpy as np
 import quarkfast
 from bench.operations import BLOCK_FORMATS, OPERATIONS
 from bench.workload import Entry, Workload
+from quarkfast import kernels
 
 NAME = "quarkfast"
 EXACT = True
@@ -40,6 +41,11 @@ def _told(call: Callable[[Workload], Any], values: Callable[[Any], Any]) -> Call
 
 def _absmax(work: Workload) -> Any:
     return quarkfast.absmax(work.x, {"first axis": 0, "last axis": 1}.get(work.task.layout))
+
+
+def _extremes(work: Workload) -> Any:
+    axis = None if work.task.layout == "tensor" else work.axis
+    return kernels.extremes(work.x, axis, block_size=work.block_size)
 
 
 def _linear(function: Callable[..., Any], *, typed: bool) -> Callable[[Workload], Callable[..., Any]]:
@@ -78,4 +84,5 @@ SETUPS = {
     "histogram": _told(lambda work: quarkfast.histogram(work.x), lambda found: found.counts),
     "moments": _told(lambda work: quarkfast.moments(work.x), lambda found: np.float32([found.mean, found.variance])),
     "absmax": _told(_absmax, lambda found: found),
+    "extremes": _told(_extremes, np.stack),
 }
