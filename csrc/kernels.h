@@ -141,6 +141,9 @@ struct Kernels {
   RequantizeKernels<uint8_t> requantize_u8;
 
   PackKernels p2, p3, p4;
+  // Pairs of 4-bit codes down the columns of rows that begin `stride` codes apart, a multiple of 16 of them:
+  // y[c * pitch + i] holds x[2 * i * stride + c] in its low and x[(2 * i + 1) * stride + c] in its high bits.
+  void (*pack_columns_p4)(const uint8_t* x, size_t rows, size_t columns, size_t stride, uint8_t* y, size_t pitch);
   SmallFloatKernels<quarkfast::e4m3fn> e4m3fn;
   SmallFloatKernels<quarkfast::e5m2> e5m2;
   SmallFloatKernels<quarkfast::e4m3fnuz> e4m3fnuz;

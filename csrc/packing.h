@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels.h"
 #include "parallel.h"
 
 namespace quarkfast {
@@ -39,6 +40,17 @@ void unpack_codes(void (*kernel)(const uint8_t*, Code*, size_t), const uint8_t* 
     const size_t count = std::min(end * kPackGroup, n) - begin * kPackGroup;
     kernel(x + begin * bits, y + begin * kPackGroup, count);
   });
+}
+
+// As the kernel of that name, of a contiguous matrix. Threads share out the columns, by cache lines.
+inline void pack_columns_p4(const Kernels& kernels, const uint8_t* x, size_t rows, size_t columns, uint8_t* y,
+                            size_t pitch, const Pool& pool) {
+  constexpr size_t kLine = 64, kGrain = kPackGrain * kPackGroup / kLine;  // rows of a line
+  parallel_for(pool, (columns + kLine - 1) / kLine, kGrain / std::max<size_t>(rows, 1) + 1,
+               [&](size_t begin, size_t end) {
+                 const size_t first = begin * kLine, count = std::min(end * kLine, columns) - first;
+                 kernels.pack_columns_p4(x + first, rows, count, columns, y + first * pitch, pitch);
+               });
 }
 
 }  // namespace quarkfast

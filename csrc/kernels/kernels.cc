@@ -12,6 +12,7 @@
 #include "linear_float.inl.h"
 #include "mx.inl.h"
 #include "pack_codes.inl.h"
+#include "pack_columns.inl.h"
 #include "requantize.inl.h"
 #include "small_floats.inl.h"
 #include "statistics.inl.h"
@@ -36,6 +37,7 @@ const Kernels kernels = {
     .p2 = pack_kernels<2>(),
     .p3 = pack_kernels<3>(),
     .p4 = pack_kernels<4>(),
+    .pack_columns_p4 = pack_columns_p4,
     .e4m3fn = small_float_kernels<quarkfast::e4m3fn>(),
     .e5m2 = small_float_kernels<quarkfast::e5m2>(),
     .e4m3fnuz = small_float_kernels<quarkfast::e4m3fnuz>(),

@@ -50,6 +50,37 @@ void def_packing(py::module_& m, const std::string& code, const char* dtype, siz
       py::arg("x"), py::arg("out"), "Unpacks as many codes as out holds.");
 }
 
+// The columns of x become rows of out, which may lie apart from each other.
+void pack_columns(const py::array& x, py::array& y) {
+  const char* where = "pack_columns_p4";
+  require(x, where, "x", "uint8");
+  require_dtype(y, where, "out", "uint8");
+  require_writeable(y, where, "out");
+  if (x.ndim() != 2 || x.shape(0) % 16) {
+    throw py::value_error(std::string(where) + ": x: expected shape [K, N] with a multiple of 16 rows, got " +
+                          shape_text(x));
+  }
+  const auto rows = static_cast<size_t>(x.shape(0)), columns = static_cast<size_t>(x.shape(1));
+  if (y.ndim() != 2 || y.shape(0) != x.shape(1) || y.shape(1) * 2 != x.shape(0)) {
+    throw py::value_error(std::string(where) + ": out: expected shape [N, K / 2] for x of " + shape_text(x) + ", got " +
+                          shape_text(y));
+  }
+  if (!x.size()) return;
+  const py::ssize_t pitch = columns > 1 ? y.strides(0) : y.shape(1);
+  if (y.strides(1) != 1 || pitch < y.shape(1)) {
+    throw py::value_error(std::string(where) + ": out: expected rows of contiguous bytes, got strides " +
+                          text(y.attr("strides")) + " for shape " + shape_text(y));
+  }
+  const auto* from = static_cast<const uint8_t*>(x.data());
+  auto* to = static_cast<uint8_t*>(y.mutable_data());
+  const auto step = static_cast<size_t>(pitch);
+  if (from < to + step * (columns - 1) + rows / 2 && to < from + rows * columns) {
+    throw py::value_error(std::string(where) + ": out: expected memory apart from x, got arrays that overlap");
+  }
+  const py::gil_scoped_release release;  // only raw memory from here on
+  pack_columns_p4(active(), from, rows, columns, to, step, shared_pool());
+}
+
 }  // namespace
 
 void register_packing(py::module_& m) {
@@ -60,6 +91,7 @@ void register_packing(py::module_& m) {
     def_packing<uint8_t>(m, "u8", "uint8", bits, kWidths[bits - 2], &PackKernels::pack_codes_u8,
                          &PackKernels::unpack_codes_u8);
   }
+  m.def("pack_columns_p4", pack_columns, py::arg("x"), py::arg("out"), "Packs the columns of x into the rows of out.");
 }
 
 }  // namespace quarkfast::python

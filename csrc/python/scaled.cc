@@ -158,7 +158,9 @@ void require_finite(const ScaledKernel& kernel, const Operand& zero_point) {
 CodeRange checked_range(const ScaledKernel& kernel, Limit qmin, Limit qmax, const Operand& zero_point) {
   const CodeRange limits = kernel.zero_point.limits;
   const CodeRange range{qmin.value_or(limits.qmin), qmax.value_or(limits.qmax)};
-  const auto shown = [](CodeRange r) { return "[" + std::to_string(r.qmin) + ", " + std::to_string(r.qmax) + "]"; };
+  const auto shown = [](CodeRange r) {
+    return std::string("[") + std::to_string(r.qmin) + ", " + std::to_string(r.qmax) + "]";
+  };
   if (range.qmin > range.qmax || range.qmin < limits.qmin || range.qmax > limits.qmax) {
     refuse(kernel, "range: expected " + std::to_string(limits.qmin) +
                        " <= qmin <= qmax <= " + std::to_string(limits.qmax) + ", got " + shown(range));

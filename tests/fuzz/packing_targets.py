@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import quarkfast
-from quarkfast import reference
+from quarkfast import kernels, reference
 from quarkfast.dtypes import qtype
 from quarkfast.kernels import MatMulNBits
 
@@ -33,6 +33,18 @@ def _draw_pack(d: Draw) -> dict[str, Any]:
 
 def _packed(x: Any, bits: Any = None, out: Any = None) -> Any:
     return reference.pack_codes(x, bits or qtype(x.dtype).bits)
+
+
+def _draw_columns(d: Draw) -> dict[str, Any]:
+    name = d.pick(("int4", "uint4"))
+    low, high = (-8, 7) if name == "int4" else (0, 15)
+    k, n = 16 * d.integer(0, 20), d.integer(0, 140)
+    x = d.laid_out(d.codes(qtype(name).dtype, low, high, (k, n)))
+    return {"x": x} | ({"out": d.output((n, k // 2), np.uint8)} if d.chance(0.4) else {})
+
+
+def _packed_columns(x: Any, out: Any = None) -> Any:
+    return reference.pack_columns(x)
 
 
 def _draw_unpack(d: Draw) -> dict[str, Any]:
@@ -148,6 +160,7 @@ def _unpacked_nbits(packed: Any, k: int, block_size: int, bits: int = 4) -> Any:
 #: Name: function, how to draw a right call, what it should answer.
 CALLS: dict[str, tuple[Callable[..., Any], Callable[[Draw], dict[str, Any]], Callable[..., Any]]] = {
     "pack_codes": (quarkfast.pack_codes, _draw_pack, _packed),
+    "pack_columns": (kernels.pack_columns, _draw_columns, _packed_columns),
     "unpack_codes": (quarkfast.unpack_codes, _draw_unpack, _unpacked),
     "pack_linear_blocks": (quarkfast.pack_linear_blocks, _draw_linear_blocks, _linear_blocks),
     "pack_matmul_nbits": (_told_nbits, _draw_nbits, _nbits),

@@ -206,6 +206,18 @@ def packing_rows(name: str, bits: int) -> list[Row]:
     ]
 
 
+def column_rows() -> list[Row]:
+    """Packing down the columns of a matrix of 32 rows; what is left of the input is not read."""
+
+    def pack(x: Any, out: Any, _: int) -> Any:
+        rows = 32 if x.size > 32 else 16
+        columns = x.size // rows
+        matrix = x[: rows * columns].reshape(rows, columns)
+        return kernels.pack_columns(matrix, out=out[: rows * columns // 2].reshape(columns, rows // 2))
+
+    return [Row("pack_columns_p4", codes(qtype("uint4").dtype, 0, 15), np.uint8, pack, cut=0)]
+
+
 def reduced(name: str) -> Callable[[Any, Any, int], Any]:
     """Return how to call a statistic and make one array of all that it tells."""
 
@@ -300,6 +312,7 @@ ROWS = [
     *(row for name in ("int8", "uint8") for row in requantize_rows(name)),
     *(row for dtype, code in FLOAT_CODES.items() for row in small_float_rows(dtype, code, dtype.itemsize == 2)),
     *(row for name, bits in PACKED for row in packing_rows(name, bits)),
+    *column_rows(),
     *(row for name in ("float32", *SMALL_FLOATS) for row in statistics_rows(name)),
     *block_rows("bfp", 8, 9),
     *block_rows("bfp_prime", 16, 18),

@@ -26,7 +26,6 @@ def pieces(request, monkeypatch):
     for module in ("graph.pieces", "weights.layout", "weights.nbits"):
         monkeypatch.setattr(f"quarkfast.{module}.PIECE_BYTES", request.param)
     monkeypatch.setattr("quarkfast.weights.nbits._SLAB_BYTES", 4 * request.param)
-    monkeypatch.setattr("quarkfast.weights.nbits._TRANSPOSED", request.param // 16)
 
 
 @pytest.fixture(params=["memory", "file"])

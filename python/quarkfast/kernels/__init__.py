@@ -32,7 +32,7 @@ from quarkfast.kernels.linear_blocks import pack_linear_blocks
 from quarkfast.kernels.linear_float import dequantize_float, quantize_float
 from quarkfast.kernels.matmul_nbits import MatMulNBits, pack_matmul_nbits, unpack_matmul_nbits
 from quarkfast.kernels.mx import dequantize_mx, fake_quantize_mx, quantize_mx
-from quarkfast.kernels.packing import pack_codes, unpack_codes
+from quarkfast.kernels.packing import pack_codes, pack_columns, unpack_codes
 from quarkfast.kernels.requantize import requantize_linear, requantize_shift
 from quarkfast.kernels.statistics import Histogram, Moments, Range, absmax, extremes, histogram, moments, reduce_range
 
@@ -58,6 +58,7 @@ __all__ = [
     "least_error_range",
     "moments",
     "pack_codes",
+    "pack_columns",
     "pack_linear_blocks",
     "pack_matmul_nbits",
     "percentile_range",

@@ -12,7 +12,7 @@ from quarkfast import _core
 from quarkfast.dtypes import TYPES, QType, integer_type
 from quarkfast.kernels.arguments import as_array, as_dtype, as_integer, output, spellings
 
-__all__ = ["code_type", "pack_codes", "unpack_codes"]
+__all__ = ["code_type", "pack_codes", "pack_columns", "unpack_codes"]
 
 _U8 = np.dtype(np.uint8)
 
@@ -127,6 +127,40 @@ def unpack_codes(
         raise ValueError(f"{where}: x: expected {needed} bytes for shape {sizes}, got {array.size}")
     y = output(out, where, sizes, target)
     getattr(_core, where)(array if array.flags.c_contiguous else array.copy(order="C"), y.view(storage))
+    return y
+
+
+def pack_columns(x: ArrayLike, *, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
+    """Pack 4-bit codes two to a byte down each column, as :func:`pack_codes` would pack the transposed matrix.
+
+    Args:
+        x: int4 or uint4 codes ``[K, N]``, K a multiple of 16.
+        out: uint8 array ``[N, K / 2]`` to write to; its rows may lie apart.
+
+    Returns:
+        uint8 array ``[N, K / 2]``: row ``n`` holds column ``n``, the first code in the low bits.
+
+    Raises:
+        TypeError: a dtype is not among the above.
+        ValueError: a shape is another, or ``out`` shares memory with ``x``.
+
+    Source:
+        onnxruntime, docs/ContribOperators.md, com.microsoft.MatMulNBits: the order of its weights.
+
+    Example:
+        >>> import ml_dtypes, numpy as np
+        >>> pack_columns(np.arange(16, dtype=np.int8).reshape(16, 1).astype(ml_dtypes.uint4))
+        array([[ 16,  50,  84, 118, 152, 186, 220, 254]], dtype=uint8)
+    """
+    array = as_array(x, "pack_columns")
+    row = integer_type(array.dtype)
+    if row.bits != 4:
+        raise TypeError(f"pack_columns: x: expected int4 or uint4, got {row.name}")
+    if array.ndim != 2 or array.shape[0] % 16:
+        raise ValueError(f"pack_columns: x: expected shape [K, N] with K a multiple of 16, got {array.shape}")
+    codes = (array if array.flags.c_contiguous else array.copy(order="C")).view(_U8)
+    y = output(out, "pack_columns", (codes.shape[1], codes.shape[0] // 2), _U8)
+    _core.pack_columns_p4(codes, y)
     return y
 
 

@@ -44,7 +44,13 @@ from quarkfast.reference.linear import (
     quantize_float,
     quantize_linear,
 )
-from quarkfast.reference.packing import dequantize_linear_blocks, pack_codes, pack_linear_blocks, unpack_codes
+from quarkfast.reference.packing import (
+    dequantize_linear_blocks,
+    pack_codes,
+    pack_columns,
+    pack_linear_blocks,
+    unpack_codes,
+)
 from quarkfast.reference.requantize import requantize_linear, requantize_shift
 from quarkfast.reference.statistics import (
     count_histogram,
@@ -82,6 +88,7 @@ __all__ = [
     "linear_for",
     "merge_histograms",
     "pack_codes",
+    "pack_columns",
     "pack_linear_blocks",
     "per_element",
     "quantize_bfp",

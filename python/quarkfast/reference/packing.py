@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["dequantize_linear_blocks", "pack_codes", "pack_linear_blocks", "unpack_codes"]
+__all__ = ["dequantize_linear_blocks", "pack_codes", "pack_columns", "pack_linear_blocks", "unpack_codes"]
 
 Array = NDArray[Any]
 
@@ -16,6 +16,12 @@ def pack_codes(x: Array, bits: int) -> Array:
     """Write the low bits of each code, lowest first, one after the other, and cut the stream into bytes."""
     codes = np.asarray(x).astype(np.int8).reshape(-1, 1).view(np.uint8)
     return np.packbits(np.unpackbits(codes, axis=1, bitorder="little")[:, :bits].reshape(-1), bitorder="little")
+
+
+def pack_columns(x: Array) -> Array:
+    """Pack each column of 4-bit codes into a row of its own."""
+    columns = np.asarray(x).T
+    return np.array([pack_codes(column, 4) for column in columns], np.uint8).reshape(len(columns), len(x) // 2)
 
 
 def unpack_codes(x: Array, n: int, bits: int, signed: bool) -> Array:

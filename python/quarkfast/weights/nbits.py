@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quarkfast import kernels
 from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.graph.access import shape_of
@@ -20,10 +21,6 @@ __all__ = ["nbits_stream"]
 # Columns are put next to each other in memory before they are written; that many bytes of them at a time.
 _SLAB_BYTES = 4 * PIECE_BYTES
 _UINT4 = "uint4"
-
-# Columns that are transposed at once. 1024 bytes of each of 2048 columns take 15.0 ms, 4.4 ms by 512; of all of a model
-# of 2.5 GB the process takes 2.9 s in place of 3.4.
-_TRANSPOSED = 512
 
 
 def nbits_stream(tensor: ir.TensorProtocol, name: str, spec: TensorSpec, *, transposed: bool) -> Stream:
@@ -73,19 +70,12 @@ def _columns(tensor: ir.TensorProtocol, n: int, k: int, spec: TensorSpec, name: 
         row = 0
         for piece in layout.pieces(size):
             part = piece[:, :, columns]
-            codes, found_scale, found_zero = _quantized(part, spec, name)
+            codes, found_scale, found_zero = _quantized(np.ascontiguousarray(part), spec, name)
             at, block = row * size // 2, row
-            row += found_scale.shape[0]
-            _transpose(codes[0::2] | codes[1::2] << 4, weight[:, at : row * size // 2])
-            scale[:, block:row], zero[:, block:row] = found_scale.T, found_zero.T
+            row += found_scale.shape[1]
+            kernels.pack_columns(codes[0], out=weight[:, at : row * size // 2])
+            scale[:, block:row], zero[:, block:row] = found_scale[0].T, found_zero[0].T
         yield weight, scale, zero
-
-
-def _transpose(rows: NDArray[Any], columns: NDArray[Any]) -> None:
-    """Writes ``rows.T`` to `columns`, some at a time: 1024 rows of 2048 lie in the same few lines of a cache."""
-    for first in range(0, len(columns), _TRANSPOSED):
-        part = slice(first, first + _TRANSPOSED)
-        columns[part] = np.ascontiguousarray(rows[:, part]).T
 
 
 def _rows(tensor: ir.TensorProtocol, n: int, k: int, spec: TensorSpec, name: str) -> Any:
@@ -94,23 +84,23 @@ def _rows(tensor: ir.TensorProtocol, n: int, k: int, spec: TensorSpec, name: str
     spans = layout.outer_spans()
     flat = element_pieces(tensor, [(first * k, last * k) for first, last in spans])
     for (first, last), piece in zip(spans, flat, strict=True):
-        codes, scale, zero = _quantized(piece.reshape(last - first, k).T[None], spec, name)
-        yield np.ascontiguousarray((codes[0::2] | codes[1::2] << 4).T), scale.T, zero.T
+        codes, scale, zero = _quantized(piece.reshape(last - first, k, 1), spec, name)
+        yield kernels.pack_codes(codes), scale, zero[..., 0]
 
 
-def _quantized(
-    part: NDArray[Any], spec: TensorSpec, name: str
-) -> tuple[NDArray[np.uint8], NDArray[Any], NDArray[np.uint8]]:
-    """Returns codes ``[blocks * size, n]`` (zero points behind row K), scales and zero points of ``[1, K, n]``."""
+def _quantized(part: NDArray[Any], spec: TensorSpec, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.uint8]]:
+    """Returns codes ``[outer, blocks * size, inner]`` of ``[outer, rows, inner]``, with scales and zero points.
+
+    Codes behind the last row are the zero points.
+    """
     size = spec.group_size
-    part = np.ascontiguousarray(part)
     found = grouped(part, spec, name)
-    zero = found.zero_point[0].astype(np.uint8)
-    codes = codes_of(part[0], found.scale[0], zero, _UINT4, 0, size).view(np.uint8)
-    missing = zero.shape[0] * size - codes.shape[0]
+    zero = found.zero_point.astype(np.uint8)
+    codes = codes_of(part, found.scale, zero, _UINT4, 1, size)
+    missing = zero.shape[1] * size - codes.shape[1]
     if missing:
-        codes = np.concatenate([codes, np.repeat(zero[-1:], missing, axis=0)])
-    return codes, found.scale[0], zero
+        codes = np.concatenate([codes, np.repeat(zero[:, -1:], missing, axis=1).astype(codes.dtype)], axis=1)
+    return codes, found.scale, zero
 
 
 def _packed_rows(zero: NDArray[np.uint8]) -> NDArray[np.uint8]:
