@@ -174,7 +174,7 @@ def calibration_key(model: ir.Model, scheme: Scheme) -> str:
     """Returns a hash of what decides the values of activations: the model, and options that rewrite it in floats."""
     from quarkfast.graph.fingerprint import fingerprint
 
-    settings = {
+    settings = {"factors": scheme.factors} | {
         field.name: getattr(scheme, field.name)
         for field in dataclasses.fields(scheme)
         if field.name not in _NEUTRAL and getattr(scheme, field.name) != field.default

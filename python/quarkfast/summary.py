@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -88,7 +88,7 @@ class Summary:
             ("bytes", f"{self.bytes_before:,} -> {self.bytes_after:,}{ratio}"),
             ("seconds", ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in self.seconds.items())),
         ]
-        rows += [("left float", f"{node.op_type} {node.name!r}: {node.reason}") for node in self.left_float]
+        rows += [("left float", text) for text in _grouped(self.left_float)]
         if self.constant:
             rows.append(("constant", ", ".join(map(repr, self.constant))))
         if self.saturated:
@@ -101,3 +101,18 @@ class Summary:
     def __str__(self) -> str:
         """Returns the rows as lines."""
         return "\n".join(f"{key}: {value}" for key, value in self.rows())
+
+
+def _grouped(nodes: Iterable[FloatNode]) -> list[str]:
+    """Returns one sentence for all nodes of a type with one reason; three of them are named."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for node in nodes:
+        names.setdefault((node.op_type, node.reason), []).append(node.name)
+    return [f"{_counted(op_type, found)}: {reason}" for (op_type, reason), found in names.items()]
+
+
+def _counted(op_type: str, names: list[str]) -> str:
+    if len(names) == 1:
+        return f"{op_type} {names[0]!r}"
+    shown = ", ".join(map(repr, names[:3]))
+    return f"{len(names)} {op_type} ({shown}{', ...' if len(names) > 3 else ''})"

@@ -207,7 +207,7 @@ def test_nothing_is_held_beyond_one_feed():
 def test_every_field_of_a_scheme_is_known_to_leave_the_float_model_alone_or_to_change_the_key():
     changing = {"equalize"}
     assert {field.name for field in dataclasses.fields(quarkfast.Scheme)} == {*_NEUTRAL, *changing}
-    rewriting = ["model", "opset", "factors"]  # which `equalize` decides where any tensor has a range
+    rewriting = ["model", "opset", "factors"]
     assert list(inspect.signature(prepare).parameters) == rewriting, "what else rewrites it goes into the key"
 
 
@@ -215,6 +215,13 @@ def test_statistics_of_an_equalized_model_are_not_those_of_the_model_as_it_is():
     calibration = quarkfast.calibrate(conv_relu_model(), samples(), preset="A8W8")
     with pytest.raises(CalibrationError, match="calibration"):
         quarkfast.quantize(conv_relu_model(), preset="A8W8", calibration=calibration, equalize=False)
+
+
+def test_statistics_of_a_model_that_was_equalized_otherwise_are_refused():
+    """Beside MX6 a tensor in int8 has a range, but weights in blocks are equalized by other factors than integers."""
+    calibration = quarkfast.calibrate(conv_relu_model(), samples(), preset="A8W8")
+    with pytest.raises(CalibrationError, match="calibration"):
+        quarkfast.quantize(conv_relu_model(), preset="MX6", calibration=calibration, tensors={"x": {"dtype": "int8"}})
 
 
 def test_a_sample_ten_thousand_times_larger_than_the_first_counts_like_any_other():

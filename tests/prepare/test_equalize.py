@@ -89,8 +89,39 @@ def test_factors_are_exact_where_every_type_is_a_narrow_block():
     }
     assert all(resolve(name, {}).factors == "octaves" for name in ("BFP16", "MX9", "MXINT8"))
     assert resolve("MX6", {"tensors": {"r1": {"dtype": "int8"}}}).factors == "octaves"
-    assert resolve("A8W8", {}).factors == "octaves"
+    integers = ("A8W8", "A16W8", "U8S8", "XINT8", "DYNAMIC")  # of which one calibration serves all
+    assert all(resolve(name, {}).factors == "useful_octaves" for name in integers)
     assert resolve("MX6", {"equalize": False}).factors is None
+
+
+@pytest.mark.parametrize("octaves", [0, 0.5, 1, 2, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_pair_is_scaled_by_useful_octaves_where_that_lessens_the_error_of_its_weights(octaves, seed):
+    rng = np.random.default_rng(seed)
+    w1, w2 = rng.normal(size=(2, 64, 64))
+    w1 *= 2 ** (octaves * rng.normal(size=64))  # columns are channels
+    proto = tiny_model(
+        "g (float[N, 64] x) => (float[N, 64] y) { a = Gemm (x, w1) y = Gemm <transB = 1> (a, w2) }",
+        {"w1": w1.astype(np.float32), "w2": w2.astype(np.float32)},
+    )
+    as_it_is, left, scaled = (
+        _weights(prepare(load_model(proto), 13, factors=each)) for each in (None, "useful_octaves", "exact")
+    )
+    by_octaves = 2.0 ** np.round(np.log2(scaled["w1"][0] / as_it_is["w1"][0]))
+    factors = np.clip(by_octaves, 1 / 4, 4)
+    changed = {"w1": as_it_is["w1"] * factors, "w2": as_it_is["w2"] / factors}
+    gain = 10 * np.log10(_error(as_it_is) / _error(changed))
+    assert np.array_equal(left["w1"], as_it_is["w1"]) == (gain < 0.5), gain
+
+
+def _error(weights):
+    """The energy of what rounding both layers to int8, one scale each, adds to their product."""
+    rounded = {}
+    for name, values in weights.items():
+        step = np.abs(values).max() / 127
+        rounded[name] = np.round(values.astype(np.float64) / step) * step
+    exact = weights["w1"].astype(np.float64) @ weights["w2"].astype(np.float64).T
+    return np.square(rounded["w1"] @ rounded["w2"].T - exact).sum()
 
 
 def test_channels_that_are_zero_on_one_side_stay_as_they_are():
@@ -116,7 +147,9 @@ def test_what_others_read_is_not_scaled(change):
         y = Add (c, x)
     }"""
     arrays = {"w1": rng.normal(size=(4, 4, 1, 1)), "b1": rng.normal(size=4), "w2": rng.normal(size=(4, 4, 1, 1))}
+    arrays["w1"] *= 4.0 ** np.arange(-2, 2)[:, None, None, None]
     proto = tiny_model(text, {name: array.astype(np.float32) for name, array in arrays.items()})
+    assert not np.array_equal(_weights(_equalized(proto))["w1"], arrays["w1"].astype(np.float32))
     if change == "output":
         proto.graph.output.append(onnx.helper.make_tensor_value_info("r", 1, ["N", 4, 8, 8]))
     elif change == "reader":

@@ -14,7 +14,7 @@ from quarkfast.errors import ConfigError, did_you_mean
 __all__ = ["BiasKind", "Encoding", "Factors", "Scheme"]
 
 Encoding = Literal["qdq", "cast", "dynamic", "nbits"]
-Factors = Literal["octaves", "exact"]
+Factors = Literal["useful_octaves", "octaves", "exact"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,16 @@ class Scheme:
 
     @property
     def factors(self) -> Factors | None:
-        """How equalization rounds its factors, or None without it: not at all where every type is a narrow block."""
+        """How equalization rounds its factors, or None without it.
+
+        Not at all where every type is a narrow block; to powers of two otherwise, and where weights have steps, only
+        between layers that gain.
+        """
         if not self.equalize:
             return None
-        return "exact" if all(spec.is_narrow_block for spec in self.specs()) else "octaves"
+        if all(spec.is_narrow_block for spec in self.specs()):
+            return "exact"
+        return "useful_octaves" if self.weight.needs_range else "octaves"
 
     @property
     def weights_only(self) -> bool:
