@@ -144,7 +144,7 @@ def quantize(
     source = _Source(calibration_data, calibration, max_memory, key)
     with contextlib.ExitStack() as stack:
         with clock.stage("prepare"):
-            prepared = prepare(loaded, lowest_opset(scheme), factors=scheme.factors)
+            prepared = prepare(loaded, lowest_opset(scheme), factors=scheme.factors, smoothed=scheme.smoothed)
             placement = place(prepared, scheme)
             if calibration is None and needs_ranges(scheme):
                 stack.enter_context(constants_in_files(prepared, None if path is None else path.parent))

@@ -39,8 +39,8 @@ def _matrices(expression, rng, **shapes):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"per_channel": True}, {"weight_type": "uint8"}, {"weight_type": "uint8", "weight_symmetric": True}],
-    ids=["int8", "int8 per channel", "uint8", "uint8 symmetric"],
+    [{}, {"per_channel": False}, {"weight_type": "uint8"}, {"weight_type": "uint8", "weight_symmetric": True}],
+    ids=["int8", "int8 per tensor", "uint8", "uint8 symmetric"],
 )
 @pytest.mark.parametrize(
     ("expression", "shapes"),
@@ -58,7 +58,7 @@ def test_products_of_matrices_are_integer_and_stay_close(expression, shapes, opt
     assert counts["MatMul"] == counts["Gemm"] == 0
 
 
-@pytest.mark.parametrize("options", [{}, {"per_channel": True}, {"weight_type": "uint8"}])
+@pytest.mark.parametrize("options", [{}, {"per_channel": False}, {"weight_type": "uint8"}])
 def test_convolutions_are_integer_and_stay_close(options):
     result = _close(conv_relu_model(), {"x": samples()}, **options)
     assert Counter(node.op_type for node in result.proto.graph.node)["ConvInteger"] == 2
@@ -66,7 +66,7 @@ def test_convolutions_are_integer_and_stay_close(options):
 
 
 def test_int8_weights_of_convolutions_are_stored_as_the_uint8_that_every_onnxruntime_takes():
-    result = quarkfast.quantize(conv_relu_model(), preset="DYNAMIC", per_channel=True)
+    result = quarkfast.quantize(conv_relu_model(), preset="DYNAMIC")
     stored = {each.name: onnx.numpy_helper.to_array(each) for each in result.proto.graph.initializer}
     names = [node.input[1] for node in result.proto.graph.node if node.op_type == "ConvInteger"]
     for name in names:
@@ -84,17 +84,57 @@ def test_convolutions_over_a_line_and_a_volume(rank, rng):
     }}"""
     weight = rng.standard_normal((6, 2, *((5,) * rank))).astype(np.float32)
     proto = tiny_model(text, {"w": weight, "b": rng.standard_normal(6).astype(np.float32)})
-    _close(proto, {"x": samples(4, (4, *((6,) * rank)))}, per_channel=True)
+    _close(proto, {"x": samples(4, (4, *((6,) * rank)))})
+
+
+EMBEDDING = "g (int64[N, 3] x) => (float[N, 3, 16] y) { y = Gather(table, x) }"
 
 
 def test_an_embedding_gathers_codes(rng):
-    text = "g (int64[N, 3] x) => (float[N, 3, 16] y) { y = Gather(table, x) }"
     table = rng.standard_normal((50, 16)).astype(np.float32)
     feed = {"x": rng.integers(0, 50, (8, 3))}
-    result = _close(tiny_model(text, {"table": table}), feed)
+    result = _close(tiny_model(EMBEDDING, {"table": table}), feed, per_channel=False)
     stored = {each.name: each for each in result.proto.graph.initializer}
     assert stored["table_quantized"].data_type == onnx.TensorProto.INT8
     assert [node.op_type for node in result.proto.graph.node] == ["Gather", "DequantizeLinear"]
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("options", [{}, {"weight_type": "uint8", "weight_symmetric": True}], ids=["int8", "uint8"])
+def test_each_row_that_gather_picks_has_a_scale(rng, axis, options):
+    table = (rng.standard_normal((50, 16)) * np.logspace(-3, 3, 50)[:, None]).astype(np.float32)
+    table[7] = 0
+    text = EMBEDDING.replace("Gather", f"Gather<axis = {axis}>")
+    proto, feed = tiny_model(text, {"table": table}), {"x": rng.integers(0, 50, (8, 3))}
+    if axis:
+        text = text.replace("[N, 3, 16]", "[16, N, 3]")
+        proto = tiny_model(text, {"table": table.T.copy()})
+    result = quarkfast.quantize(proto, preset="DYNAMIC", **options)
+    onnx.checker.check_model(result.proto, full_check=True)
+    assert [node.op_type for node in result.proto.graph.node] == ["Gather", "DequantizeLinear", "Gather", "Mul"]
+    got, expected = _run(result.model_bytes, feed), _run(proto, feed)
+    along = 0 if axis else -1
+    # Half a step of the row's own scale, and the rounding of the product.
+    step = np.abs(expected).max(axis=along, keepdims=True) / 127
+    assert (np.abs(got - expected) <= step * (0.5 + 2**-12)).all()
+
+
+def test_a_table_of_one_number_a_row_has_one_scale(rng):
+    text = "g (int64[N] x) => (float[N] y) { y = Gather(table, x) }"
+    proto = tiny_model(text, {"table": rng.standard_normal(50).astype(np.float32)})
+    result = _close(proto, {"x": np.arange(50)})
+    assert [node.op_type for node in result.proto.graph.node] == ["Gather", "DequantizeLinear"]
+
+
+def test_a_table_that_a_product_reads_too_is_stored_once(rng):
+    text = """g (int64[N] i) => (float[N, 50] y) {
+        e = Gather(w, i)
+        y = Gemm<transB = 1>(e, w)
+    }"""
+    proto = tiny_model(text, {"w": rng.standard_normal((50, 16)).astype(np.float32)})
+    result = _close(proto, {"i": np.arange(50)})
+    sizes = [onnx.numpy_helper.to_array(each).size for each in result.proto.graph.initializer]
+    assert sizes.count(50 * 16) == 1
 
 
 def test_a_tensor_that_several_layers_read_is_quantized_once(rng):
@@ -119,7 +159,7 @@ def test_a_weight_with_two_ways_to_be_cut_into_channels_keeps_both(rng):
         y = Add(a, b)
     }"""
     weight = (rng.standard_normal((16, 16)) * np.logspace(0, 1, 16)).astype(np.float32)
-    _close(tiny_model(text, {"w": weight}), {"i": np.arange(16), "x": samples(16, (16,))}, per_channel=True)
+    _close(tiny_model(text, {"w": weight}), {"i": np.arange(16), "x": samples(16, (16,))})
 
 
 def test_what_has_no_constant_weight_stays_float_and_says_so(rng):
@@ -156,7 +196,7 @@ def test_the_model_is_quantized_as_onnxruntime_does_it(rng, tmp_path):
     proto, feed = _matrices("MatMul(x, w)", rng, w=(16, 8)), {"x": samples(64, (16,))}
     onnx.save(proto, tmp_path / "model.onnx")
     quantize_dynamic(tmp_path / "model.onnx", tmp_path / "theirs.onnx", weight_type=QuantType.QInt8)
-    ours = quarkfast.quantize(proto, preset="DYNAMIC").model_bytes
+    ours = quarkfast.quantize(proto, preset="DYNAMIC", per_channel=False).model_bytes
     np.testing.assert_array_equal(_run(ours, feed), _run((tmp_path / "theirs.onnx").read_bytes(), feed))
 
 

@@ -122,8 +122,8 @@ def test_an_embedding_that_is_the_last_layer_too_is_stored_once(preset, rng):
     result = _quantize(proto, feed, preset)
     floats = 200 * 64 * 4
     limit = floats / 2 if preset == "BF16" else floats / 4
-    # Codes once, and as much again at most for everything else in so small a file.
-    assert sum(array.nbytes for array in _stored(result).values()) < 1.05 * limit + 200 * 4
+    # Codes once, and for each row a scale as the product reads it and one as Gather does; little else.
+    assert sum(array.nbytes for array in _stored(result).values()) < 1.05 * limit + 2 * 200 * 4
     assert _sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > 25
 
 

@@ -62,6 +62,8 @@ def _per_channel(scheme: Scheme, value: bool) -> Scheme:
     changes: dict[str, Any] = {"granularity": "channel" if value else "tensor"}
     if value and scheme.weight.method == "minmse" and scheme.weight.scale == "float32":
         changes["method"] = "minmax"  # A channel has few values, and its extremes are among them.
+    if not value and scheme.encoding == "dynamic" and scheme.weight.granularity == "channel":
+        changes["method"] = "minmse"
     return replace(scheme, weight=replace(scheme.weight, **changes))
 
 
@@ -203,6 +205,19 @@ def apply_options(scheme: Scheme, options: Mapping[str, Any]) -> Scheme:
     return scheme
 
 
+def _yielding(scheme: Scheme, options: Mapping[str, Any]) -> Scheme:
+    """Returns a preset without a scale for each channel where options that leave that open ask for zero points.
+
+    ConvInteger has one zero point for all channels.
+    """
+    given = {_BY_KEY[key].name: value for key, value in options.items() if key in _BY_KEY}
+    dtype = str(given.get("weight_type", scheme.weight.dtype))
+    symmetric = given.get("weight_symmetric", not dtype.startswith("uint"))
+    if symmetric or scheme.encoding != "dynamic" or "per_channel" in given:
+        return scheme
+    return _per_channel(scheme, False)
+
+
 def resolve(preset: str | Scheme, options: Mapping[str, Any]) -> Scheme:
     """Returns the scheme that a preset (or a scheme) and options amount to.
 
@@ -211,7 +226,7 @@ def resolve(preset: str | Scheme, options: Mapping[str, Any]) -> Scheme:
     """
     if not isinstance(preset, str | Scheme):
         raise ConfigError(f"preset: expected a name or a Scheme, got {type(preset).__name__}")
-    scheme = apply_options(find_preset(preset) if isinstance(preset, str) else preset, options)
+    scheme = apply_options(_yielding(find_preset(preset), options) if isinstance(preset, str) else preset, options)
     if scheme.weights_only:
         check_stored_weights(scheme)
         return scheme

@@ -31,7 +31,7 @@ PRESETS: Mapping[str, Scheme] = MappingProxyType(
             Scheme("A8W8", "ryzenai-a8w8", _INT8, _INT8_WEIGHT, force_pass_through=True, equalize=True),
             Scheme("A16W8", "ryzenai-a8w8", _INT16, _INT8_WEIGHT, force_pass_through=True, equalize=True),
             Scheme("U8S8", "ort-cpu", _UINT8, _INT8_WEIGHT, equalize=True),
-            Scheme("DYNAMIC", "ort-dynamic", _UINT8, _INT8_WEIGHT, bias="float", encoding="dynamic", equalize=True),
+            Scheme("DYNAMIC", "ort-dynamic", _UINT8, _INT8_CHANNEL, bias="float", encoding="dynamic", equalize=True),
             Scheme("XINT8", "ryzenai-xint8", _XINT8, _XINT8, bias="weight", force_pass_through=True, equalize=True),
             Scheme("FP16", "ryzenai-bf16", _FLOAT16, _FLOAT16, bias="weight", force_pass_through=True),
             Scheme("BF16", "ryzenai-bf16", _BFLOAT16, _BFLOAT16, bias="weight", force_pass_through=True),

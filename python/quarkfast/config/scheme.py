@@ -40,7 +40,8 @@ class Scheme:
         block_rounding: Where block formats round a value half way between two codes; float elements of the OCP formats
             always round to even.
         force_pass_through: Quantize data movement (Reshape, MaxPool, ...) also where its input is float.
-        equalize: Scale channels between layers first, so that weights need fewer bits (`quarkfast.prepare.equalize`).
+        equalize: Scale channels between layers first, so that weights need fewer bits (`quarkfast.prepare.equalize`);
+            where `smoothed` says so, also those that stand out in front of matrix products.
         op_types: Operator types to quantize; empty means all that the target has a rule for.
         include: Names, globs or regular expressions of the only nodes to quantize; empty means all.
         exclude: Names, globs or regular expressions (``^...``) of nodes that stay float, and pairs of names (of
@@ -92,6 +93,14 @@ class Scheme:
         if all(spec.is_narrow_block for spec in self.specs()):
             return "exact"
         return "useful_octaves" if self.weight.needs_range else "octaves"
+
+    @property
+    def smoothed(self) -> bool:
+        """Whether channels that stand out are made smaller in front of matrix products (`quarkfast.prepare.smooth`).
+
+        Only with ``equalize``, where activations are quantized as they come and each channel of a weight has a scale.
+        """
+        return self.equalize and self.encoding == "dynamic" and self.weight.granularity == "channel"
 
     @property
     def weights_only(self) -> bool:

@@ -43,7 +43,8 @@ def insert_dynamic(model: ir.Model, plan: Plan) -> None:
        scales; a Gemm also loses its transposition and gets an Add for its bias.
     2. ``Conv(x, w, b)`` becomes the same with ConvInteger. Its codes are stored as uint8, 128 higher and with 128 as
        zero point, because onnxruntime takes int8 there only from 1.24 on; the products are the same integers.
-    3. Gather from a constant gathers codes; a DequantizeLinear stands behind it.
+    3. Gather from a constant gathers codes; a DequantizeLinear stands behind it. Where each row has a scale, another
+       Gather picks these, and a Mul follows.
     4. A tensor that several layers read is quantized once. Graph inputs and outputs keep their names and types.
     """
     rewriter = _Rewriter(model)
@@ -116,12 +117,20 @@ class _Rewriter:
         return added
 
     def _gather(self, node: ir.Node, tensor: str, quantizer: Quantizer) -> list[ir.Node]:
-        codes = codes_of_tensor(tensor_of(self._graph.initializers[tensor]), quantizer)
-        zero_point = self._store(f"{tensor}_zero_point", quantizer.zero_point.astype(codes.dtype))
+        floats = tensor_of(self._graph.initializers[tensor])
+        codes = codes_of_tensor(floats, quantizer)
+        zero = np.asarray(quantizer.zero_point.flat[0], codes.dtype)  # one for all: channels are symmetric
+        zero_point = self._store(f"{tensor}_zero_point", zero)
         stored = self._store(f"{tensor}_quantized", codes)
         gather = self._node(node, "Gather", [stored, node.inputs[1]], node.attributes.values())
-        parameters = self._store(f"{tensor}_scale", quantizer.scale), zero_point
-        return [gather, self._node(node, "DequantizeLinear", [gather.outputs[0], *parameters])]
+        if quantizer.axis is None:
+            scale = self._store(f"{tensor}_scale", quantizer.scale)
+            return [gather, self._node(node, "DequantizeLinear", [gather.outputs[0], scale, zero_point])]
+        one = self._store(f"{tensor}_one", np.ones((), np.float32))
+        values = self._node(node, "DequantizeLinear", [gather.outputs[0], one, zero_point])
+        scale = self._store(f"{tensor}_scale", scale_along(quantizer, len(floats.shape)))
+        scales = self._node(node, "Gather", [scale, node.inputs[1]], node.attributes.values())
+        return [gather, values, scales, self._node(node, "Mul", [values.outputs[0], scales.outputs[0]])]
 
     def _product(
         self, node: ir.Node, op_type: str, weight: _Weight, attributes: Iterable[ir.Attr] = ()

@@ -295,13 +295,18 @@ def _is_narrow(spec: TensorSpec) -> bool:
 
 
 def _axis(node: ir.Node, index: int, spec: TensorSpec) -> int | None:
-    """Returns the axis of a constant's blocks, or that of the output channels of a weight with a scale for each."""
+    """Returns the axis of a constant's blocks, or that of the output channels of a weight with a scale for each.
+
+    The channels of a table are what Gather picks: each word of an embedding has a scale.
+    """
     if spec.is_block:
         return constant_axis(node, index)
     operator, rank = find_operator(node), rank_of(node.inputs[index])
-    if operator is None or operator.weight != index or spec.granularity != "channel" or rank < 2:
+    if spec.granularity != "channel" or rank < 2:
         return None
-    return operator.channel_axis(node, rank)
+    if node.op_type == "Gather":
+        return int(node.attributes.get_int("axis", 0)) % rank
+    return None if operator is None or operator.weight != index else operator.channel_axis(node, rank)
 
 
 def _covers_channels(node: ir.Node, operator: Operator) -> bool:
