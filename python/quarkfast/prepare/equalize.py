@@ -20,8 +20,8 @@ _DONE = "quarkfast.equalized"
 # with 8, 34.8 with 4; 33.9 with octaves up to 4. In MX6: 17.1 dB as it is; 24.9, 24.7, 23.9; 24.9.
 _LARGEST_FACTOR = {"useful_octaves": 4.0, "octaves": 4.0, "exact": 8.0}
 
-# What weights have to gain, as a ratio of noise, before activations may lose: half a decibel.
-_LEAST_GAIN = 10**0.05
+# What weights have to gain, as a ratio of noise, before activations may lose: a decibel.
+_LEAST_GAIN = 10**0.1
 
 # What stands between two layers and hands a positive factor of a channel on. (Pools pad with what no factor changes.)
 _HANDS_ON = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LeakyRelu", "MaxPool", "Relu"})
@@ -36,7 +36,7 @@ def equalize(model: ir.Model, factors: Factors) -> None:
        ``s = sqrt(r1 / r0)``, limited to [1/8, 8]; 1 where either is zero. All but ``"exact"`` round it to a power of
        two and limit it to [1/4, 4].
     3. With ``"useful_octaves"`` a pair stays as it is unless the roundings of its weights, with one step for each
-       layer, add half a decibel less to what the second layer computes.
+       layer, add a decibel less to what the second layer computes.
     4. The first layer's weights and bias are multiplied by ``s``, the second's weights divided. Pairs take their turns
        in the order of the graph, once.
 
