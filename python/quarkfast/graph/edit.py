@@ -1,4 +1,4 @@
-"""The one way in which nodes are put behind a tensor."""
+"""The one way in which nodes are put behind a tensor, and in which one becomes part of the node in front of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ from collections.abc import Iterable, Sequence
 
 from quarkfast.deferred import ir
 
-__all__ = ["splice"]
+__all__ = ["absorb", "splice"]
+
+
+def absorb(graph: ir.Graph, node: ir.Node, layer: ir.Node) -> None:
+    """Removes `node`, whose first output `layer` computes from now on, under the name and the type that it had."""
+    old, new = node.outputs[0], layer.outputs[0]
+    name = old.name
+    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+    new.type, new.shape = old.type, old.shape
+    graph.remove(node, safe=True)
+    new.name = name
 
 
 def splice(

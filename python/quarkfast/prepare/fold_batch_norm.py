@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from quarkfast.deferred import ir, passes
 from quarkfast.graph.access import array_of, is_constant, is_standard, name_of
+from quarkfast.graph.edit import absorb
 from quarkfast.graph.names import Names
 
 __all__ = ["fold_batch_norm"]
@@ -60,20 +61,15 @@ def _fold(graph: ir.Graph, layer: ir.Node, weight: ir.Value, norm: ir.Node, name
     factor = gamma / np.sqrt(variance + norm.attributes.get_float("epsilon", _EPSILON))
     _hold(weight, _scaled(layer, array_of(weight), factor))
     layer.resize_inputs(3)
-    bias, before = layer.inputs[2], np.zeros_like(mean)
+    bias = layer.inputs[2]
     if bias is None:
-        bias = ir.Value(name=names.fresh(f"{name_of(weight)}_bias"), const_value=ir.Tensor(before))
+        bias = ir.Value(name=names.fresh(f"{name_of(weight)}_bias"), const_value=ir.Tensor(np.zeros_like(mean)))
         graph.register_initializer(bias)
         layer.replace_input_with(2, bias)
     scale = layer.attributes.pop("beta", None)  # Gemm's of its bias, which has it now
     before = array_of(bias) if scale is None else scale.as_float() * array_of(bias)
     _hold(bias, (before - mean) * factor + beta)
-    given, kept = layer.outputs[0], norm.outputs[0]
-    name = kept.name
-    ir.convenience.replace_all_uses_with(kept, given, replace_graph_outputs=True)
-    given.type, given.shape = kept.type, kept.shape
-    graph.remove(norm, safe=True)
-    given.name = name
+    absorb(graph, norm, layer)
 
 
 def _hold(value: ir.Value, array: NDArray[Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard, shape_of, tensor_of
+from quarkfast.graph.edit import absorb
 from quarkfast.graph.names import Names
 
 __all__ = ["fold_bias"]
@@ -55,11 +56,6 @@ def _fold(graph: ir.Graph, layer: ir.Node, constant: ir.Value, add: ir.Node, nam
     graph.register_initializer(value)
     layer.resize_inputs(3)
     layer.replace_input_with(2, value)
-    old, new = add.outputs[0], layer.outputs[0]
-    result = old.name
-    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
-    new.type, new.shape = old.type, old.shape
-    graph.remove(add, safe=True)
-    new.name = result
+    absorb(graph, add, layer)
     if not constant.uses():
         del graph.initializers[constant.name or ""]

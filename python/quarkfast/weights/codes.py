@@ -42,7 +42,7 @@ def channel_stream(tensor: ir.TensorProtocol, name: str, axis: int | None, spec:
         for piece in layout.pieces(1):
             part = slice(rows, rows + piece.shape[1])
             rows = part.stop % layout.length
-            pack(codes_of(piece, found.scale[part], found.zero_point[part], spec.dtype, 1, 0))
+            pack(codes_of(piece, found.scale[part], found.zero_point[part], spec.dtype, 0))
         pack.finish()
         append(1, found.scale)
         if has_zero_points(spec):
@@ -65,7 +65,7 @@ def group_stream(tensor: ir.TensorProtocol, name: str, axis: int, spec: TensorSp
         zeros = _Packer(append, qtype(spec.dtype).bits, output=2)
         for piece in layout.pieces(size):
             found = grouped(piece, spec, name)
-            pack(codes_of(piece, found.scale, found.zero_point, spec.dtype, 1, size))
+            pack(codes_of(piece, found.scale, found.zero_point, spec.dtype, size))
             append(1, found.scale)
             if has_zero_points(spec):
                 zeros(found.zero_point.astype(qtype(spec.dtype).dtype))
@@ -87,13 +87,11 @@ def grouped(piece: NDArray[Any], spec: TensorSpec, name: str) -> Scales:
     return scales_of(low, high, spec.dtype, symmetric=spec.symmetric, dtype=piece.dtype, mirrored=mirrored)
 
 
-def codes_of(
-    values: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any], dtype: str, axis: int, size: int
-) -> NDArray[Any]:
-    """Returns codes of `values` with a scale, perhaps below zero, for each `size` indices of `axis`; for each if 0."""
+def codes_of(values: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any], dtype: str, size: int) -> NDArray[Any]:
+    """Returns codes of ``[outer, rows, inner]`` with a scale, perhaps below zero, for `size` rows; for each if 0."""
     row, steps = qtype(dtype), scale.astype(np.float32)
     quantize = kernels.quantize_linear_mirrored if row.bits == 4 else kernels.quantize_linear
-    return quantize(values, steps, zero.astype(row.dtype), dtype=row.dtype, axis=axis, block_size=size)
+    return quantize(values, steps, zero.astype(row.dtype), dtype=row.dtype, axis=1, block_size=size)
 
 
 def _extremes(piece: NDArray[Any], size: int, name: str) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -96,7 +96,7 @@ def _quantized(part: NDArray[Any], spec: TensorSpec, name: str) -> tuple[NDArray
     size = spec.group_size
     found = grouped(part, spec, name)
     zero = found.zero_point.astype(np.uint8)
-    codes = codes_of(part, found.scale, zero, _UINT4, 1, size)
+    codes = codes_of(part, found.scale, zero, _UINT4, size)
     missing = zero.shape[1] * size - codes.shape[1]
     if missing:
         codes = np.concatenate([codes, np.repeat(zero[:, -1:], missing, axis=1).astype(codes.dtype)], axis=1)
