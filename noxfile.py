@@ -53,7 +53,7 @@ def types(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("onnxruntime", [OLDEST_ORT, *BETWEEN_ORT, "newest"], ids=["oldest", *BETWEEN_ORT, "newest"])
 def ort(session: nox.Session, onnxruntime: str) -> None:
-    """Operators, calibration and the demo on the oldest and the newest onnxruntime, and on two between.
+    """Operators, the command, what reads optimized graphs and the demo: on the oldest, the newest and two between.
 
     `nox -s "ort(oldest)" -- tests/ort/test_lstm.py` for other tests.
     """
@@ -62,7 +62,7 @@ def ort(session: nox.Session, onnxruntime: str) -> None:
     session.install("--upgrade", wanted)
     session.run("quarkfast", "doctor")
     session.run("quarkfast", "demo")
-    session.run("pytest", *(session.posargs or ["tests/ort", "tests/cli", "tests/demo"]))
+    session.run("pytest", *(session.posargs or ["tests/ort", "tests/cli", "tests/evaluate", "tests/demo"]))
 
 
 @nox.session

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 import quarkfast
+from quarkfast.evaluate.saturation import may_saturate
 from quarkfast.evaluate.verification import verify
 from tiny_models import samples, tiny_model
 
 CONV = "g (float[N, 4, 6, 6] x) => (float[N, 8, 6, 6] y) { c = Conv<pads = [1, 1, 1, 1]>(x, w) y = Relu(c) }"
 MATMUL = "g (float[N, 8] x) => (float[N, 4] y) { m = MatMul(x, w) y = Relu(m) }"
+CHAIN = """g (uint8[1, 2, 1, 1] x) => (float[1, 2, 1, 1] y)
+    <float s = {1}, uint8 z = {0}, int8 n = {0},
+     int8[2, 2, 1, 1] u = {99, 99, 0, 0}, int8[2, 2, 1, 1] v = {0, 0, 99, 99}> {
+    a = DequantizeLinear(x, s, z)
+    k = DequantizeLinear(u, s, n)
+    [first] b = Conv(a, k)
+    c = QuantizeLinear(b, s, z)
+    d = DequantizeLinear(c, s, z)
+    m = DequantizeLinear(v, s, n)
+    [second] y = Conv(d, m)
+}"""
 
 
 def _verify(text, weights, shape, preset="U8S8", **options):
@@ -64,3 +77,19 @@ def test_other_types_of_codes_do_not(preset):
 def test_depthwise_convolutions_do_not():
     text = CONV.replace("Conv<", "Conv<group = 4, ").replace("[N, 8, 6, 6] y", "[N, 4, 6, 6] y")
     assert _verify(text, np.ones((4, 1, 3, 3)), (4, 6, 6)).may_saturate == ()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(["first", "second"], id="as they were"),
+        pytest.param(["first_token_1", "second_token_3"], id="a token behind"),
+        pytest.param(["QLinearConv", "QLinearConv_token_3"], id="onnxruntime 1.18"),
+    ],
+)
+def test_layers_are_told_by_their_own_names_whatever_onnxruntime_calls_them(given):
+    source = onnx.parser.parse_graph(CHAIN)
+    optimized = onnx.GraphProto(initializer=source.initializer)
+    for name, operands in zip(given, (["x", "s", "z", "u"], ["c", "s", "z", "v"]), strict=True):
+        optimized.node.append(onnx.helper.make_node("QLinearConv", [*operands, "s", "n", "s", "z"], ["q"], name))
+    assert list(may_saturate(optimized, source)) == ["first", "second"]

@@ -28,14 +28,16 @@ _MOST = 32767 // 255
 _TOKEN = re.compile(r"_token_\d+$")
 
 
-def may_saturate(graph: onnx.GraphProto, *folders: Path) -> Iterator[str]:
+def may_saturate(graph: onnx.GraphProto, source: onnx.GraphProto, *folders: Path) -> Iterator[str]:
     """Yields the names of layers with a pair of weights that can take a sum beyond 16 bits.
 
     Args:
         graph: A graph as onnxruntime has optimized it; constants may be in external files.
+        source: The graph that it read, whose names the layers have.
         folders: Where those files are: what onnxruntime did not change may still lie beside the model that it read.
     """
     constants = {tensor.name: tensor for tensor in graph.initializer}
+    known, readers = {node.name for node in source.node}, _readers_of_codes(source)
     for node in graph.node:
         zero_point, weight = (constants.get(name) for name in _pick(node))
         if zero_point is None or weight is None or _is_depthwise(node, weight):
@@ -43,7 +45,17 @@ def may_saturate(graph: onnx.GraphProto, *folders: Path) -> Iterator[str]:
         if (zero_point.data_type, weight.data_type) != (_UINT8, _INT8):
             continue
         if overflowing_pairs(rows_of_weight(node, _array(weight, folders))).any():
-            yield _TOKEN.sub("", node.name)
+            name = _TOKEN.sub("", node.name)
+            yield name if name in known else readers.get(weight.name, name)
+
+
+def _readers_of_codes(graph: onnx.GraphProto) -> Mapping[str, str]:
+    """Returns the name of the layer behind each DequantizeLinear, by the name of its codes.
+
+    For onnxruntime 1.18, which calls a layer whose layout it changes QLinearConv.
+    """
+    decoded = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "DequantizeLinear"}
+    return {decoded[name]: node.name for node in graph.node for name in node.input if name in decoded}
 
 
 def _array(tensor: onnx.TensorProto, folders: Sequence[Path]) -> NDArray[np.int8]:

@@ -122,13 +122,13 @@ def verify(
         options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimized.data")
         ort.inference_session(model, options)
         graph = onnx.load(path, load_external_data=False).graph
-        source = Path() if isinstance(model, bytes) else Path(model).parent
-        saturating = tuple(may_saturate(graph, Path(folder), source))
+        proto, outside = _loaded(model)
+        beside = Path() if isinstance(model, bytes) else Path(model).parent
+        saturating = tuple(may_saturate(graph, proto.graph, Path(folder), beside))
     counts = Counter(node.op_type for node in graph.node if _is_integer(node))
     found = Verification(dict(counts), tuple(_Reader(graph).float_layers()), ort.runtime_version(), saturating)
     if not feeds:
         return found
-    proto, outside = _loaded(model)
     sums = simulate(proto, saturating, feeds, reference) if saturating and reference and outside is None else None
     return replace(found, divergence=compare(proto, feeds, outside), saturated_sums=sums)
 
