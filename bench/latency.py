@@ -20,7 +20,7 @@ from quarkfast import ort
 from quarkfast.evaluate.verification import verify
 
 MODELS = ("resnet20_cifar10", "resnet56_cifar10", "mobilenetv2_cifar10", "minilm")
-CASES = ("U8S8", "U8S8-channel", "A8W8")
+CASES = ("U8S8", "U8S8-channel", "A8W8", "DYNAMIC")
 QUANTIZERS = ("quarkfast", "onnxruntime")
 SAMPLES = 32
 ROUNDS = 25

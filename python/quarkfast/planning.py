@@ -109,7 +109,7 @@ def plan(model: ModelSource, preset: str | Scheme = "A8W8", **options: Any) -> M
     if scheme.weights_only:
         prepared = prepare_for_weights(loaded, lowest_opset_of_weights(loaded, scheme))
         return outline_weights(place_weights(prepared, scheme), scheme)
-    prepared = prepare(loaded, lowest_opset(scheme), factors=scheme.factors, smoothed=scheme.smoothed)
+    prepared = prepare(loaded, lowest_opset(scheme), factors=scheme.factors)
     placement = place(prepared, scheme)
     return replace(outline(placement, scheme), preflight=preflight(prepared, placement, scheme))
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import astuple
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ from quarkfast.planning import ModelPlan
 
 if TYPE_CHECKING:
     from quarkfast.deferred import ir
-    from quarkfast.kernels import Range
 
 __all__ = ["sign"]
 
@@ -22,7 +20,7 @@ __all__ = ["sign"]
 _PACKAGES = ("numpy", "onnx", "onnx-ir", "onnxscript")
 
 
-def sign(model: ir.Model, plan: ModelPlan, ranges: Mapping[str, Range]) -> None:
+def sign(model: ir.Model, plan: ModelPlan, seen: Mapping[str, Sequence[float]]) -> None:
     """Writes into the metadata of `model` what made it.
 
     ``quarkfast.scheme`` and ``quarkfast.plan`` are JSON: what was asked for, and what was decided for each tensor and
@@ -32,7 +30,7 @@ def sign(model: ir.Model, plan: ModelPlan, ranges: Mapping[str, Range]) -> None:
     Args:
         model: Changed in place.
         plan: What was decided.
-        ranges: What calibration saw, by tensor; empty where it was not needed.
+        seen: What calibration saw, by tensor; empty where it was not needed.
     """
     versions = {name: metadata.version(name) for name in _PACKAGES}
     model.producer_name = "quarkfast"
@@ -40,6 +38,6 @@ def sign(model: ir.Model, plan: ModelPlan, ranges: Mapping[str, Range]) -> None:
     model.metadata_props["quarkfast.scheme"] = json.dumps(plan.scheme.to_dict(), sort_keys=True)
     model.metadata_props["quarkfast.plan"] = json.dumps(plan.choices())
     model.metadata_props["quarkfast.versions"] = json.dumps({"quarkfast": quarkfast.__version__, **versions})
-    if ranges:
-        seen = json.dumps([(name, *map(str, astuple(ranges[name]))) for name in sorted(ranges)])
-        model.metadata_props["quarkfast.calibration_sha256"] = hashlib.sha256(seen.encode()).hexdigest()
+    if seen:
+        text = json.dumps([(name, *map(str, seen[name])) for name in sorted(seen)])
+        model.metadata_props["quarkfast.calibration_sha256"] = hashlib.sha256(text.encode()).hexdigest()

@@ -6,8 +6,8 @@ import contextlib
 import os
 import warnings
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from quarkfast.weight_only import NO_OUTPUT, store_weights
 if TYPE_CHECKING:
     import onnx
 
-    from quarkfast.calibration import Calibration, CalibrationData, TensorStatistics
+    from quarkfast.calibration import Calibration, CalibrationData, Samples, TensorStatistics
     from quarkfast.deferred import ir
     from quarkfast.graph.load import ModelSource
     from quarkfast.kernels import Range
@@ -89,7 +89,7 @@ def quantize(
         preset: Name of a row of :data:`quarkfast.PRESETS`, or a :class:`quarkfast.Scheme`.
         calibration_data: Samples, needed by presets whose activations have scales: an .npz or .npy file, an array or a
             dict of arrays (first axis: samples), a folder of files or images, an iterable of feeds, a reader with
-            ``get_next``, or ``"random"``; see ``docs/calibration.md``.
+            ``get_next``, or ``"random"``; see ``docs/calibration.md``. DYNAMIC can do without, and is better with them.
         calibration: What :func:`quarkfast.calibrate` returned or wrote for this model, instead of samples; or the path
             of a table of ONNX Runtime or Quark. The model is not run.
         max_memory: Most memory that the process may hold while it calibrates, in bytes or as text such as ``"2GB"``.
@@ -144,11 +144,13 @@ def quantize(
     source = _Source(calibration_data, calibration, max_memory, key)
     with contextlib.ExitStack() as stack:
         with clock.stage("prepare"):
-            prepared = prepare(loaded, lowest_opset(scheme), factors=scheme.factors, smoothed=scheme.smoothed)
+            prepared = prepare(loaded, lowest_opset(scheme), factors=scheme.factors)
             placement = place(prepared, scheme)
-            if calibration is None and needs_ranges(scheme):
+            if calibration is None and (needs_ranges(scheme) or (scheme.smoothed and calibration_data is not None)):
                 stack.enter_context(constants_in_files(prepared, None if path is None else path.parent))
         if placement.quantized:
+            if scheme.smoothed:
+                source = _smooth(prepared, placement, scheme, source, clock)
             written = _write(prepared, placement, scheme, source, clock, path)
         else:
             written = replace(_unchanged(model, placement, path), preflight=preflight(prepared, placement, scheme))
@@ -189,6 +191,7 @@ def _write(
     large = needs_data_file(model)
     ranges, statistics, samples = _calibrate(model, placement, scheme, source, clock)
     seen = {name: each.range for name, each in statistics.items()}
+    shown = source.reaches or {name: astuple(each) for name, each in seen.items()}
     with clock.stage("insert"):
         placement, conflicts = resolve_conflicts(model, placement, ranges)
         plan = refine(model, freeze(model, placement, scheme, ranges, seen), scheme.target)
@@ -196,14 +199,14 @@ def _write(
         notes = insert(model, plan, scheme)
         widened = (_WIDENED,) if model.meta.get(WIDENED) else ()
         plan = replace(plan, notes=(*widened, *conflicts, *plan.notes, *notes))
-        sign(model, outline(placement, scheme), seen)
+        sign(model, outline(placement, scheme), shown)
         if not needs_data_file(model) and (path is None or not large):
-            return _Written(serialize(model), placement, None, plan, findings, samples, warned)
+            return _Written(serialize(model), placement, None, plan, findings, samples or source.samples, warned)
     if path is None:
         raise UnsupportedError(NO_OUTPUT)
     with clock.stage("save"):
         data, size = write_model(model, path, external=True)
-    return _Written(data, placement, size, plan, findings, samples, warned)
+    return _Written(data, placement, size, plan, findings, samples or source.samples, warned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,17 +217,49 @@ class _Source:
     calibration: Calibration | str | os.PathLike[str] | None
     max_memory: int | str | None
     key: str
+    reaches: Mapping[str, Sequence[float]] = field(default_factory=dict)  # of channels, where these were asked for
+    samples: int = 0  # that showed them
 
     def __post_init__(self) -> None:
         if self.data is not None and self.calibration is not None:
             raise ConfigError("calibration: expected it or calibration_data, got both; leave one out")
+
+    def open(self, model: ir.Model, scheme: Scheme) -> Samples:
+        """Opens the samples as `model` wants them."""
+        from quarkfast.calibration import model_inputs, open_data
+
+        return open_data(self.data, model_inputs(model), scheme.samples, scheme.batch_size, scheme.preprocess)
+
+    @property
+    def limit(self) -> int | None:
+        """Most bytes that the process may hold."""
+        from quarkfast.calibration import parse_bytes
+
+        return None if self.max_memory is None else parse_bytes(self.max_memory)
+
+
+def _smooth(model: ir.Model, placement: Placement, scheme: Scheme, source: _Source, clock: Clock) -> _Source:
+    """Makes channels that stand out smaller, by what samples show where there are some, and returns that as well."""
+    from quarkfast.calibration import Gather, Job, channel_reaches, fit_memory
+    from quarkfast.prepare import smooth, smoothable
+
+    seen = None
+    tensors = smoothable(model, placement.quantized)
+    samples = source.open(model, scheme) if source.data is not None and tensors else None
+    if samples is not None and not samples.random:
+        fit_memory(Job(model, (), source.key, Gather(), scheme.batch_size, max_memory=source.limit), samples)
+        with clock.stage("calibrate", samples.total) as report:
+            seen, count = channel_reaches(model, tensors, samples, report)
+        source = replace(source, reaches={name: reach.tolist() for name, reach in seen.items()}, samples=count)
+    smooth(model, placement.quantized, seen)
+    return source
 
 
 def _calibrate(
     model: ir.Model, placement: Placement, scheme: Scheme, source: _Source, clock: Clock
 ) -> tuple[dict[str, Range], dict[str, TensorStatistics], int]:
     """Returns the range to keep and the statistics of each tensor, and the number of samples."""
-    from quarkfast.calibration import Gather, Job, calibrate_prepared, model_inputs, open_data, parse_bytes
+    from quarkfast.calibration import Gather, Job, calibrate_prepared
     from quarkfast.methods import needs_histogram, ranges_kept
     from quarkfast.qdq import needs_ranges
 
@@ -234,10 +269,9 @@ def _calibrate(
         found = open_calibration(source.calibration)
     else:
         # Opened before the stage begins: it says how many samples there are, and one that does not fit stops here.
-        samples = open_data(source.data, model_inputs(model), scheme.samples, scheme.batch_size, scheme.preprocess)
-        limit = None if source.max_memory is None else parse_bytes(source.max_memory)
+        samples = source.open(model, scheme)
         gather = Gather(histogram=any(needs_histogram(placement.specs[name]) for name in placement.observed))
-        job = Job(model, placement.observed, source.key, gather, scheme.batch_size, max_memory=limit)
+        job = Job(model, placement.observed, source.key, gather, scheme.batch_size, max_memory=source.limit)
         with clock.stage("calibrate", samples.total) as report:
             found = calibrate_prepared(job, samples, report)
     if found.random:

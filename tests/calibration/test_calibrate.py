@@ -208,7 +208,7 @@ def test_nothing_is_held_beyond_one_feed():
 def test_every_field_of_a_scheme_is_known_to_leave_the_float_model_alone_or_to_change_the_key():
     changing = {"equalize"}
     assert {field.name for field in dataclasses.fields(quarkfast.Scheme)} == {*_NEUTRAL, *changing}
-    rewriting = ["model", "opset", "factors", "smoothed"]
+    rewriting = ["model", "opset", "factors"]
     assert list(inspect.signature(prepare).parameters) == rewriting, "what else rewrites it goes into the key"
     smoothed = dataclasses.replace(quarkfast.PRESETS["DYNAMIC"], activation=quarkfast.PRESETS["A8W8"].activation)
     assert smoothed.smoothed

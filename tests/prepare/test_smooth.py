@@ -11,7 +11,7 @@ import quarkfast
 from quarkfast.config.options import resolve
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
-from quarkfast.prepare import prepare
+from quarkfast.prepare import prepare, smooth
 from tiny_models import tiny_model
 
 WIDE = 16
@@ -64,7 +64,9 @@ def _model(text, opset=17, **changed):
 
 
 def _smoothed(proto):
-    return prepare(load_model(proto), 11, smoothed=True)
+    model = prepare(load_model(proto), 11)
+    smooth(model)
+    return model
 
 
 def _arrays(model):
@@ -231,7 +233,8 @@ def test_a_written_normalization_hands_on_what_stands_out_too():
 def test_smoothing_twice_is_smoothing_once():
     model = _smoothed(_model(POST))
     once = serialize(model)
-    assert serialize(prepare(model, 11, smoothed=True)) == once
+    smooth(model)
+    assert serialize(model) == once
 
 
 def test_only_dynamic_quantization_with_a_scale_a_channel_smooths():

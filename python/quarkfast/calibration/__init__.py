@@ -1,12 +1,13 @@
 """Calibration: what samples say about the ranges of activations."""
 
 from quarkfast.calibration.cache import load_calibration, save_calibration
-from quarkfast.calibration.gather import Job, calibrate_prepared
+from quarkfast.calibration.gather import Job, calibrate_prepared, fit_memory
 from quarkfast.calibration.images import PREPROCESSES
 from quarkfast.calibration.inputs import Feed, ModelInput, model_inputs
 from quarkfast.calibration.memory import parse_bytes, readable
 from quarkfast.calibration.observe import Gather, Observer, observe
 from quarkfast.calibration.random_data import RandomDataReader, random_feeds
+from quarkfast.calibration.reaches import channel_reaches
 from quarkfast.calibration.readers import CalibrationData, DataReader, open_data, read_feeds
 from quarkfast.calibration.result import Calibration, merge
 from quarkfast.calibration.samples import Samples
@@ -26,6 +27,8 @@ __all__ = [
     "Samples",
     "TensorStatistics",
     "calibrate_prepared",
+    "channel_reaches",
+    "fit_memory",
     "load_calibration",
     "merge",
     "merge_statistics",

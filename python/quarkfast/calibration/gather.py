@@ -22,7 +22,7 @@ from quarkfast.deferred import ir
 from quarkfast.errors import CalibrationError, OutputError
 from quarkfast.graph.outside import stays_in_files
 
-__all__ = ["Job", "calibrate_prepared"]
+__all__ = ["Job", "calibrate_prepared", "fit_memory"]
 
 _log = logging.getLogger("quarkfast")
 
@@ -82,7 +82,7 @@ def calibrate_prepared(job: Job, samples: Samples, report: Callable[[int], None]
         OutputError: If nothing can be written to `job.output`. What was gathered is then in a temporary folder, which
             the sentence names.
     """
-    _fit_memory(job, samples)
+    fit_memory(job, samples)
     before = _earlier(job)
     start, seen = (before.runs, before.samples) if before else (0, 0)
     runner = _runner(job, samples)
@@ -153,7 +153,7 @@ def _earlier(job: Job) -> Calibration | None:
     return before
 
 
-def _fit_memory(job: Job, samples: Samples) -> None:
+def fit_memory(job: Job, samples: Samples) -> None:
     """Forecasts the memory; where it would be too much, cuts the batches or refuses."""
     rows, limit = rows_of(samples.first), job.max_memory
     if limit is None and not _log.isEnabledFor(logging.INFO):

@@ -14,13 +14,13 @@ from quarkfast.prepare.fold_bias import fold_bias
 from quarkfast.prepare.fold_constants import fold_constants
 from quarkfast.prepare.infer_types import infer_types
 from quarkfast.prepare.inline_functions import inline_functions
-from quarkfast.prepare.smooth import smooth
+from quarkfast.prepare.smooth import smooth, smoothable
 from quarkfast.prepare.widen_half import widen_half
 
-__all__ = ["prepare", "prepare_for_weights"]
+__all__ = ["prepare", "prepare_for_weights", "smooth", "smoothable"]
 
 
-def prepare(model: ir.Model, opset: int, *, factors: Factors | None = None, smoothed: bool = False) -> ir.Model:
+def prepare(model: ir.Model, opset: int, *, factors: Factors | None = None) -> ir.Model:
     """Returns `model` ready to be observed and quantized; the one passed in must not be used any more.
 
     Args:
@@ -28,7 +28,6 @@ def prepare(model: ir.Model, opset: int, *, factors: Factors | None = None, smoo
         opset: The oldest operator set that the quantized model can do with.
         factors: How the factors are rounded that scale channels between layers for the sake of their weights; None
             leaves channels as they are.
-        smoothed: Whether channels that stand out are made smaller in front of matrix products.
 
     Raises:
         ModelError: If the graph has a cycle or a missing tensor, or a constant holds NaN.
@@ -42,8 +41,6 @@ def prepare(model: ir.Model, opset: int, *, factors: Factors | None = None, smoo
     fold_bias(model)
     if factors is not None:
         equalize(model, factors)
-    if smoothed:
-        smooth(model)
     check_weights(model)
     infer_types(model)
     return model

@@ -29,8 +29,12 @@ from quarkfast.qdq.nodes import (
     quantize_nodes,
     round_node,
 )
+from quarkfast.qdq.sums import keep_sums
 
 __all__ = ["insert"]
+
+
+_CPU = ("ort-cpu", "ort-dynamic")
 
 
 def insert(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
@@ -43,11 +47,20 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
        pair); only the planned inputs read that, others keep the float constant.
     4. A block format has one node in place of a pair, one for each axis that the readers of a tensor want; with
        ``packed_weights`` constants are stored as records, where that is smaller and exact.
-    5. The nodes stay topologically sorted; graph inputs and outputs keep their names and types.
+    5. For onnxruntime's processor kernels residual sums are kept from being fused (`quarkfast.qdq.sums`).
+    6. The nodes stay topologically sorted; graph inputs and outputs keep their names and types.
     """
+    notes: tuple[str, ...] = ()
     if scheme.encoding == "dynamic":
         insert_dynamic(model, plan)
-        return ()
+    else:
+        notes = _insert_pairs(model, plan, scheme)
+    if scheme.target in _CPU:
+        keep_sums(model)  # last: pairs stand between a normalization and a sum that is quantized
+    return notes
+
+
+def _insert_pairs(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
     inserter = _Inserter(model, scheme, plan)
     values = ir.convenience.create_value_mapping(model.graph)
     for slot, quantizer in plan.constants:
