@@ -6,27 +6,27 @@ import contextlib
 import os
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarkfast.calibrate import calibration_key, open_calibration
 from quarkfast.config import Scheme, resolve
-from quarkfast.errors import ConfigError, UnsupportedError
+from quarkfast.errors import UnsupportedError
 from quarkfast.planning import outline
 from quarkfast.progress import Clock, Progress
 from quarkfast.provenance import sign
+from quarkfast.shown import Source, find_ranges, smooth_channels
 from quarkfast.summary import FloatNode, Summary
 from quarkfast.weight_only import NO_OUTPUT, store_weights
 
 if TYPE_CHECKING:
     import onnx
 
-    from quarkfast.calibration import Calibration, CalibrationData, Samples, TensorStatistics
+    from quarkfast.calibration import Calibration, CalibrationData
     from quarkfast.deferred import ir
     from quarkfast.graph.load import ModelSource
-    from quarkfast.kernels import Range
     from quarkfast.qdq import Findings, Placement, Plan
 
 __all__ = ["QuantizedModel", "quantize"]
@@ -141,7 +141,7 @@ def quantize(
         if calibration.key is None:  # a table of another tool, which tells of the model as it is
             scheme = replace(scheme, equalize=False)
     key = calibration_key(loaded, scheme) if calibration is not None else ""
-    source = _Source(calibration_data, calibration, max_memory, key)
+    source = Source(calibration_data, calibration, max_memory, key)
     with contextlib.ExitStack() as stack:
         with clock.stage("prepare"):
             prepared = prepare(loaded, lowest_opset(scheme), factors=scheme.factors)
@@ -150,7 +150,7 @@ def quantize(
                 stack.enter_context(constants_in_files(prepared, None if path is None else path.parent))
         if placement.quantized:
             if scheme.smoothed:
-                source = _smooth(prepared, placement, scheme, source, clock)
+                source = smooth_channels(prepared, placement, scheme, source, clock)
             written = _write(prepared, placement, scheme, source, clock, path)
         else:
             written = replace(_unchanged(model, placement, path), preflight=preflight(prepared, placement, scheme))
@@ -175,7 +175,7 @@ class _Written:
 
 
 def _write(
-    model: ir.Model, placement: Placement, scheme: Scheme, source: _Source, clock: Clock, path: Path | None
+    model: ir.Model, placement: Placement, scheme: Scheme, source: Source, clock: Clock, path: Path | None
 ) -> _Written:
     """Decides every number and writes it into the model; to the disk as well if that takes two files.
 
@@ -189,7 +189,7 @@ def _write(
     from quarkfast.refine import refine
 
     large = needs_data_file(model)
-    ranges, statistics, samples = _calibrate(model, placement, scheme, source, clock)
+    ranges, statistics, samples = find_ranges(model, placement, scheme, source, clock)
     seen = {name: each.range for name, each in statistics.items()}
     shown = source.reaches or {name: astuple(each) for name, each in seen.items()}
     with clock.stage("insert"):
@@ -207,79 +207,6 @@ def _write(
     with clock.stage("save"):
         data, size = write_model(model, path, external=True)
     return _Written(data, placement, size, plan, findings, samples or source.samples, warned)
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Where the statistics of activations come from: samples, or a calibration of the model and settings of `key`."""
-
-    data: CalibrationData | None
-    calibration: Calibration | str | os.PathLike[str] | None
-    max_memory: int | str | None
-    key: str
-    reaches: Mapping[str, Sequence[float]] = field(default_factory=dict)  # of channels, where these were asked for
-    samples: int = 0  # that showed them
-
-    def __post_init__(self) -> None:
-        if self.data is not None and self.calibration is not None:
-            raise ConfigError("calibration: expected it or calibration_data, got both; leave one out")
-
-    def open(self, model: ir.Model, scheme: Scheme) -> Samples:
-        """Opens the samples as `model` wants them."""
-        from quarkfast.calibration import model_inputs, open_data
-
-        return open_data(self.data, model_inputs(model), scheme.samples, scheme.batch_size, scheme.preprocess)
-
-    @property
-    def limit(self) -> int | None:
-        """Most bytes that the process may hold."""
-        from quarkfast.calibration import parse_bytes
-
-        return None if self.max_memory is None else parse_bytes(self.max_memory)
-
-
-def _smooth(model: ir.Model, placement: Placement, scheme: Scheme, source: _Source, clock: Clock) -> _Source:
-    """Makes channels that stand out smaller, by what samples show where there are some, and returns that as well."""
-    from quarkfast.calibration import Gather, Job, channel_reaches, fit_memory
-    from quarkfast.prepare import smooth, smoothable
-
-    seen = None
-    tensors = smoothable(model, placement.quantized)
-    samples = source.open(model, scheme) if source.data is not None and tensors else None
-    if samples is not None and not samples.random:
-        fit_memory(Job(model, (), source.key, Gather(), scheme.batch_size, max_memory=source.limit), samples)
-        with clock.stage("calibrate", samples.total) as report:
-            seen, count = channel_reaches(model, tensors, samples, report)
-        source = replace(source, reaches={name: reach.tolist() for name, reach in seen.items()}, samples=count)
-    smooth(model, placement.quantized, seen)
-    return source
-
-
-def _calibrate(
-    model: ir.Model, placement: Placement, scheme: Scheme, source: _Source, clock: Clock
-) -> tuple[dict[str, Range], dict[str, TensorStatistics], int]:
-    """Returns the range to keep and the statistics of each tensor, and the number of samples."""
-    from quarkfast.calibration import Gather, Job, calibrate_prepared
-    from quarkfast.methods import needs_histogram, ranges_kept
-    from quarkfast.qdq import needs_ranges
-
-    if not needs_ranges(scheme) or not placement.observed:
-        return {}, {}, 0
-    if source.calibration is not None:
-        found = open_calibration(source.calibration)
-    else:
-        # Opened before the stage begins: it says how many samples there are, and one that does not fit stops here.
-        samples = source.open(model, scheme)
-        gather = Gather(histogram=any(needs_histogram(placement.specs[name]) for name in placement.observed))
-        job = Job(model, placement.observed, source.key, gather, scheme.batch_size, max_memory=source.limit)
-        with clock.stage("calibrate", samples.total) as report:
-            found = calibrate_prepared(job, samples, report)
-    if found.random:
-        model.metadata_props["quarkfast.calibration"] = "random data: the ranges of activations mean nothing"
-    statistics = found.select(placement.observed, source.key)
-    if found.key is None:  # a table of another tool, whose method has chosen the ranges already
-        return {name: each.range for name, each in statistics.items()}, statistics, found.samples
-    return ranges_kept(statistics, placement.specs), statistics, found.samples
 
 
 def _unchanged(model: ModelSource, placement: Placement, path: Path | None) -> _Written:

@@ -1,0 +1,94 @@
+"""What samples show on their way through the pipeline: how far channels reach, and the ranges of activations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from quarkfast.calibrate import open_calibration
+from quarkfast.config import Scheme
+from quarkfast.errors import ConfigError
+from quarkfast.progress import Clock
+
+if TYPE_CHECKING:
+    from quarkfast.calibration import Calibration, CalibrationData, Samples, TensorStatistics
+    from quarkfast.deferred import ir
+    from quarkfast.kernels import Range
+    from quarkfast.qdq import Placement
+
+__all__ = ["Source", "find_ranges", "smooth_channels"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the statistics of activations come from: samples, or a calibration of the model and settings of `key`."""
+
+    data: CalibrationData | None
+    calibration: Calibration | str | os.PathLike[str] | None
+    max_memory: int | str | None
+    key: str
+    reaches: Mapping[str, Sequence[float]] = field(default_factory=dict)  # of channels, where these were asked for
+    samples: int = 0  # that showed them
+
+    def __post_init__(self) -> None:
+        if self.data is not None and self.calibration is not None:
+            raise ConfigError("calibration: expected it or calibration_data, got both; leave one out")
+
+    def open(self, model: ir.Model, scheme: Scheme) -> Samples:
+        """Opens the samples as `model` wants them."""
+        from quarkfast.calibration import model_inputs, open_data
+
+        return open_data(self.data, model_inputs(model), scheme.samples, scheme.batch_size, scheme.preprocess)
+
+    @property
+    def limit(self) -> int | None:
+        """Most bytes that the process may hold."""
+        from quarkfast.calibration import parse_bytes
+
+        return None if self.max_memory is None else parse_bytes(self.max_memory)
+
+
+def smooth_channels(model: ir.Model, placement: Placement, scheme: Scheme, source: Source, clock: Clock) -> Source:
+    """Makes channels that stand out smaller, by what samples show where there are some, and returns that as well."""
+    from quarkfast.calibration import Gather, Job, channel_reaches, fit_memory
+    from quarkfast.prepare import smooth, smoothable
+
+    seen = None
+    tensors = smoothable(model, placement.quantized)
+    samples = source.open(model, scheme) if source.data is not None and tensors else None
+    if samples is not None and not samples.random:
+        fit_memory(Job(model, (), source.key, Gather(), scheme.batch_size, max_memory=source.limit), samples)
+        with clock.stage("calibrate", samples.total) as report:
+            seen, count = channel_reaches(model, tensors, samples, report)
+        source = replace(source, reaches={name: reach.tolist() for name, reach in seen.items()}, samples=count)
+    smooth(model, placement.quantized, seen)
+    return source
+
+
+def find_ranges(
+    model: ir.Model, placement: Placement, scheme: Scheme, source: Source, clock: Clock
+) -> tuple[dict[str, Range], dict[str, TensorStatistics], int]:
+    """Returns the range to keep and the statistics of each tensor, and the number of samples."""
+    from quarkfast.calibration import Gather, Job, calibrate_prepared
+    from quarkfast.methods import needs_histogram, ranges_kept
+    from quarkfast.qdq import needs_ranges
+
+    if not needs_ranges(scheme) or not placement.observed:
+        return {}, {}, 0
+    if source.calibration is not None:
+        found = open_calibration(source.calibration)
+    else:
+        # Opened before the stage begins: it says how many samples there are, and one that does not fit stops here.
+        samples = source.open(model, scheme)
+        gather = Gather(histogram=any(needs_histogram(placement.specs[name]) for name in placement.observed))
+        job = Job(model, placement.observed, source.key, gather, scheme.batch_size, max_memory=source.limit)
+        with clock.stage("calibrate", samples.total) as report:
+            found = calibrate_prepared(job, samples, report)
+    if found.random:
+        model.metadata_props["quarkfast.calibration"] = "random data: the ranges of activations mean nothing"
+    statistics = found.select(placement.observed, source.key)
+    if found.key is None:  # a table of another tool, whose method has chosen the ranges already
+        return {name: each.range for name, each in statistics.items()}, statistics, found.samples
+    return ranges_kept(statistics, placement.specs), statistics, found.samples
