@@ -198,7 +198,7 @@ def _write(
         findings, warned = find_findings(model, plan, statistics), preflight(model, placement, scheme)
         notes = insert(model, plan, scheme)
         widened = (_WIDENED,) if model.meta.get(WIDENED) else ()
-        plan = replace(plan, notes=(*widened, *conflicts, *plan.notes, *notes))
+        plan = replace(plan, notes=(*widened, *source.notes, *conflicts, *plan.notes, *notes))
         sign(model, outline(placement, scheme), shown)
         if not needs_data_file(model) and (path is None or not large):
             return _Written(serialize(model), placement, None, plan, findings, samples or source.samples, warned)

@@ -31,6 +31,7 @@ class Source:
     key: str
     reaches: Mapping[str, Sequence[float]] = field(default_factory=dict)  # of channels, where these were asked for
     samples: int = 0  # that showed them
+    notes: tuple[str, ...] = ()  # what there is to say of that
 
     def __post_init__(self) -> None:
         if self.data is not None and self.calibration is not None:
@@ -63,8 +64,12 @@ def smooth_channels(model: ir.Model, placement: Placement, scheme: Scheme, sourc
         with clock.stage("calibrate", samples.total) as report:
             seen, count = channel_reaches(model, tensors, samples, report)
         source = replace(source, reaches={name: reach.tolist() for name, reach in seen.items()}, samples=count)
-    smooth(model, placement.quantized, seen)
-    return source
+    changed = smooth(model, placement.quantized, seen)
+    if not changed:
+        return source
+    told = "as estimated from the weights" if seen is None else "as seen in the samples"
+    note = f"smoothing: {changed} of {len(tensors)} tensors have smaller channels in front of matrix products, {told}"
+    return replace(source, notes=(note,))
 
 
 def find_ranges(

@@ -239,6 +239,10 @@ def test_samples_tell_which_channels_stand_out(rng):
     result = quarkfast.quantize(proto, preset="DYNAMIC", calibration_data=x)
     assert without.summary.samples == 0
     assert result.summary.samples == 64
+    assert without.summary.notes == ()
+    assert result.summary.notes == (
+        "smoothing: 1 of 2 tensors have smaller channels in front of matrix products, as seen in the samples",
+    )
     assert "quarkfast.calibration_sha256" in {each.key for each in result.proto.metadata_props}
     noise = [np.square(expected - _run(each.model_bytes, {"x": x})).sum() for each in (without, result)]
     # Those two reach almost sqrt(127) = 11.3 behind the normalization, the other channels about 2.5. In two parts they

@@ -30,7 +30,7 @@ _MOST_REPEATS = 1 / 8
 
 def smooth(
     model: ir.Model, nodes: Collection[str] | None = None, seen: Mapping[str, NDArray[np.float32]] | None = None
-) -> None:
+) -> int:
     """Makes channels in front of matrix products smaller, in place, and lets the weights that read them make up for it.
 
     1. How far each channel reaches is what samples have shown, or else estimated (`quarkfast.prepare.reach`). One that
@@ -51,6 +51,9 @@ def smooth(
         nodes: Names of the products that will be quantized, of which alone this is about; None means all.
         seen: The largest magnitude of each channel, by tensor of :func:`smoothable`; None without samples.
 
+    Returns:
+        The number of tensors that have smaller channels now.
+
     Source:
         G. Xiao et al., "SmoothQuant", 2023, arXiv:2211.10438, without moving what weights lack into activations.
         X. Wei et al., "Outlier Suppression", 2022, arXiv:2209.13325, for the gain of a layer normalization as what
@@ -58,15 +61,16 @@ def smooth(
         using Outlier Channel Splitting", 2019, arXiv:1901.09504, for parts in place of factors.
     """
     if model.meta.get(_DONE):
-        return
+        return 0
     model.meta[_DONE] = True
     found = [(value, _products(value, nodes)) for node in model.graph for value in node.outputs]
-    chosen = [(value, products, _factors(value, products, seen)) for value, products in found if products]
+    decided = [(value, products, _factors(value, products, seen)) for value, products in found if products]
+    chosen = [(value, products, factors) for value, products, factors in decided if (factors != 1).any()]
     names = Names.of(model)
     make = scale if seen is None else split
     for value, products, factors in chosen:
-        if (factors != 1).any():
-            make(model.graph, value, products, factors, names)
+        make(model.graph, value, products, factors, names)
+    return len(chosen)
 
 
 def smoothable(model: ir.Model, nodes: Collection[str] | None = None) -> dict[str, int]:
