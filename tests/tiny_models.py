@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
+import onnxruntime
 from numpy.typing import NDArray
 
 
@@ -43,3 +45,21 @@ def conv_relu_model(**changed: NDArray[Any]) -> onnx.ModelProto:
 def samples(count: int = 8, shape: tuple[int, ...] = (3, 8, 8)) -> NDArray[np.float32]:
     """Returns seeded normal samples."""
     return np.random.default_rng(11).normal(size=(count, *shape)).astype(np.float32)
+
+
+def arrays_of(model: ir.Model) -> dict[str, NDArray[Any]]:
+    """The contents of a model's initializers, by name."""
+    return {name: value.const_value.numpy() for name, value in model.graph.initializers.items() if value.const_value}
+
+
+def operators_of(model: ir.Model) -> list[str]:
+    """The types of a model's nodes, in order."""
+    return [node.op_type for node in model.graph]
+
+
+def run_as_written(data: bytes, x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The first output of a model that onnxruntime must run without optimizing it, for the input ``x``."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    output: NDArray[np.float32] = onnxruntime.InferenceSession(data, options).run(None, {"x": x})[0]
+    return output

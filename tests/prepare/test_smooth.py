@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 import quarkfast
@@ -12,7 +11,7 @@ from quarkfast.config.options import resolve
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.prepare import prepare, smooth
-from tiny_models import tiny_model
+from tiny_models import arrays_of, operators_of, run_as_written, tiny_model
 
 WIDE = 16
 # The first channels reach 6, 2.25 and 1.5 times as far as the median.
@@ -69,19 +68,8 @@ def _smoothed(proto):
     return model
 
 
-def _arrays(model):
-    return {name: value.const_value.numpy() for name, value in model.graph.initializers.items()}
-
-
-def _operators(model):
-    return [node.op_type for node in model.graph]
-
-
 def _run(data):
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    x = np.random.default_rng(6).standard_normal((32, WIDE)).astype(np.float32)
-    return onnxruntime.InferenceSession(data, options).run(None, {"x": x})[0]
+    return run_as_written(data, np.random.default_rng(6).standard_normal((32, WIDE)).astype(np.float32))
 
 
 def _same_bits(proto, model):
@@ -91,9 +79,9 @@ def _same_bits(proto, model):
 def test_a_normalization_that_only_products_read_is_divided_and_their_rows_multiplied():
     proto = _model(PRE, offset=np.linspace(-0.1, 0.1, WIDE, dtype=np.float32))
     model = _smoothed(proto)
-    before, after = _arrays(load_model(proto)), _arrays(model)
+    before, after = arrays_of(load_model(proto)), arrays_of(model)
     factors = np.float32(FACTORS)
-    assert _operators(model) == ["LayerNormalization", "MatMul", "Gemm", "Add", "Add"]
+    assert operators_of(model) == ["LayerNormalization", "MatMul", "Gemm", "Add", "Add"]
     np.testing.assert_array_equal(after["gain"] * factors, before["gain"])
     np.testing.assert_array_equal(after["offset"] * factors, before["offset"])
     np.testing.assert_array_equal(after["v"], before["v"] * factors[:, None])
@@ -104,7 +92,7 @@ def test_a_normalization_that_only_products_read_is_divided_and_their_rows_multi
 def test_a_residual_sum_reads_the_normalization_as_it_was():
     proto = _model(POST)
     model = _smoothed(proto)
-    added, after = {node.op_type: node for node in model.graph}["Mul"], _arrays(model)
+    added, after = {node.op_type: node for node in model.graph}["Mul"], arrays_of(model)
     assert [name.name for name in added.inputs] == ["n", "n_factors"]
     np.testing.assert_array_equal(1 / after["n_factors"], FACTORS)
     readers = [node.op_type for node, _ in added.outputs[0].uses()]
@@ -118,7 +106,7 @@ def test_a_residual_sum_reads_the_normalization_as_it_was():
 def test_a_normalization_that_is_written_out_is_one(normalized):
     proto = _model(WRITTEN.replace("NORMALIZED", normalized), opset=13)
     model = _smoothed(proto)
-    np.testing.assert_array_equal(_arrays(model)["gain"], GAIN / FACTORS)
+    np.testing.assert_array_equal(arrays_of(model)["gain"], GAIN / FACTORS)
     _same_bits(proto, model)
 
 
@@ -126,9 +114,9 @@ def test_a_normalization_that_is_an_output_stays_as_it_is():
     proto = _model(PRE)
     proto.graph.output.append(onnx.helper.make_tensor_value_info("n", 1, ["N", WIDE]))
     model = _smoothed(proto)
-    assert _operators(model).count("Mul") == 1
+    assert operators_of(model).count("Mul") == 1
     assert [value.name for value in model.graph.outputs] == ["y", "n"]
-    np.testing.assert_array_equal(_arrays(model)["gain"], GAIN)
+    np.testing.assert_array_equal(arrays_of(model)["gain"], GAIN)
     _same_bits(proto, model)
 
 
@@ -136,7 +124,7 @@ def test_constants_that_two_normalizations_read_are_not_divided():
     text = PRE.replace("y = Add (s, x)", "y = LayerNormalization (s, gain, offset)")
     proto = _model(text)
     model = _smoothed(proto)
-    assert _operators(model).count("Mul") == 1
+    assert operators_of(model).count("Mul") == 1
     _same_bits(proto, model)
 
 
@@ -153,23 +141,23 @@ def test_weights_that_others_read_leave_the_tensor_as_it_is(change):
     if change == "an output":
         proto.graph.output.append(onnx.helper.make_tensor_value_info("v", 1, [WIDE, WIDE]))
     model = _smoothed(proto)
-    assert _operators(model) == _operators(load_model(proto))
-    np.testing.assert_array_equal(_arrays(model)["gain"], GAIN)
+    assert operators_of(model) == operators_of(load_model(proto))
+    np.testing.assert_array_equal(arrays_of(model)["gain"], GAIN)
 
 
 @pytest.mark.parametrize("gain", [np.zeros(WIDE), np.ones(WIDE), GAIN * np.inf, np.ones(1)], ids=str)
 def test_gains_that_tell_nothing_apart_change_nothing(gain):
     proto = _model(PRE, gain=gain.astype(np.float32))
     model = _smoothed(proto)
-    np.testing.assert_array_equal(_arrays(model)["gain"], gain)
-    np.testing.assert_array_equal(_arrays(model)["v"], _arrays(load_model(proto))["v"])
+    np.testing.assert_array_equal(arrays_of(model)["gain"], gain)
+    np.testing.assert_array_equal(arrays_of(model)["v"], arrays_of(load_model(proto))["v"])
 
 
 def test_a_gain_of_zero_has_the_factor_one():
     gain = GAIN.copy()
     gain[-1] = 0
     model = _smoothed(_model(PRE, gain=gain))
-    np.testing.assert_array_equal(_arrays(model)["gain"], gain / FACTORS)
+    np.testing.assert_array_equal(arrays_of(model)["gain"], gain / FACTORS)
 
 
 @pytest.mark.parametrize("activation", ["f = Relu (h)", WRITTEN_GELU, TANH_GELU, "g = Sigmoid (h) f = Mul (h, g)"])
@@ -178,7 +166,7 @@ def test_channels_behind_an_activation_are_told_by_the_product_in_front_of_it(ac
     proto = _model(GELU.replace("ACTIVATION", activation), gain=np.ones(WIDE, np.float32), v=v * GAIN)
     model = _smoothed(proto)
     # An identity with columns of different gain: their reach is 3 + 3 times it.
-    np.testing.assert_array_equal(1 / _arrays(model)["f_factors"], FACTORS)
+    np.testing.assert_array_equal(1 / arrays_of(model)["f_factors"], FACTORS)
     assert model.graph[-1].inputs[0].producer().op_type == "Mul"
     _same_bits(proto, model)
 
@@ -187,7 +175,7 @@ def test_channels_behind_an_activation_are_told_by_the_product_in_front_of_it(ac
 def test_what_is_no_activation_of_one_product_tells_nothing(activation):
     v = np.eye(WIDE, dtype=np.float32)
     proto = _model(GELU.replace("ACTIVATION", activation), gain=np.ones(WIDE, np.float32), v=v * GAIN)
-    assert not any(name.endswith("_factors") for name in _arrays(_smoothed(proto)))
+    assert not any(name.endswith("_factors") for name in arrays_of(_smoothed(proto)))
 
 
 def test_a_bias_raises_the_reach_of_its_channel_and_of_no_other():
@@ -195,7 +183,7 @@ def test_a_bias_raises_the_reach_of_its_channel_and_of_no_other():
     bias[3] = 12  # the reach of the others is 6
     text = GELU.replace("ACTIVATION", "f = Relu (h)")
     proto = _model(text, gain=np.ones(WIDE, np.float32), v=np.eye(WIDE, dtype=np.float32), bias=bias)
-    factors = 1 / _arrays(_smoothed(proto))["f_factors"]
+    factors = 1 / arrays_of(_smoothed(proto))["f_factors"]
     assert factors.tolist() == [4 if channel == 3 else 1 for channel in range(WIDE)]  # 1.5 * log2(3) is 2.4
 
 
@@ -214,7 +202,7 @@ STREAM = """g (float[N, 16] x) => (float[N, 16] y) {
 def test_what_stands_out_in_the_residual_stream_does_so_behind_the_next_normalization(terms, factors):
     proto = _model(STREAM.replace("TERMS", terms), plain=np.ones(WIDE, np.float32))
     model = _smoothed(proto)
-    before, after = _arrays(load_model(proto))["w"], _arrays(model)["w"]
+    before, after = arrays_of(load_model(proto))["w"], arrays_of(model)["w"]
     np.testing.assert_array_equal(after, before * np.float32(factors)[:, None])
     _same_bits(proto, model)
 
@@ -226,7 +214,7 @@ def test_a_written_normalization_hands_on_what_stands_out_too():
     u = np.random.default_rng(9).standard_normal((WIDE, WIDE)).astype(np.float32)
     proto = _model(text, steep=GAIN, gain=np.ones(WIDE, np.float32), u=u)
     model = _smoothed(proto)
-    np.testing.assert_array_equal(_arrays(model)["gain"], np.float32(1) / FACTORS)
+    np.testing.assert_array_equal(arrays_of(model)["gain"], np.float32(1) / FACTORS)
     _same_bits(proto, model)
 
 

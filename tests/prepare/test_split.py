@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.prepare import prepare, smooth, smoothable
-from tiny_models import tiny_model
+from tiny_models import arrays_of, operators_of, run_as_written, tiny_model
 
 WIDE = 96
 # The first three channels reach 16, 8 and 4 times as far as the median; their parts are to reach twice as far.
@@ -66,19 +65,8 @@ def _split(proto, tensor, seen=SEEN):
     return model
 
 
-def _arrays(model):
-    return {name: value.const_value.numpy() for name, value in model.graph.initializers.items()}
-
-
-def _operators(model):
-    return [node.op_type for node in model.graph]
-
-
 def _run(data):
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    x = np.random.default_rng(6).integers(-8, 9, (32, WIDE)).astype(np.float32)
-    return onnxruntime.InferenceSession(data, options).run(None, {"x": x})[0]
+    return run_as_written(data, np.random.default_rng(6).integers(-8, 9, (32, WIDE)).astype(np.float32))
 
 
 def _same_bits(proto, model):
@@ -90,8 +78,8 @@ def _same_bits(proto, model):
 def test_channels_are_divided_and_repeated_for_products_and_not_for_a_residual_sum():
     proto = _model(RESIDUAL)
     model = _split(proto, "n")
-    assert _operators(model) == ["Relu", "Mul", "Gather", "Concat", "MatMul", "Gemm", "Add", "Add"]
-    before, after = _arrays(load_model(proto)), _arrays(model)
+    assert operators_of(model) == ["Relu", "Mul", "Gather", "Concat", "MatMul", "Gemm", "Add", "Add"]
+    before, after = arrays_of(load_model(proto)), arrays_of(model)
     assert 1 / after["n_factors"][:4] == pytest.approx([8, 4, 2, 1], abs=0)
     np.testing.assert_array_equal(after["n_Mul_output_channels"], REPEATS)
     np.testing.assert_array_equal(after["v"], np.concatenate([before["v"], before["v"][REPEATS]]))
@@ -104,9 +92,9 @@ def test_channels_are_divided_and_repeated_for_products_and_not_for_a_residual_s
 def test_behind_an_activation_the_product_in_front_makes_the_parts(text):
     proto = _model(text)
     model = _split(proto, "f")
-    assert _operators(model).count("Mul") == 1
-    assert not {"Gather", "Concat"} & set(_operators(model))
-    before, after = _arrays(load_model(proto)), _arrays(model)
+    assert operators_of(model).count("Mul") == 1
+    assert not {"Gather", "Concat"} & set(operators_of(model))
+    before, after = arrays_of(load_model(proto)), arrays_of(model)
     axis = 0 if text == GEMM else 1
     np.testing.assert_array_equal(after["v"], np.concatenate([before["v"], before["v"].take(REPEATS, axis)], axis))
     np.testing.assert_array_equal(after["bias"], np.concatenate([before["bias"], before["bias"][REPEATS]]))
@@ -117,7 +105,7 @@ def test_behind_an_activation_the_product_in_front_makes_the_parts(text):
 def test_the_parts_go_through_an_activation_that_is_written_out():
     proto = _model(GELU)
     model = _split(proto, "f")
-    assert _operators(model) == ["MatMul", "Add", "Div", "Erf", "Add", "Mul", "Mul", "Mul", "MatMul"]
+    assert operators_of(model) == ["MatMul", "Add", "Div", "Erf", "Add", "Mul", "Mul", "Mul", "MatMul"]
     got, expected = _run(serialize(model)), _run(proto.SerializeToString())
     # A product of n terms is off by at most n times half a last place of the sum of magnitudes, in either order.
     magnitudes = 3 * WIDE * (8 * 3 * WIDE + 3)
@@ -129,22 +117,22 @@ def test_what_others_read_between_a_product_and_its_activation_is_not_repeated(r
     proto = _model(FORWARD)
     proto.graph.output.append(onnx.helper.make_tensor_value_info(read, 1, ["N", WIDE]))
     model = _split(proto, "f")
-    assert _operators(model) == ["MatMul", "Add", "Relu", "Mul", "Gather", "Concat", "MatMul"]
+    assert operators_of(model) == ["MatMul", "Add", "Relu", "Mul", "Gather", "Concat", "MatMul"]
     _same_bits(proto, model)
 
 
 def test_a_weight_that_two_products_share_is_not_repeated_for_one():
     proto = _model(FORWARD.replace("h = Add (bias, a)", "c = MatMul (a, v) h = Add (bias, c)"))
     model = _split(proto, "f")
-    assert "Gather" in _operators(model)
+    assert "Gather" in operators_of(model)
     _same_bits(proto, model)
 
 
 def test_a_layer_normalization_that_products_alone_read_is_divided_itself():
     proto = _model(NORMALIZED)
     model = _split(proto, "n")
-    assert _operators(model) == ["LayerNormalization", "Gather", "Concat", "MatMul"]
-    before, after = _arrays(load_model(proto)), _arrays(model)
+    assert operators_of(model) == ["LayerNormalization", "Gather", "Concat", "MatMul"]
+    before, after = arrays_of(load_model(proto)), arrays_of(model)
     for name in ("gain", "offset"):
         np.testing.assert_array_equal(after[name][:4] * [8, 4, 2, 1], before[name][:4])
 
@@ -154,7 +142,7 @@ def test_a_channel_of_less_than_two_medians_and_its_rounding_stays_whole():
     seen = np.ones(WIDE, np.float32)
     seen[0], seen[1] = 2.82, 2.83
     model = _split(_model(RESIDUAL), "n", seen)
-    np.testing.assert_array_equal(1 / _arrays(model)["n_factors"][:3], [1, 2, 1])
+    np.testing.assert_array_equal(1 / arrays_of(model)["n_factors"][:3], [1, 2, 1])
 
 
 def test_no_more_than_an_eighth_of_the_channels_is_repeated():
@@ -162,7 +150,7 @@ def test_no_more_than_an_eighth_of_the_channels_is_repeated():
     seen[:4] = [250, 40, 24, 12]
     proto = _model(RESIDUAL)
     model = _split(proto, "n", seen)
-    repeats = _arrays(model)["n_Mul_output_channels"]
+    repeats = arrays_of(model)["n_Mul_output_channels"]
     # 12 may be. With a bound of 2 * 2 ** 3.25 = 19.0 the first channel has 16 parts, 15 of them repeats, since 250 by
     # 19.0 is nearer to 16 than to 8 in octaves; with 22.6 it has 8, and the second has 2.
     assert repeats.tolist() == [0] * 7 + [1]
@@ -174,12 +162,12 @@ def test_no_more_than_an_eighth_of_the_channels_is_repeated():
 def test_what_tells_nothing_apart_changes_nothing(seen):
     proto = _model(RESIDUAL)
     model = _split(proto, "n", seen.astype(np.float32))
-    assert _operators(model) == _operators(load_model(proto))
+    assert operators_of(model) == operators_of(load_model(proto))
 
 
 def test_what_was_not_seen_stays_as_it_is():
     proto = _model(RESIDUAL)
-    assert _operators(_split(proto, "y")) == _operators(load_model(proto))
+    assert operators_of(_split(proto, "y")) == operators_of(load_model(proto))
 
 
 def test_the_tensors_that_may_be_split_are_those_in_front_of_products_with_weights_of_their_own():

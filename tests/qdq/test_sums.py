@@ -13,7 +13,7 @@ import quarkfast
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.qdq.sums import keep_sums
-from tiny_models import samples, tiny_model
+from tiny_models import run_as_written, samples, tiny_model
 
 RESIDUAL = """g (float[N, 3, 16] x) => (float[N, 3, 16] y) {
     n = LayerNormalization (x, gain, offset)
@@ -50,9 +50,7 @@ def _operators(proto):
 
 
 def _run(data):
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(data, options).run(None, {"x": samples(4, (3, 16))})[0]
+    return run_as_written(data, samples(4, (3, 16)))
 
 
 @pytest.mark.parametrize("text", [RESIDUAL, WRITTEN], ids=["an operator", "written out"])

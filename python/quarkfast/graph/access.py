@@ -15,6 +15,7 @@ __all__ = [
     "graph_of",
     "holds_floats",
     "is_constant",
+    "is_read_once",
     "is_standard",
     "name_of",
     "rank_of",
@@ -31,6 +32,11 @@ def name_of(item: ir.Value | ir.Node | None) -> str:
 def is_constant(value: ir.Value | None) -> bool:
     """Whether `value` is an initializer."""
     return value is not None and value.const_value is not None
+
+
+def is_read_once(value: ir.Value) -> bool:
+    """Whether one node reads `value`, once, and it is neither an input nor an output of its graph."""
+    return len(value.uses()) == 1 and not value.is_graph_output() and not value.is_graph_input()
 
 
 def holds_floats(value: ir.Value | None) -> bool:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from quarkfast.config.scheme import Factors
 from quarkfast.deferred import ir
-from quarkfast.graph.access import array_of, is_constant, is_standard
+from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard
 
 __all__ = ["equalize"]
 
@@ -90,7 +90,7 @@ def _is_own(value: ir.Value | None) -> bool:
     """Whether `value` is a constant of floats that one node reads."""
     if value is None or not is_constant(value) or value.dtype != ir.DataType.FLOAT:
         return False
-    return len(tuple(value.uses())) == 1 and not value.is_graph_output() and not value.is_graph_input()
+    return is_read_once(value)
 
 
 def _is_vector(node: ir.Node) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
-from quarkfast.graph.access import array_of, is_constant, name_of, shape_of, tensor_of
+from quarkfast.graph.access import array_of, is_constant, is_read_once, name_of, shape_of, tensor_of
 from quarkfast.graph.names import Names
 from quarkfast.graph.normalization import find_normalization
 from quarkfast.prepare.reach import Activation, find_activation, reads_columns
@@ -104,7 +104,7 @@ def _between(activation: Activation, value: ir.Value) -> list[ir.Node] | None:
     inner = [output for node in found for output in node.outputs if output is not value]
     constants = [each for each in (activation.product.inputs[1], activation.bias) if each is not None]
     hidden = all(not each.is_graph_output() and all(node in found for node, _ in each.uses()) for each in inner)
-    return found if hidden and all(len(each.uses()) == 1 and is_own(each, found) for each in constants) else None
+    return found if hidden and all(map(is_read_once, constants)) else None
 
 
 def _make_more(activation: Activation, between: Sequence[ir.Node], order: NDArray[np.int64]) -> None:
@@ -123,8 +123,7 @@ def _divided(
     normalization = find_normalization(value)
     constants = () if normalization is None else (normalization.gain, normalization.offset)
     found = [each for each in constants if each is not None]
-    alone = all(len(each.uses()) == 1 and is_own(each, [node for node, _ in each.uses()]) for each in found)
-    if not found or not alone or not _is_alone(value, products):
+    if not found or not all(map(is_read_once, found)) or not _is_alone(value, products):
         return _multiplied(graph, value, 1 / factors, names)
     for constant in found:
         _edit(constant, 0, np.arange(factors.size), 1 / factors)

@@ -33,7 +33,7 @@ from quarkfast.qdq.sums import keep_sums
 
 __all__ = ["insert"]
 
-
+# The targets that onnxruntime runs with processor kernels.
 _CPU = ("ort-cpu", "ort-dynamic")
 
 
