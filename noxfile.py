@@ -20,6 +20,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 OLDEST_ORT = PROJECT["optional-dependencies"]["ort"][0].partition(">=")[2] + ".*"
 REFUSED_ORT = "1.17.*"
 BETWEEN_ORT = ["1.22.*", "1.25.*"]
+# tools/processor/profiles.py tells what they have.
+PROCESSORS = ["v2", "avx2", "avx2-vnni", "avx512", "avx512-vnni"]
 # What the sanitizers watch: every test that calls native code much.
 SANITIZED = [f"tests/{name}" for name in ("kernels", "properties", "golden", "fuzz", "ort", "demo")]
 BUILD_TOOLS = ["cmake>=3.26,<5", "ninja>=1.11,<2", "pybind11>=2.13,<4"]
@@ -39,7 +41,7 @@ def lint(session: nox.Session) -> None:
     session.install("ruff>=0.8", "clang-format>=18")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
-    sources = [str(path) for folder in ("csrc", "tests/cpp") for path in (ROOT / folder).rglob("*.[ch]*")]
+    sources = [str(path) for folder in ("csrc", "tests/cpp", "tools") for path in (ROOT / folder).rglob("*.[ch]*")]
     session.run("clang-format", "--dry-run", "-Werror", *sources)
 
 
@@ -63,6 +65,20 @@ def ort(session: nox.Session, onnxruntime: str) -> None:
     session.run("quarkfast", "doctor")
     session.run("quarkfast", "demo")
     session.run("pytest", *(session.posargs or ["tests/ort", "tests/cli", "tests/evaluate", "tests/demo"]))
+
+
+@nox.session
+@nox.parametrize("profile", PROCESSORS, ids=PROCESSORS)
+def processors(session: nox.Session, profile: str) -> None:
+    """The test suite as on another x86-64 processor (Linux with glibc, objdump): `python -m tools.processor --help`.
+
+    `nox -s "processors(avx2)" -- tests/qdq` for a part of it.
+    """
+    session.install(".[test]")
+    command = ["python", "-m", "tools.processor", profile]
+    if sentence := session.run(*command, silent=True, success_codes=[0, 1]):
+        session.skip(str(sentence).strip())
+    session.run(*command, "pytest", *session.posargs)
 
 
 @nox.session
