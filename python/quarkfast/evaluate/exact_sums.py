@@ -1,0 +1,126 @@
+"""Sessions whose 8-bit sums are exact on every processor: what a model is judged by.
+
+Without its graph optimizations ONNX Runtime computes Q/DQ pairs as floats. With them it puts integer kernels in their
+place, which on x86 processors without VNNI add pairs of uint8 x int8 products in saturating 16 bits (VPMADDUBSW).
+MatMulInteger, as dynamic quantization writes it, is such a kernel already, so it becomes a product of doubles, which
+hold every sum of up to 2^37 products of 8 bits. The config entry `session.x64quantprecision` is no way: onnxruntime
+1.32 then refuses models whose weights two nodes share.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from quarkfast import ort
+
+__all__ = ["exact_session", "with_exact_products"]
+
+_INTEGER_PRODUCT = "MatMulInteger"
+
+
+def exact_session(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto, folder: str | os.PathLike[str] | None = None
+) -> Any:
+    """Opens a session that computes what a quantized model means, whatever the processor, without optimizations.
+
+    QLinearConv, QLinearMatMul, ConvInteger and the fused operators of ONNX Runtime that a model itself contains stay as
+    they are; quarkfast writes none of them with int8 weights.
+
+    Args:
+        model: Path of the model, its bytes, or the model.
+        folder: Where the files are that bytes or a model refer to; a path needs none.
+
+    Returns:
+        An `onnxruntime.InferenceSession`.
+
+    Raises:
+        ModelError: onnxruntime rejects the model.
+        DependencyError: onnxruntime is missing or too old.
+
+    Example:
+        >>> import quarkfast
+        >>> from quarkfast.demo.data import MODEL, load_images
+        >>> images = load_images()
+        >>> result = quarkfast.quantize(MODEL, preset="U8S8", calibration_data=images.calibration)
+        >>> exact_session(result.model_bytes).run(None, {"image": images.test})[0].shape
+        (500, 10)
+    """
+    options = ort.session_options(optimize=False)
+    if not isinstance(model, (bytes, onnx.ModelProto)) and folder is None:
+        folder = Path(model).parent
+    proto = _with_integer_products(model)
+    if proto is not None:
+        return ort.inference_session(with_exact_products(proto).SerializeToString(), options, folder=folder)
+    source = model.SerializeToString() if isinstance(model, onnx.ModelProto) else model
+    return ort.inference_session(source, options, folder=folder)
+
+
+def with_exact_products(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns a copy of a model in which every MatMulInteger is a product of doubles, in bodies and functions too.
+
+    The zero point of the left operand is taken to be one number, as ONNX Runtime wants it.
+    """
+    found = onnx.ModelProto()
+    found.CopyFrom(model)
+    for owner in (found.graph, *found.functions):
+        _rewrite(owner)
+    return found
+
+
+def _with_integer_products(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelProto | None:
+    """Returns a model that may have such products, its external data left in files; None for any other."""
+    if isinstance(model, onnx.ModelProto):
+        return model
+    if not isinstance(model, bytes):
+        model = Path(model).read_bytes() if Path(model).is_file() else b""
+    if _INTEGER_PRODUCT.encode() not in model:
+        return None
+    try:
+        return onnx.load_model_from_string(model)
+    except DecodeError:
+        return None  # ONNX Runtime says what is wrong with it
+
+
+def _rewrite(owner: onnx.GraphProto | onnx.FunctionProto) -> None:
+    """Rewrites the nodes of a graph or a function in place."""
+    nodes = list(owner.node)
+    for attribute in (attribute for node in nodes for attribute in node.attribute):
+        for body in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+            _rewrite(body)
+    if any(_is_integer_product(node) for node in nodes):
+        found = [new for node in nodes for new in (_exact(node) if _is_integer_product(node) else [node])]
+        # A copy: the list holds messages that lie in the field that is cleared.
+        copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in found]
+        del owner.node[:]
+        owner.node.extend(copies)
+
+
+def _is_integer_product(node: onnx.NodeProto) -> bool:
+    return node.op_type == _INTEGER_PRODUCT and node.domain in ("", "ai.onnx")
+
+
+def _exact(node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """Returns Casts, Subs and a MatMul of doubles that compute what a MatMulInteger computes."""
+    nodes: list[onnx.NodeProto] = []
+    output, inputs = node.output[0], [*node.input, "", ""]
+
+    def add(op_type: str, names: Sequence[str], suffix: str, **attributes: int) -> str:
+        name = f"{output}_exact_{suffix}" if suffix else output
+        nodes.append(onnx.helper.make_node(op_type, list(names), [name], f"{node.name}_exact_{suffix}", **attributes))
+        return name
+
+    operands = []
+    for side, codes, zero_point in (("a", inputs[0], inputs[2]), ("b", inputs[1], inputs[3])):
+        operand = add("Cast", [codes], side, to=onnx.TensorProto.DOUBLE)
+        if zero_point:
+            zero = add("Cast", [zero_point], f"{side}_zero", to=onnx.TensorProto.DOUBLE)
+            operand = add("Sub", [operand, zero], f"{side}_centred")
+        operands.append(operand)
+    add("Cast", [add("MatMul", operands, "product")], "", to=onnx.TensorProto.INT32)
+    return nodes
