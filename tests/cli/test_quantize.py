@@ -160,7 +160,7 @@ def test_verify_and_report_tell_the_kernels(model: Path, samples: Path, capsys: 
     assert printed["verification"]["saturated_sums"]["layers"] == len(printed["verification"]["may_saturate"]) > 0
     assert quantize(model, *arguments, "--force") == ExitCode.OK
     shown = capsys.readouterr().out
-    assert all(row in shown for row in ("integer kernels", "optimized or not", "may saturate"))
+    assert all(row in shown for row in ("integer kernels", "accuracy", "default or exact sums", "may saturate"))
 
 
 def test_verify_without_samples_or_the_float_model_tells_the_kernels_alone(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from processors import saturates
 from quarkfast.cli import main
 from quarkfast.cli.exit_codes import ExitCode
 from quarkfast.demo.data import MODEL, recorded_top1
@@ -25,6 +26,7 @@ def test_the_float_row_is_the_stored_model(rows: dict[str, Row]) -> None:
     assert row.size == MODEL.stat().st_size
     assert row.top1 == pytest.approx(recorded_top1(), abs=1e-9)
     assert (row.agreement, row.sqnr, row.seconds) == (100, float("inf"), None)
+    assert not row.default_is_others
 
 
 @pytest.mark.parametrize("preset", DEMO_PRESETS)
@@ -37,6 +39,12 @@ def test_a_quantized_model_is_smaller_and_decides_as_the_float_model_does(rows: 
     assert row.top1 >= 98
     assert row.seconds is not None
     assert row.seconds > 0
+
+
+def test_a_default_session_comes_to_other_sums_where_these_saturate_and_nowhere_else(rows: dict[str, Row]) -> None:
+    assert rows["A8W8"].default_is_others == saturates()
+    for row in rows.values():
+        assert saturates() or abs(row.default_top1 - row.top1) <= 0.2  # one image of 500
 
 
 def test_it_reports_what_it_works_on() -> None:
@@ -55,5 +63,7 @@ def test_the_command_prints_the_table_and_leaves_nothing_behind(
     captured = capsys.readouterr()
     for word in ("preset", "file size", "top-1", "same as float", "logits SQNR", "quantized in", FLOAT, *DEMO_PRESETS):
         assert word in captured.out
+    assert "exact sums" in captured.out
+    assert ("comes to other sums on this processor" in captured.out) == saturates()
     assert captured.err == ""
     assert list(tmp_path.iterdir()) == []

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import quarkfast
+from processors import saturates
+from quarkfast import ort
+from quarkfast.evaluate.saturated_sums import SaturatingModel
 from tiny_models import samples, tiny_model
 
 CHAIN = """g (float[N, 4, 6, 6] x) => (float[N, 8, 6, 6] y) {
@@ -51,6 +54,21 @@ def test_a_layer_behind_another_reads_what_that_one_saturated():
     assert found.saturated_sums.layers == len(found.may_saturate) == 2
     assert found.saturated_sums.saturated < found.saturated_sums.whole
     assert json.loads(json.dumps(found.to_dict()))["saturated_sums"] == found.saturated_sums.to_dict()
+
+
+@pytest.mark.parametrize(
+    "text", ["c = Conv<pads = [1, 1, 1, 1]>(x, w) y = Relu(c)", "c = Conv<group = 2>(x, w) y = Relu(c)"]
+)
+def test_a_default_session_gives_the_sums_that_this_processor_is_known_for(text):
+    groups = 2 if "group" in text else 1
+    weight = np.random.default_rng(5).normal(0.1, 0.3, (8, 8 // groups, 3, 3)).astype(np.float32)
+    proto = tiny_model(f"g (float[N, 8, 9, 9] x) => (float[N, A, B, C] y) {{ {text} }}", {"w": weight})
+    x = np.random.default_rng(6).uniform(0.5, 1, (3, 8, 9, 9)).astype(np.float32)
+    model = quarkfast.quantize(proto, preset="U8S8", calibration_data=x, equalize=False).proto
+    whole, saturated = SaturatingModel(model, ["conv_0"]).run({"x": x})
+    assert not np.array_equal(whole, saturated)
+    got = ort.inference_session(model.SerializeToString()).run(None, {"x": x})[0]
+    np.testing.assert_array_equal(got, saturated if saturates() else whole)
 
 
 def test_activations_that_are_small_lose_nothing():

@@ -7,7 +7,12 @@ import onnx
 import pytest
 
 import quarkfast
+from processors import saturates
+from quarkfast import ort
 from quarkfast.errors import ModelError
+from quarkfast.evaluate import sqnr
+from quarkfast.evaluate.accuracy import Accuracy
+from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.verification import FloatLayer, verify
 from tiny_models import conv_relu_model, samples, tiny_model
 
@@ -102,3 +107,49 @@ def test_sums_of_a_model_in_two_files_are_not_simulated(tmp_path):
     assert found.divergence is not None
     assert found.saturated_sums is None
     assert "without VNNI; the option reduce_range" in dict(found.rows())["may saturate"]
+
+
+def _positive_products():
+    """Sums of products of one sign: in 16 bits half of each pair is lost."""
+    weight = np.random.default_rng(3).uniform(0.5, 1, (64, 8)).astype(np.float32)
+    x = np.random.default_rng(4).uniform(0.5, 1, (32, 64)).astype(np.float32)
+    return tiny_model("g (float[N, 64] x) => (float[N, 8] y) { y = MatMul(x, w) }", {"w": weight}), x
+
+
+def test_accuracy_is_that_of_exact_sums_and_a_default_session_is_named_where_it_differs():
+    proto, x = _positive_products()
+    data = quarkfast.quantize(proto, preset="A8W8", calibration_data=x).model_bytes
+    verified = verify(data, [{"x": x[:16]}, {"x": x[16:]}], proto.SerializeToString())
+    found, row = verified.accuracy, dict(verified.rows())["accuracy"]
+    reference = ort.inference_session(proto.SerializeToString()).run(None, {"x": x})[0]
+    exact, default = (open_(data).run(None, {"x": x})[0] for open_ in (exact_session, ort.inference_session))
+    assert found == Accuracy("y", sqnr(reference, exact), sqnr(reference, default))
+    assert found.exact > 35
+    assert found.default_is_others == saturates()
+    assert row.startswith(f"{found.exact:.1f} dB with exact sums")
+    assert row.endswith(f", {found.default:.1f} dB in a default session here") == saturates()
+    assert verified.to_dict()["accuracy"] == {"output": "y", "exact": found.exact, "default": found.default}
+
+
+def test_the_output_that_is_told_is_the_worst_and_holds_floats():
+    text = """g (float[N, 4] x) => (float[N, 4] y, float[N, 4] z, int64[N, 1] i) {
+        y = Identity(x)
+        z = MatMul(x, w)
+        i = ArgMax<axis = 1>(x)
+    }"""
+    proto, x = tiny_model(text, {"w": np.eye(4, dtype=np.float32) + 0.3}), samples(8, (4,))
+    result = quarkfast.quantize(proto, preset="INT4_WO")
+    assert verify(result.model_bytes, [{"x": x}], proto.SerializeToString()).accuracy.output == "z"
+
+
+def test_a_model_without_outputs_of_floats_has_no_accuracy():
+    proto = tiny_model("g (float[N, 4] x) => (int64[N, 1] i) { i = ArgMax<axis = 1>(x) }")
+    data = proto.SerializeToString()
+    found = verify(data, [{"x": samples(8, (4,))}], data)
+    assert found.accuracy is None
+    assert found.to_dict()["accuracy"] is None
+
+
+def test_equal_outputs_have_an_accuracy_without_a_number_in_json():
+    assert Accuracy("y", float("inf"), float("inf")).to_dict() == {"output": "y", "exact": None, "default": None}
+    assert str(Accuracy("y", float("inf"), float("inf"))) == "inf dB with exact sums"

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 import quarkfast
-from quarkfast import ort
+from processors import run_exact
 from quarkfast.block_formats import BLOCK_FORMATS
 from quarkfast.config import PRESETS
 from quarkfast.config.quark import get_default_config, scheme_of
@@ -23,8 +23,7 @@ def _schemas():
 
 
 def _run(model, x):
-    session = ort.inference_session(model if isinstance(model, bytes) else model.SerializeToString())
-    return session.run(None, {"x": x})[0]
+    return run_exact(model, {"x": x})[0]
 
 
 def _attention():

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 
 import quarkfast
-from quarkfast import ort
+from processors import run_exact
 from quarkfast.errors import CalibrationError, ConfigError
 from tiny_models import conv_relu_model, samples, tiny_model
 
@@ -18,7 +18,7 @@ FLOOR = 28.0
 
 
 def _run(model, feed):
-    return ort.inference_session(model if isinstance(model, bytes) else model.SerializeToString()).run(None, feed)[0]
+    return run_exact(model, feed)[0]
 
 
 def _sqnr(reference, got):

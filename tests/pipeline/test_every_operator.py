@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 import quarkfast
-from quarkfast import ort
+from processors import run_exact
 from quarkfast.qdq import TARGETS
 from tiny_models import samples, tiny_model
 
@@ -107,9 +107,7 @@ def test_an_operator_by_itself_is_quantized_and_stays_close(op_type, preset):
     feed = {wanted.name: samples(16, shape)}
     result = quarkfast.quantize(proto, preset=preset, calibration_data=[feed], force_pass_through=True)
     onnx.checker.check_model(result.proto)
-    expected, got = (
-        ort.inference_session(m).run(["y"], feed)[0] for m in (proto.SerializeToString(), result.model_bytes)
-    )
+    expected, got = (run_exact(m, feed, ["y"])[0] for m in (proto, result.model_bytes))
     assert result.summary.quantized == {op_type: 1}
     noise = np.square(expected.astype(np.float64) - got).sum()
     sqnr = 10 * np.log10(np.square(expected, dtype=np.float64).sum() / noise) if noise else np.inf

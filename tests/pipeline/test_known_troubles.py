@@ -8,14 +8,14 @@ import pytest
 from onnx import TensorProto, helper
 
 import quarkfast
-from quarkfast import ort
+from processors import run_exact
 from tiny_models import conv_relu_model, samples, tiny_model
 
 INTEGER_PRESETS = ["A8W8", "U8S8", "XINT8", "A16W8"]
 
 
 def _run(model, feed):
-    return ort.inference_session(model if isinstance(model, bytes) else model.SerializeToString()).run(None, feed)[0]
+    return run_exact(model, feed)[0]
 
 
 def _sqnr(reference, got):

@@ -23,14 +23,15 @@ import json, resource, sys
 sys.path[:] = json.loads(sys.argv[1])
 import numpy as np
 import quarkfast
-from quarkfast import ort
 rng = np.random.default_rng(1)
 images = [rng.standard_normal((1, 3, 1024, 1024), np.float32) for _ in range(2)]
 """
 _QUANTIZE = (
     "quarkfast.quantize('sam.onnx', sys.argv[2], sys.argv[3], ({'x': each} for each in images), method='percentile')"
 )
-_RUN = "output = ort.inference_session(sys.argv[2]).run(None, {'x': images[0]})[0]"
+_RUN = "output = open_session(sys.argv[2]).run(None, {'x': images[0]})[0]"
+_DEFAULT = "from quarkfast.ort import inference_session as open_session"
+_EXACT = "from quarkfast.evaluate.exact_sums import exact_session as open_session"
 _TELL = """
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == 'darwin' else 1024))
 """
@@ -51,8 +52,8 @@ def _process(folder: Path, *lines: str, arguments: tuple[str, ...]) -> int:
     return int(done.stdout)
 
 
-def _run(folder: Path, model: str) -> _Ran:
-    peak = _process(folder, _RUN, f"np.save('{model}.npy', output)", arguments=(model,))
+def _run(folder: Path, model: str, session: str) -> _Ran:
+    peak = _process(folder, session, _RUN, f"np.save('{model}.npy', output)", arguments=(model,))
     return _Ran(peak, np.load(folder / f"{model}.npy"))
 
 
@@ -65,7 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def plain(folder: Path) -> _Ran:
-    return _run(folder, "sam.onnx")
+    return _run(folder, "sam.onnx", _DEFAULT)
 
 
 @pytest.mark.parametrize("preset", ["A8W8", "U8S8"])
@@ -76,7 +77,7 @@ def test_an_encoder_of_1024_pixels_is_quantized_in_little_more_memory_than_it_ru
     # An observer hands its tensor on without a copy, and may keep it alive while the next is made: one more tensor of
     # scores than the float model needs. Two images of the four in each global block, kept, would be six.
     assert peak < plain.peak + _SCORES
-    got = _run(folder, f"{preset}.onnx").output
+    got = _run(folder, f"{preset}.onnx", _EXACT).output
     noise = np.square(got - plain.output, dtype=np.float64).sum()
     # Rounding normal values to the 8 bits of a range of 5 deviations leaves 37 dB. What passes fifteen such roundings,
     # as from the input to the output here, keeps 37 - 10 log10(15) = 25 dB.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import quarkfast
-from quarkfast import ort
+from processors import run_exact
 from quarkfast.evaluate import sqnr
 from tiny_models import samples, tiny_model
 
@@ -23,7 +23,7 @@ def _feeds():
 
 
 def _run(model, feed):
-    return ort.run(ort.inference_session(model), feed)[0]
+    return run_exact(model, feed)[0]
 
 
 def _model(constant=False):

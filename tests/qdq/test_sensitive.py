@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import quarkfast
-from quarkfast import ort
+from processors import run_exact
 from tiny_models import tiny_model
 
 ATTENTION = """g (float[N, 8, 16] x, float[N, 1, 8] mask) => (float[N, 8, 16] y) {
@@ -63,11 +63,11 @@ def test_sixteen_bits_quantize_them(attention, feed):
 
 @pytest.mark.parametrize("preset", ["A8W8", "U8S8", "BFP16", "MXINT8"])
 def test_masked_scores_survive_eight_bits(attention, feed, preset):
-    expected = ort.inference_session(attention.SerializeToString()).run(None, feed)[0]
-    session = ort.inference_session(quarkfast.quantize(attention, preset=preset, calibration_data=feed).model_bytes)
+    expected = run_exact(attention, feed)[0]
+    got = run_exact(quarkfast.quantize(attention, preset=preset, calibration_data=feed).model_bytes, feed)[0]
     # Each of the six products adds about 1/127 of the range of its operands, 3 sigma of 16 terms; ten percent of
     # the output's deviation is twice what they come to. With the mask in the scale all weights would be equal.
-    assert np.std(session.run(None, feed)[0] - expected) < 0.1 * np.std(expected)
+    assert np.std(got - expected) < 0.1 * np.std(expected)
 
 
 def test_no_pair_stands_between_a_matrix_product_and_its_bias(attention, feed):
@@ -106,9 +106,9 @@ def test_attention_that_is_spread_over_many_tokens_survives_eight_bits(preset, r
     weight = (rng.standard_normal((16, 16)) / 32).astype(np.float32)
     proto = tiny_model(text, {"w": weight, "v": rng.random((2048, 16), np.float32)}, opset=17)
     feed = {"x": rng.standard_normal((1, 2048, 16)).astype(np.float32)}
-    expected = ort.inference_session(proto.SerializeToString()).run(None, feed)[0]
+    expected = run_exact(proto, feed)[0]
     result = quarkfast.quantize(proto, preset=preset, calibration_data=[feed])
-    got = ort.inference_session(result.model_bytes).run(None, feed)[0]
+    got = run_exact(result.model_bytes, feed)[0]
     # v and y have steps of at most 1/64 of their largest value; scores of +-3 round to 1/20, and 2048 such errors
     # average out. A tenth is twice what that comes to; weights of zero give an error of 1.
     assert np.abs(got - expected).max() < 0.1 * np.abs(expected).mean()

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 import quarkfast
-from quarkfast import ort
+from processors import run_exact
 from tiny_models import tiny_model
 
 NAMES = {"kernel_shape", "strides", "dilations", "group", "pads"}
@@ -26,7 +26,7 @@ def _quantized(proto, preset):
     onnx.checker.check_model(result.proto, full_check=True)
     (conv,) = (node for node in result.proto.graph.node if node.op_type == "Conv")
     found = {each.name: onnx.helper.get_attribute_value(each) for each in conv.attribute}
-    return found, ort.inference_session(result.model_bytes).run(None, {"x": x})[0]
+    return found, run_exact(result.model_bytes, {"x": x})[0]
 
 
 @pytest.mark.parametrize("preset", ["A8W8", "XINT8", "BF16"])

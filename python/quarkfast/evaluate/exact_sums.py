@@ -10,7 +10,6 @@ hold every sum of up to 2^37 products of 8 bits. The config entry `session.x64qu
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +51,12 @@ def exact_session(
         (500, 10)
     """
     options = ort.session_options(optimize=False)
-    if not isinstance(model, (bytes, onnx.ModelProto)) and folder is None:
-        folder = Path(model).parent
-    proto = _with_integer_products(model)
-    if proto is not None:
-        return ort.inference_session(with_exact_products(proto).SerializeToString(), options, folder=folder)
     source = model.SerializeToString() if isinstance(model, onnx.ModelProto) else model
+    if not isinstance(source, bytes) and folder is None:
+        folder = Path(source).parent
+    proto = _with_integer_products(source)
+    if proto is not None:
+        source = with_exact_products(proto).SerializeToString()
     return ort.inference_session(source, options, folder=folder)
 
 
@@ -73,16 +72,14 @@ def with_exact_products(model: onnx.ModelProto) -> onnx.ModelProto:
     return found
 
 
-def _with_integer_products(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> onnx.ModelProto | None:
-    """Returns a model that may have such products, its external data left in files; None for any other."""
-    if isinstance(model, onnx.ModelProto):
-        return model
-    if not isinstance(model, bytes):
-        model = Path(model).read_bytes() if Path(model).is_file() else b""
-    if _INTEGER_PRODUCT.encode() not in model:
+def _with_integer_products(source: str | os.PathLike[str] | bytes) -> onnx.ModelProto | None:
+    """Returns a model that has such products, its external data left in files; None for any other."""
+    if not isinstance(source, bytes):
+        source = Path(source).read_bytes() if Path(source).is_file() else b""
+    if _INTEGER_PRODUCT.encode() not in source:
         return None
     try:
-        return onnx.load_model_from_string(model)
+        return onnx.load_model_from_string(source)
     except DecodeError:
         return None  # ONNX Runtime says what is wrong with it
 
@@ -110,17 +107,20 @@ def _exact(node: onnx.NodeProto) -> list[onnx.NodeProto]:
     nodes: list[onnx.NodeProto] = []
     output, inputs = node.output[0], [*node.input, "", ""]
 
-    def add(op_type: str, names: Sequence[str], suffix: str, **attributes: int) -> str:
+    def add(op_type: str, names: list[str], suffix: str) -> str:
         name = f"{output}_exact_{suffix}" if suffix else output
-        nodes.append(onnx.helper.make_node(op_type, list(names), [name], f"{node.name}_exact_{suffix}", **attributes))
+        made = onnx.helper.make_node(op_type, names, [name], f"{node.name}_exact_{suffix}")
+        if op_type == "Cast":
+            kind = onnx.TensorProto.DOUBLE if suffix else onnx.TensorProto.INT32
+            made.attribute.append(onnx.helper.make_attribute("to", kind))
+        nodes.append(made)
         return name
 
     operands = []
     for side, codes, zero_point in (("a", inputs[0], inputs[2]), ("b", inputs[1], inputs[3])):
-        operand = add("Cast", [codes], side, to=onnx.TensorProto.DOUBLE)
+        operand = add("Cast", [codes], side)
         if zero_point:
-            zero = add("Cast", [zero_point], f"{side}_zero", to=onnx.TensorProto.DOUBLE)
-            operand = add("Sub", [operand, zero], f"{side}_centred")
+            operand = add("Sub", [operand, add("Cast", [zero_point], f"{side}_zero")], f"{side}_centred")
         operands.append(operand)
-    add("Cast", [add("MatMul", operands, "product")], "", to=onnx.TensorProto.INT32)
+    add("Cast", [add("MatMul", operands, "product")], "")
     return nodes

@@ -13,6 +13,7 @@ from typing import Any
 import onnx
 
 from quarkfast import ort
+from quarkfast.evaluate.accuracy import Accuracy, measure
 from quarkfast.evaluate.divergence import Divergence, compare
 from quarkfast.evaluate.pieces import Feed
 from quarkfast.evaluate.saturated_sums import SaturatedSums, simulate
@@ -49,7 +50,8 @@ class Verification:
         float_layers: Convolutions and matrix products that compute on floats.
         may_saturate: Names of layers of uint8 and int8 codes whose sums may saturate on x86 processors without VNNI.
         runtime: Version of onnxruntime.
-        divergence: How far outputs with and without the optimizer lie apart; None without feeds.
+        divergence: How far outputs in a default session and with exact sums lie apart; None without feeds.
+        accuracy: How close both come to the float model; None without feeds and a reference.
         saturated_sums: What saturation would cost; None where nothing may saturate, or without feeds and a reference.
     """
 
@@ -58,6 +60,7 @@ class Verification:
     runtime: str
     may_saturate: tuple[str, ...] = ()
     divergence: Divergence | None = None
+    accuracy: Accuracy | None = None
     saturated_sums: SaturatedSums | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,6 +72,7 @@ class Verification:
             "runtime": self.runtime,
             "may_saturate": list(self.may_saturate),
             "divergence": None if self.divergence is None else self.divergence.to_dict(),
+            "accuracy": None if self.accuracy is None else self.accuracy.to_dict(),
             "saturated_sums": None if self.saturated_sums is None else self.saturated_sums.to_dict(),
         }
 
@@ -77,8 +81,10 @@ class Verification:
         counts = ", ".join(f"{count} {op_type}" for op_type, count in sorted(self.integer.items()))
         rows = [("integer kernels", f"{counts or 'none'} (onnxruntime {self.runtime})")]
         rows += [("computes in float", f"{e.op_type} {e.name!r}: {e.reason}") for e in self.float_layers]
+        if self.accuracy is not None:
+            rows.append(("accuracy", str(self.accuracy)))
         if self.divergence is not None:
-            rows.append(("optimized or not", str(self.divergence)))
+            rows.append(("default or exact sums", str(self.divergence)))
         if self.may_saturate:
             rows.append(("may saturate", self._saturation()))
         return rows
@@ -100,9 +106,9 @@ def verify(
 
     Args:
         model: Path of a quantized model, or its bytes.
-        feeds: Arrays by the names of its inputs. With them it is run with the optimizations and without.
-        reference: The float model. With it and feeds, layers that may saturate are simulated, if the quantized model
-            lies in one file.
+        feeds: Arrays by the names of its inputs. With them it is run in a default session and with exact sums.
+        reference: The float model. With it and feeds, both are compared with it, and layers that may saturate are
+            simulated, if the quantized model lies in one file.
 
     Raises:
         ModelError: ONNX Runtime does not take a model or a feed.
@@ -129,8 +135,11 @@ def verify(
     found = Verification(dict(counts), tuple(_Reader(graph).float_layers()), ort.runtime_version(), saturating)
     if not feeds:
         return found
-    sums = simulate(proto, saturating, feeds, reference) if saturating and reference and outside is None else None
-    return replace(found, divergence=compare(proto, feeds, outside), saturated_sums=sums)
+    found = replace(found, divergence=compare(proto, feeds, outside))
+    if not reference:
+        return found
+    sums = simulate(proto, saturating, feeds, reference) if saturating and outside is None else None
+    return replace(found, accuracy=measure(proto, feeds, reference, outside), saturated_sums=sums)
 
 
 def _loaded(model: str | os.PathLike[str] | bytes) -> tuple[onnx.ModelProto, Path | None]:
