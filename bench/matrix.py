@@ -2,7 +2,8 @@
 
 SHARED holds ``models/`` and ``data/``, MINILM is the sentence encoder, TOKENIZER its ``tokenizer.json``. Writes the
 calibration data of each model to ``WORK/data/MODEL.npz``, where the scripts of ``bench/peers`` read it, and our models
-to ``WORK/quarkfast``. Then scores all files ``WORK/TOOL/MODEL.CASE.onnx`` and prints one Markdown table a model.
+to ``WORK/quarkfast``. Then scores all files ``WORK/TOOL/MODEL.CASE.onnx`` with exact sums, which are the same on every
+processor, and prints one Markdown table a model.
 ``--only MODEL,...`` and ``--cases CASE,...`` leave out the others.
 """
 
@@ -62,7 +63,7 @@ def table(subject: Subject, work: Path, cases: list[str]) -> Iterator[str]:
     reference = subject.outputs(subject.model)
     figure, _ = subject.score(reference, reference)
     heading = f"float: {subject.unit} {figure:.2f}" if figure is not None else "SQNR"
-    yield f"### {subject.name}, {len(reference)} samples, {heading}"
+    yield f"### {subject.name}, {len(reference)} samples, {heading}, exact sums"
     yield ""
     yield f"| case | {' | '.join(tools)} |"
     yield f"| :-- |{' --: |' * len(tools)}"

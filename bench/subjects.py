@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from quarkfast import ort
 from quarkfast.evaluate import spearman, sqnr, top1
+from quarkfast.evaluate.exact_sums import exact_session
 
 Feed = Mapping[str, NDArray[Any]]
 
@@ -42,8 +43,8 @@ class Subject:
     judge: Callable[[NDArray[Any]], float] | None = None
 
     def outputs(self, model: str | bytes | Path) -> NDArray[Any]:
-        """Returns the first output of `model` for every evaluation sample."""
-        session = ort.inference_session(model)
+        """Returns the first output of `model` for every evaluation sample, with exact sums on every processor."""
+        session = exact_session(model)
         count = len(next(iter(self.evaluation.values())))
         parts = [
             ort.run(session, {name: rows[start : start + self.batch] for name, rows in self.evaluation.items()})[0]

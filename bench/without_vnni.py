@@ -4,6 +4,7 @@ Writes models in U8S8 to WORK, each with inputs and the outputs that `quarkfast.
 Without SHARED it runs them in onnxruntime alone and counts outputs that are others. On such a processor, or emulated:
 
     qemu-x86_64 -cpu Haswell python -m bench.without_vnni WORK
+    python -m tools.processor avx2 python -m bench.without_vnni WORK
 """
 
 from __future__ import annotations

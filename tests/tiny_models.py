@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
-import onnxruntime
 from numpy.typing import NDArray
+
+from quarkfast.evaluate.exact_sums import exact_session
 
 
 def tiny_model(
@@ -58,8 +59,6 @@ def operators_of(model: ir.Model) -> list[str]:
 
 
 def run_as_written(data: bytes, x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The first output of a model that onnxruntime must run without optimizing it, for the input ``x``."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    output: NDArray[np.float32] = onnxruntime.InferenceSession(data, options).run(None, {"x": x})[0]
+    """The first output of a model that onnxruntime must run with exact sums and without optimizing it, for ``x``."""
+    output: NDArray[np.float32] = exact_session(data).run(None, {"x": x})[0]
     return output

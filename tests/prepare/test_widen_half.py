@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 import quarkfast
+from processors import run_exact
 from quarkfast import ort
 from quarkfast.graph.load import load_model
 from quarkfast.prepare import prepare
@@ -39,7 +40,7 @@ def _model(kept=False):
 
 
 def _run(model, x):
-    return ort.inference_session(model).run(None, {"x": x})[0]
+    return run_exact(model, {"x": x})[0]
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["float16 outside", "float32 outside"])
