@@ -22,7 +22,9 @@ ModelSource = str | os.PathLike[str] | onnx.ModelProto | ir.Model
 def load_model(model: ModelSource) -> ir.Model:
     """Returns `model` as an onnx-ir model that shares no graph with the caller's.
 
-    Tensors stored outside the file stay there and are mapped into memory when they are read.
+    Tensors stored outside the file stay there and are mapped into memory when they are read. Sizes that exporters declare
+    where they know none, which are -1 in any shape and 0 in that of an input, are unknown; onnxruntime would refuse
+    every sample for a 0.
 
     Args:
         model: Path of an ONNX file, a ModelProto, or an onnx-ir model (which is cloned, tensors shared).
@@ -32,6 +34,17 @@ def load_model(model: ModelSource) -> ir.Model:
             than its shape says, or if external data is missing or lies outside the model's folder.
         TypeError: If `model` is of another type.
     """
+    loaded = _load(model)
+    for graph in loaded.graphs():
+        for value in graph.inputs:
+            _open_below(value, 0 if value.const_value is not None else 1)
+        for node in graph:
+            for value in node.outputs:
+                _open_below(value, 0)
+    return loaded
+
+
+def _load(model: ModelSource) -> ir.Model:
     if isinstance(model, ir.Model):
         return model.clone()
     if isinstance(model, onnx.ModelProto):
@@ -40,6 +53,13 @@ def load_model(model: ModelSource) -> ir.Model:
         path = Path(model)
         return _from_proto(_read(path), str(path), path.parent)
     raise TypeError(f"model: expected a path, an onnx.ModelProto or an onnx_ir.Model, got {type(model).__name__}")
+
+
+def _open_below(value: ir.Value, least: int) -> None:
+    """Makes sizes below `least` in the shape of `value` unknown."""
+    shape = value.shape
+    if shape is not None and any(isinstance(size, int) and size < least for size in shape):
+        value.shape = ir.Shape(None if isinstance(size, int) and size < least else size for size in shape)
 
 
 def _read(path: Path) -> onnx.ModelProto:
