@@ -53,14 +53,14 @@ class Source:
 
 def smooth_channels(model: ir.Model, placement: Placement, scheme: Scheme, source: Source, clock: Clock) -> Source:
     """Makes channels that stand out smaller, by what samples show where there are some, and returns that as well."""
-    from quarkfast.calibration import Gather, Job, channel_reaches, fit_memory
+    from quarkfast.calibration import Gather, Job, channel_reaches, fit_rows
     from quarkfast.prepare import smooth, smoothable
 
     seen = None
     tensors = smoothable(model, placement.quantized)
     samples = source.open(model, scheme) if source.data is not None and tensors else None
     if samples is not None and not samples.random:
-        fit_memory(Job(model, (), source.key, Gather(), scheme.batch_size, max_memory=source.limit), samples)
+        fit_rows(Job(model, (), source.key, Gather(), scheme.batch_size, max_memory=source.limit), samples)
         with clock.stage("calibrate", samples.total) as report:
             seen, count = channel_reaches(model, tensors, samples, report)
         source = replace(source, reaches={name: reach.tolist() for name, reach in seen.items()}, samples=count)

@@ -240,9 +240,9 @@ def test_the_forecast_is_logged(caplog):
     assert caplog.messages[-1].startswith("calibration: 4 tensors, about ")
 
 
-def test_shrunk_samples_are_all_there():
+def test_resized_samples_are_all_there():
     opened = open_data(X, INPUT, batch_size=8)
-    opened.shrink(3)
+    opened.resize(3)
     feeds = list(opened)
     assert [len(feed["x"]) for feed in feeds] == [3, 3, 3, 3]
     np.testing.assert_array_equal(np.concatenate([feed["x"] for feed in feeds]), X)

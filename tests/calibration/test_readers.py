@@ -130,7 +130,7 @@ def test_a_missing_batch_dimension_is_one_sentence_with_a_hint():
 
 
 def test_channels_last_is_one_sentence_with_a_hint():
-    message = r"expected shape \[N, 3, 4, 4\], got \[2, 4, 4, 3\]; the channels come first \(NCHW\)"
+    message = r"expected shape \[N, 3, 4, 4\], got \[1, 4, 4, 3\]; the channels come first \(NCHW\)"
     with pytest.raises(CalibrationError, match=message):
         _all(_images(2).transpose(0, 2, 3, 1))
 

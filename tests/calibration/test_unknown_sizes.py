@@ -33,7 +33,9 @@ def test_a_size_that_is_not_positive_is_unknown(unknown):
 
 
 @pytest.mark.parametrize("unknown", [-1, 0])
-@pytest.mark.parametrize("data", [samples(), RandomDataReader(samples=8, shapes={"x": (1, 3, 8, 8)}), "random"], ids=type)
+@pytest.mark.parametrize(
+    "data", [samples(), RandomDataReader(samples=8, shapes={"x": (1, 3, 8, 8)}), "random"], ids=type
+)
 def test_a_model_with_unknown_sizes_is_calibrated(unknown, data):
     result = quarkfast.quantize(_declared(unknown, 3, unknown, unknown), preset="U8S8", calibration_data=data)
     assert result.summary.samples == 8
@@ -56,13 +58,8 @@ def test_batches_are_joined_and_cut(unknown):
 
 
 def test_the_compiler_of_the_npu_is_told_of_as_an_open_shape():
-    model = load_model(_declared(-1, 3, 0, 8))
-    assert [str(size) for size in model.graph.inputs[0].shape] == ["None", "3", "None", "8"]
-    (finding,) = (
-        each
-        for each in quarkfast.quantize(_declared(1, 3, 0, 8), preset="XINT8", calibration_data=samples()).summary.preflight
-        if each.startswith("input 'x'")
-    )
+    result = quarkfast.quantize(_declared(1, 3, 0, 8), preset="XINT8", calibration_data=samples())
+    (finding,) = (each for each in result.summary.preflight if each.startswith("input 'x'"))
     assert "its shape [1,3,?,8] is open in ?" in finding
 
 

@@ -1,7 +1,7 @@
 """Calibration: what samples say about the ranges of activations."""
 
 from quarkfast.calibration.cache import load_calibration, save_calibration
-from quarkfast.calibration.gather import Job, calibrate_prepared, fit_memory
+from quarkfast.calibration.gather import Job, calibrate_prepared, fit_rows
 from quarkfast.calibration.images import PREPROCESSES
 from quarkfast.calibration.inputs import Feed, ModelInput, model_inputs
 from quarkfast.calibration.memory import parse_bytes, readable
@@ -28,7 +28,7 @@ __all__ = [
     "TensorStatistics",
     "calibrate_prepared",
     "channel_reaches",
-    "fit_memory",
+    "fit_rows",
     "load_calibration",
     "merge",
     "merge_statistics",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 import numpy as np
 
@@ -12,14 +12,14 @@ from quarkfast.calibration.inputs import Feed, rows_of
 __all__ = ["regroup"]
 
 
-def regroup(feeds: Iterator[Feed], size: int, exact: bool = False) -> Iterator[Feed]:
+def regroup(feeds: Iterator[Feed], size: int | Callable[[Feed], int], exact: bool = False) -> Iterator[Feed]:
     """Yields the samples of `feeds` in batches of `size` rows, in order; at most one batch and one feed are held.
 
     Where other dimensions change, as with sentences of varying length, the batch at hand is closed early.
 
     Args:
         feeds: Feeds whose first dimension counts samples in every input.
-        size: Rows of a batch.
+        size: Rows of a batch, or what tells them from a feed whose form they have.
         exact: Whether the model takes no smaller batch: what does not fill one is left out.
 
     Warns:
@@ -27,17 +27,18 @@ def regroup(feeds: Iterator[Feed], size: int, exact: bool = False) -> Iterator[F
     """
     held: list[Feed] = []
     left_out = 0
+    rows_for = size if callable(size) else lambda _: size
     for feed in feeds:
         if held and _form(feed) != _form(held[0]):
             left_out += yield from _flush(held, exact)
             held = []
         held.append(feed)
-        rows = sum(map(rows_of, held))
-        if rows >= size:
+        rows, wanted = sum(map(rows_of, held)), rows_for(feed)
+        if rows >= wanted:
             joined = _join(held)
-            for start in range(0, rows - size + 1, size):
-                yield _cut(joined, start, start + size)
-            held = [_cut(joined, rows - rows % size, rows)] if rows % size else []
+            for start in range(0, rows - wanted + 1, wanted):
+                yield _cut(joined, start, start + wanted)
+            held = [_cut(joined, rows - rows % wanted, rows)] if rows % wanted else []
     left_out += yield from _flush(held, exact)
     if left_out:
         warnings.warn(

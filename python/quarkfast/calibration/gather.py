@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from quarkfast import ort
 from quarkfast.calibration.cache import load_calibration, save_calibration
 from quarkfast.calibration.inputs import Feed, rows_of
-from quarkfast.calibration.memory import live_bytes, readable, resident_bytes, weight_bytes
+from quarkfast.calibration.memory import live_bytes, readable, resident_bytes, rows_within_budget, weight_bytes
 from quarkfast.calibration.observe import Gather, Observer
 from quarkfast.calibration.parts import Parts
 from quarkfast.calibration.result import Calibration, merge
@@ -22,7 +21,7 @@ from quarkfast.deferred import ir
 from quarkfast.errors import CalibrationError, OutputError
 from quarkfast.graph.outside import stays_in_files
 
-__all__ = ["Job", "calibrate_prepared", "fit_memory"]
+__all__ = ["Job", "calibrate_prepared", "fit_rows"]
 
 _log = logging.getLogger("quarkfast")
 
@@ -59,13 +58,13 @@ class Job:
     output: Path | None = None
     resume: bool = False
 
-    def forecast(self, feed: Feed) -> int:
-        """Returns about how many bytes this process will hold while it runs the model on feeds like `feed`."""
+    def fixed_bytes(self) -> int:
+        """Returns about how many bytes this process will hold while it runs the model, activations not counted."""
         ort.session_options()  # onnxruntime itself takes 18 MB; loaded here, they count as held
         copies = _COPIES_FROM_FILES if stays_in_files(self.model) else _COPIES_OF_WEIGHTS
         weights = copies * weight_bytes(self.model)
         statistics = len(self.tensors) * _HISTOGRAM_BYTES * self.gather.histogram
-        return (resident_bytes() or 0) + weights + statistics + live_bytes(self.model, feed)
+        return (resident_bytes() or 0) + weights + statistics
 
 
 def calibrate_prepared(job: Job, samples: Samples, report: Callable[[int], None]) -> Calibration:
@@ -82,11 +81,11 @@ def calibrate_prepared(job: Job, samples: Samples, report: Callable[[int], None]
         OutputError: If nothing can be written to `job.output`. What was gathered is then in a temporary folder, which
             the sentence names.
     """
-    fit_memory(job, samples)
+    fit_rows(job, samples)
     before = _earlier(job)
     start, seen = (before.runs, before.samples) if before else (0, 0)
     runner = _runner(job, samples)
-    feeds = itertools.islice(samples, start, None)
+    feeds = _unseen(iter(samples), seen)
     complete = False
     if seen:
         report(seen)
@@ -103,6 +102,15 @@ def calibrate_prepared(job: Job, samples: Samples, report: Callable[[int], None]
     if job.output is not None:
         _keep(result, job.output)
     return result
+
+
+def _unseen(feeds: Iterator[Feed], seen: int) -> Iterator[Feed]:
+    """Yields what comes after the first `seen` samples: runs may have had another number of rows."""
+    for feed in feeds:
+        rows = rows_of(feed)
+        if seen < rows:
+            yield {name: array[seen:] for name, array in feed.items()} if seen else feed
+        seen = max(0, seen - rows)
 
 
 def _keep(calibration: Calibration, output: Path) -> None:
@@ -153,25 +161,34 @@ def _earlier(job: Job) -> Calibration | None:
     return before
 
 
-def fit_memory(job: Job, samples: Samples) -> None:
-    """Forecasts the memory; where it would be too much, cuts the batches or refuses."""
-    rows, limit = rows_of(samples.first), job.max_memory
-    if limit is None and not _log.isEnabledFor(logging.INFO):
+def fit_rows(job: Job, samples: Samples) -> None:
+    """Chooses the rows of a run where nobody has, within the budget; cuts them to the memory, or refuses."""
+    limit = job.max_memory
+    if limit is None and not samples.unsized and not _log.isEnabledFor(logging.INFO):
         return
-    forecast = job.forecast(samples.first)
-    if limit is not None and forecast > limit:
-        live = live_bytes(job.model, samples.first)
-        fixed = forecast - live
+    rows, live = rows_of(samples.first), live_bytes(job.model, samples.first)
+    fit = rows_within_budget(live // rows) if samples.unsized else rows
+    if limit is not None or _log.isEnabledFor(logging.INFO):
+        fit = _fit_limit(job, samples, fit, live)
+    if fit != rows:
+        samples.resize(fit)
+
+
+def _fit_limit(job: Job, samples: Samples, wanted: int, live: int) -> int:
+    """Returns how many rows a run may have of those that are wanted, given the bytes that the first feed keeps live."""
+    rows, limit, fixed = rows_of(samples.first), job.max_memory, job.fixed_bytes()
+    fit = wanted
+    if limit is not None and fixed + live * wanted // rows > limit:
         fit = rows * (limit - fixed) // max(live, 1)
         if fit < 1 or not samples.resizable:
-            least = fixed + live // rows if samples.resizable else forecast
+            least = fixed + (live // rows if samples.resizable else live)
             raise CalibrationError(
                 f"max_memory: expected at least {readable(least)} for this model, got {readable(limit)}"
                 + ("" if samples.resizable else "; give smaller samples, the model does not let them be cut")
             )
-        samples.shrink(fit)
-        forecast = fixed + live * fit // rows
+    forecast = fixed + live * fit // rows
     _log.info("calibration: %d tensors, about %s of memory", len(job.tensors), readable(forecast))
+    return fit
 
 
 def _check_memory(job: Job) -> None:

@@ -25,6 +25,7 @@ from quarkfast.errors import CalibrationError
 __all__ = ["CalibrationData", "DataReader", "open_data", "read_feeds"]
 
 _WHERE = "calibration data"
+# Of a model whose inputs do not share their first dimension, so that nothing tells what a row is.
 _BATCH = 32
 _RANDOM = "random"
 
@@ -60,8 +61,8 @@ def open_data(
         data: The samples.
         inputs: What the model wants.
         samples: How many to read: rows of arrays, files of folders, items of readers and iterables. None means all.
-        batch_size: Rows of a feed; a batch size that the model fixes goes before it. None means 32 for files, arrays
-            and random data; readers and iterables are then fed as they come.
+        batch_size: Rows of a feed; a batch size that the model fixes goes before it. With None, files, arrays and
+            random data are fed row by row, for whoever runs the model to resize; readers and iterables as they come.
         preprocess: How image files become arrays, a row of :data:`PREPROCESSES`.
 
     Raises:
@@ -79,7 +80,8 @@ def open_data(
     elif isinstance(data, str | RandomDataReader):
         reader = data if isinstance(data, RandomDataReader) else RandomDataReader(samples or RandomDataReader.samples)
         drawn = itertools.islice(random_feeds(reader, inputs), samples)
-        opened = Samples(_rebatched(drawn, inputs, batch_size, _BATCH), inputs, random=True)
+        unsized = batch_size is None and _sizable(inputs)
+        opened = Samples(_rebatched(drawn, inputs, batch_size, 1), inputs, random=True, unsized=unsized)
     elif isinstance(data, np.ndarray | Mapping):
         opened = _open_table(data, inputs, samples, batch_size)
     elif isinstance(data, DataReader | Iterable):
@@ -114,7 +116,8 @@ def _open_path(
     if path.is_dir():
         folder = open_folder(path, inputs, preprocess, samples)
         total = len(folder) if folder.preprocess else None
-        return Samples(_rebatched(iter(folder), inputs, batch_size, _BATCH), inputs, total=total)
+        unsized = batch_size is None and _sizable(inputs)
+        return Samples(_rebatched(iter(folder), inputs, batch_size, 1), inputs, total=total, unsized=unsized)
     if not path.is_file():
         raise CalibrationError(f"{_WHERE}: expected a file or a folder, got no such file at {str(path)!r}")
     return _open_table(open_arrays(path), inputs, samples, batch_size)
@@ -139,7 +142,9 @@ def _open_table(
     fixed = batch_of(inputs)
     if fixed and total % fixed:
         raise CalibrationError(f"{_WHERE}: expected a multiple of the model's batch size {fixed}, got {total} samples")
-    return Samples(_rows(columns, total, fixed or batch_size or _BATCH), inputs, total=total)
+    unsized = batch_size is None and _sizable(inputs)
+    step = fixed or batch_size or (1 if unsized else _BATCH)
+    return Samples(_rows(columns, total, step), inputs, total=total, unsized=unsized)
 
 
 def _rows(columns: Mapping[str, _Table], total: int, step: int) -> Iterator[Feed]:
@@ -147,6 +152,11 @@ def _rows(columns: Mapping[str, _Table], total: int, step: int) -> Iterator[Feed
         # Contiguous, because a slice may not be so and ONNX Runtime wants it.
         stop = min(start + step, total)
         yield {name: np.ascontiguousarray(column[start:stop]) for name, column in columns.items()}
+
+
+def _sizable(inputs: Sequence[ModelInput]) -> bool:
+    """Whether a run may have any number of rows."""
+    return may_rebatch(inputs) and batch_of(inputs) is None
 
 
 def _rebatched(

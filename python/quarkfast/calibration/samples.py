@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from quarkfast.calibration.batches import regroup
 from quarkfast.calibration.check import check_feed
-from quarkfast.calibration.inputs import Feed, ModelInput, batch_of, may_rebatch
+from quarkfast.calibration.inputs import Feed, ModelInput, batch_of, may_rebatch, rows_of
 from quarkfast.errors import CalibrationError
 
 __all__ = ["Samples"]
@@ -20,7 +20,8 @@ class Samples:
         first: The first feed, which iteration yields again.
         total: Number of samples (rows of the first input), or None where only reading tells.
         random: Whether the data is random.
-        resizable: Whether :meth:`shrink` may cut feeds into smaller ones.
+        resizable: Whether :meth:`resize` may join feeds, and cut them.
+        unsized: Whether nobody has said how many rows a feed has: they come one by one, to be resized.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class Samples:
         *,
         total: int | None = None,
         random: bool = False,
+        unsized: bool = False,
         remedy: str = "",
     ) -> None:
         """Reads the first feed and checks it.
@@ -39,6 +41,7 @@ class Samples:
             inputs: What the model wants.
             total: Number of samples, where it is known.
             random: Whether the data is random.
+            unsized: Whether the feeds come one by one because nobody has said how many rows one has.
             remedy: What to do if there is none, for the message.
 
         Raises:
@@ -48,13 +51,16 @@ class Samples:
         if found is None:
             raise CalibrationError(f"calibration data: expected at least one sample, got none{remedy}")
         check_feed(found, inputs, "calibration data: sample 1")
-        self.first, self.total, self.random = found, total, random
+        self.first, self.total, self.random, self.unsized = found, total, random, unsized
         self.resizable = may_rebatch(inputs) and batch_of(inputs) is None
         self._rest, self._inputs = feeds, inputs
 
-    def shrink(self, rows: int) -> None:
-        """Cuts feeds into batches of at most `rows` from now on."""
-        self._rest = regroup(itertools.chain([self.first], self._rest), rows)
+    def resize(self, rows: int) -> None:
+        """Makes batches of `rows` rows from now on, and of fewer where rows are larger than the first one."""
+        most = rows * _row_bytes(self.first)
+        self._rest = regroup(
+            itertools.chain([self.first], self._rest), lambda feed: max(1, min(rows, most // max(1, _row_bytes(feed))))
+        )
         self.first = next(self._rest)
 
     def __iter__(self) -> Iterator[Feed]:
@@ -66,3 +72,7 @@ class Samples:
         for count, feed in enumerate(itertools.chain([self.first], self._rest), 1):
             check_feed(feed, self._inputs, f"calibration data: sample {count}")
             yield feed
+
+
+def _row_bytes(feed: Feed) -> int:
+    return sum(array.nbytes for array in feed.values()) // max(1, rows_of(feed))

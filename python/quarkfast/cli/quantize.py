@@ -187,12 +187,13 @@ def _verified(
     if calibration_data is None or path.samefile(model):
         return quarkfast.verify(path)
     from quarkfast.calibration import model_inputs, open_data
-    from quarkfast.calibration.inputs import batch_of
+    from quarkfast.calibration.inputs import batch_of, may_rebatch
     from quarkfast.graph.load import load_model
 
     inputs = model_inputs(load_model(model))
     rows = batch_of(inputs) or min(_VERIFIED, given.get("samples", _VERIFIED))
-    options = {name: given[name] for name in ("batch_size", "preprocess") if name in given}
+    options: dict[str, Any] = {"batch_size": rows} if may_rebatch(inputs) else {}
+    options |= {name: given[name] for name in ("batch_size", "preprocess") if name in given}
     with warnings.catch_warnings():  # calibration has told of them
         warnings.simplefilter("ignore", UserWarning)
         feeds = list(open_data(calibration_data, inputs, rows, **options))

@@ -50,7 +50,7 @@ class Scheme:
         layers: What single layers have of their own, the later winning over the earlier.
         tensors: What single tensors have of their own, winning over `layers`.
         samples: Number of calibration samples to read, or None for all of them.
-        batch_size: Rows a run, or None for 32 from files and arrays, and readers and iterables as they come.
+        batch_size: Rows a run, or None for what fits a budget; readers and iterables are fed as they come.
         preprocess: How image files become arrays: ``"imagenet"``, ``"cifar"``, ``"yolo"`` or ``"none"``.
 
     Example:

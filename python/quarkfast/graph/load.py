@@ -22,9 +22,9 @@ ModelSource = str | os.PathLike[str] | onnx.ModelProto | ir.Model
 def load_model(model: ModelSource) -> ir.Model:
     """Returns `model` as an onnx-ir model that shares no graph with the caller's.
 
-    Tensors stored outside the file stay there and are mapped into memory when they are read. Sizes that exporters declare
-    where they know none, which are -1 in any shape and 0 in that of an input, are unknown; onnxruntime would refuse
-    every sample for a 0.
+    Tensors stored outside the file stay there and are mapped into memory when they are read. Sizes that are none, -1
+    in any shape and 0 in that of an input, are unknown: exporters declare them so, and onnxruntime would refuse every
+    sample for a 0.
 
     Args:
         model: Path of an ONNX file, a ModelProto, or an onnx-ir model (which is cloned, tensors shared).
