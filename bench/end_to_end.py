@@ -23,7 +23,7 @@ PEERS = Path(__file__).parent / "peers"
 FUNCTION = """
 import sys, quarkfast
 model, data, output = sys.argv[1:]
-quarkfast.quantize(model, output, "A8W8", data, method="percentile")
+quarkfast.quantize(model, output, "A8W8", data, method="METHOD")
 """
 
 
@@ -35,15 +35,15 @@ class Cost(NamedTuple):
     megabytes: float
 
 
-def command(tool: str, python: str, model: Path, data: Path, out: Path) -> list[str]:
-    """Returns the command line of one job."""
+def command(tool: str, python: str, model: Path, data: Path, out: Path, method: str = "percentile") -> list[str]:
+    """Returns the command line of one job: A8W8 with the method `percentile` or `minmax`."""
     output = out / f"{model.stem}.onnx"
     if tool == "quarkfast":
         options = [
             "-p",
             "A8W8",
             "--method",
-            "percentile",
+            method,
             "--calibration-data",
             str(data),
             "-o",
@@ -52,8 +52,9 @@ def command(tool: str, python: str, model: Path, data: Path, out: Path) -> list[
         ]
         return [python, "-m", "quarkfast", "quantize", str(model), *options]
     if tool == "quarkfast.quantize":
-        return [python, "-c", FUNCTION, str(model), str(data), str(output)]
-    return [python, str(PEERS / f"with_{tool}.py"), str(model), str(data), str(out), "A8W8-percentile"]
+        return [python, "-c", FUNCTION.replace("METHOD", method), str(model), str(data), str(output)]
+    case = "A8W8-percentile" if method == "percentile" else "A8W8"
+    return [python, str(PEERS / f"with_{tool}.py"), str(model), str(data), str(out), case]
 
 
 def run(arguments: list[str]) -> Cost:

@@ -11,6 +11,7 @@ void register_clips(py::module_& m);
 void register_collector(py::module_& m);
 void register_isa(py::module_& m);
 void register_linear(py::module_& m);
+void register_memory(py::module_& m);
 void register_output(py::module_& m);
 void register_packing(py::module_& m);
 void register_requantize(py::module_& m);
@@ -26,6 +27,7 @@ PYBIND11_MODULE(_core, m) {
   quarkfast::python::register_collector(m);
   quarkfast::python::register_isa(m);
   quarkfast::python::register_linear(m);
+  quarkfast::python::register_memory(m);
   quarkfast::python::register_output(m);
   quarkfast::python::register_packing(m);
   quarkfast::python::register_requantize(m);

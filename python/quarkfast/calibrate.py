@@ -109,12 +109,13 @@ def calibrate(
     with clock.stage("prepare"):
         prepared = prepare(loaded, min(map(lowest_opset, schemes)), factors=schemes[0].factors)
         tensors = _observed(prepared, schemes)
+        del loaded  # what preparation has replaced
     first = schemes[0]
     samples = open_data(calibration_data, model_inputs(prepared), first.samples, first.batch_size, first.preprocess)
     gather = Gather(histogram, moments, threads)
     job = Job(prepared, tensors, key, gather, first.batch_size, executor, limit, path, resume)
     with (
-        constants_in_files(prepared, None if path is None else path.parent),
+        constants_in_files(prepared, None if path is None else path.parent, alone=executor is None),
         clock.stage("calibrate", samples.total) as report,
     ):
         found = calibrate_prepared(job, samples, report)

@@ -146,6 +146,7 @@ def quantize(
         with clock.stage("prepare"):
             prepared = prepare(loaded, lowest_opset(scheme), factors=scheme.factors)
             placement = place(prepared, scheme)
+            del loaded  # what preparation has replaced
             if calibration is None and (needs_ranges(scheme) or (scheme.smoothed and calibration_data is not None)):
                 stack.enter_context(constants_in_files(prepared, None if path is None else path.parent))
         if placement.quantized:

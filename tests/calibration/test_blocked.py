@@ -47,9 +47,10 @@ def _model(narrow=20):
 
 
 @pytest.fixture
-def optimized():
+def optimized(tmp_path):
     """The model as onnxruntime has optimized it, its tensors whole."""
-    found = blocked._optimized(to_proto(_model()), TENSORS)
+    found = blocked._optimized(to_proto(_model()), TENSORS, tmp_path)
+    onnx.load_external_data_for_model(found, str(tmp_path))
     if not any(node.op_type == "ReorderOutput" for node in found.graph.node):
         pytest.skip("onnxruntime has no blocked layout on this processor")
     return found
@@ -66,7 +67,7 @@ def _observe(feeds, model=None):
 def unblocked(monkeypatch):
     """Statistics of sessions that know nothing of blocks."""
     with monkeypatch.context() as patch:
-        patch.setattr(blocked, "_MOST_BYTES", 0)
+        patch.setattr(blocked, "_MOST_WEIGHTS", 0)
         return _observe(FEEDS)
 
 
@@ -121,13 +122,13 @@ def test_one_value_that_stands_for_two_tensors_is_observed_for_both(monkeypatch,
     assert _observe(FEEDS) == unblocked
 
 
-def test_channels_that_no_reorder_takes_give_the_plain_session(monkeypatch):
+def test_channels_that_no_reorder_takes_give_the_plain_session(monkeypatch, tmp_path):
     model = _model(narrow=18)
-    optimized = blocked._optimized(to_proto(model), TENSORS)
+    optimized = blocked._optimized(to_proto(model), TENSORS, tmp_path)
     if any(node.op_type == "ReorderOutput" for node in optimized.graph.node):
         assert blocked.move_into_blocks(optimized.graph, TENSORS) is None
     found = _observe(FEEDS, model)
-    monkeypatch.setattr(blocked, "_MOST_BYTES", 0)
+    monkeypatch.setattr(blocked, "_MOST_WEIGHTS", 0)
     assert _observe(FEEDS, model) == found
 
 
@@ -137,3 +138,17 @@ def test_a_disk_that_takes_no_file_gives_the_plain_session(monkeypatch, unblocke
 
     monkeypatch.setattr("pathlib.Path.read_bytes", full)
     assert _observe(FEEDS) == unblocked
+
+
+def test_a_session_that_is_closed_leaves_no_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for end in (Observer.close, lambda observer: None):  # closed, or dropped
+        observer = Observer(_model(), TENSORS, Gather(threads=1))
+        (folder,) = tmp_path.iterdir()
+        for _ in observer.run(FEEDS):
+            pass
+        end(observer)
+        seen = observer.statistics()
+        del observer
+        assert not folder.exists()
+        assert len(seen) == len(TENSORS)

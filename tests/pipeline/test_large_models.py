@@ -18,6 +18,7 @@ from quarkfast.config import PRESETS
 from quarkfast.errors import CalibrationError, OutputError, UnsupportedError
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.graph.load import load_model
 from quarkfast.graph.outside import constants_in_files, proto_and_folder
 from tiny_models import conv_relu_model, samples, tiny_model
 
@@ -413,3 +414,65 @@ def test_a_model_of_more_than_2_gib_is_quantized(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx", "q.onnx", "q.onnx.data", "weights"]
     for path in tmp_path.iterdir():
         path.unlink()
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """Constants go to a file whatever the size of the model."""
+    monkeypatch.setattr("quarkfast.graph.outside._WRITTEN", 0)
+    monkeypatch.setattr("quarkfast.graph.outside._LEAST", 200)
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "U8S8", "XINT8", "A16W8", "DYNAMIC", "BFP16"])
+@pytest.mark.parametrize("make", [_plain, conv_relu_model])
+def test_a_model_that_fits_is_calibrated_from_a_temporary_file(tmp_path, temporary, make, preset, opened, request):
+    proto = make()
+    expected = quarkfast.quantize(proto, preset=preset, calibration_data=_data(proto)).model_bytes
+    assert all(folder is None or folder.parent == temporary for _, folder in opened)
+    request.getfixturevalue("written")
+    opened.clear()
+    result = quarkfast.quantize(proto, tmp_path / "q.onnx", preset=preset, calibration_data=_data(proto))
+    assert result.model_bytes == expected == (tmp_path / "q.onnx").read_bytes()
+    if opened:  # not where the preset needs no samples
+        assert opened[0][1].parent == tmp_path.resolve()
+        kept = onnx.load_model_from_string(opened[0][0]).graph.initializer
+        assert sum(len(tensor.raw_data) for tensor in kept if tensor.data_location != 1) < 200
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["q.onnx", "temporary"]
+
+
+def test_nothing_of_the_protobuf_that_the_model_was_read_from_is_kept(written):
+    model = load_model(_plain())
+    values = model.graph.initializers.values()
+    read = {value.name: value.const_value.raw for value in values}
+    with constants_in_files(model):
+        assert {name for name, value in model.graph.initializers.items() if value.const_value.nbytes >= 200} == {
+            value.name for value in values if isinstance(value.const_value, ir.ExternalTensor)
+        }
+        small = {value.name: value.const_value.raw for value in values if value.const_value.nbytes < 200}
+        assert small == {"b1": read["b1"]}
+        assert small["b1"] is not read["b1"]
+
+
+def test_a_disk_without_room_for_weights_leaves_a_model_that_fits_in_memory(tmp_path, written, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    expected = quarkfast.quantize(_plain(), calibration_data=_data(_plain())).model_bytes
+    monkeypatch.setattr("quarkfast.graph.external.DataFile.write", full)
+    assert quarkfast.quantize(_plain(), tmp_path / "q.onnx", calibration_data=_data(_plain())).model_bytes == expected
+    assert [path.name for path in tmp_path.iterdir()] == ["q.onnx"]
+
+
+def test_workers_get_the_weights_of_a_model_that_fits_with_the_graph(temporary, written):
+    expected = quarkfast.calibrate(_plain(), _data(_plain()))
+    sent = []
+
+    class Elsewhere(ThreadPoolExecutor):
+        def submit(self, work, model, *rest):
+            sent.append(model)
+            return super().submit(work, model, *rest)
+
+    with Elsewhere(2) as executor:
+        assert quarkfast.calibrate(_plain(), _data(_plain()), executor=executor) == expected
+    assert all(folder is None for _, folder in sent)
+    assert sent

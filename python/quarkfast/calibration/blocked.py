@@ -4,19 +4,21 @@ For the sake of vectors ONNX Runtime keeps the activations of convolutions in bl
 operator that knows the layout to the next. An Observe operator does not, so in front of each ONNX Runtime would put a
 ReorderOutput and behind it a ReorderInput: twice the whole activation through memory. Yet statistics ask for no order.
 So ONNX Runtime optimizes the model with the tensors as outputs, which keeps each of them whole; then observers are put
-into that graph, behind the blocks where there are some. Every operator computes the same values as before.
+into that graph, behind the blocks where there are some. Every operator computes the same values as before. The weights
+of that graph go from one session to the other through a file, which is mapped; as protobufs they would be in memory
+five times.
 """
 
 from __future__ import annotations
 
-import tempfile
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import onnx
 
-from quarkfast import ort
+from quarkfast import _core, ort
 from quarkfast.calibration.observers import add_observers
 from quarkfast.errors import ModelError
 
@@ -26,14 +28,21 @@ _DOMAIN = "com.microsoft.nchwc"
 # Every block of ONNX Runtime (4, 8 or 16 channels, as the processor likes) divides this. Other channels are padded, and
 # the padding must not be counted.
 _CHANNELS = 16
+# Constants of fewer bytes stay in the graph, among them shapes and axes, which ONNX Runtime wants to see.
+_LEAST_IN_FILE = 1 << 10
 # What a ReorderInput takes is a multiple of this.
 _ORDERABLE = 4
-# The optimized graph goes through a file and through Python; a model beyond this would feel it.
-_MOST_BYTES = 2**28
+# The optimized weights are written to a file; beyond this many that would take long.
+_MOST_WEIGHTS = 2**26
 
 
 def observed_session(
-    model: onnx.ModelProto, tensors: Sequence[str], collector: int, threads: int | None, folder: Path | None = None
+    model: onnx.ModelProto,
+    tensors: Sequence[str],
+    collector: int,
+    threads: int | None,
+    temporary: Path,
+    folder: Path | None = None,
 ) -> Any:
     """Returns a session that runs a model with observers; slot `i` of the collector is tensor `i`.
 
@@ -42,17 +51,19 @@ def observed_session(
         tensors: Names of graph inputs and of outputs of nodes, those of bodies by path.
         collector: Id of an open collector.
         threads: Threads of ONNX Runtime within an operator; None leaves the choice to it.
+        temporary: A folder for files that the session may read as long as it is open.
         folder: Where the files are that hold its constants, or None if it holds them itself.
 
     Raises:
         ModelError: If ONNX Runtime rejects the model.
     """
-    optimized = _optimized(model, tensors) if folder is None and _convolves(model.graph) else None
+    optimized = _optimized(model, tensors, temporary, folder) if _convolves(model.graph) else None
     if optimized is not None:
+        _core.release_memory()  # of the session that has optimized
         names = move_into_blocks(optimized.graph, tensors)
         if names is not None and len(set(names)) == len(names):  # else one value stands for two tensors
             add_observers(optimized, names, collector)
-            return _session(optimized, threads, optimize=False)
+            return _session(optimized, threads, optimize=False, folder=temporary)
     add_observers(model, tensors, collector)
     return _session(model, threads, folder=folder)
 
@@ -66,11 +77,19 @@ def _session(model: onnx.ModelProto, threads: int | None, optimize: bool = True,
 def _convolves(graph: onnx.GraphProto) -> bool:
     """Whether there are convolutions, and no bodies, whose values cannot be handed out."""
     bodies = any(each.type == onnx.AttributeProto.GRAPH for node in graph.node for each in node.attribute)
-    return not bodies and any(node.op_type == "Conv" for node in graph.node) and graph.ByteSize() <= _MOST_BYTES
+    if bodies or not any(node.op_type == "Conv" for node in graph.node):
+        return False
+    weights = sum(int(math.prod(tensor.dims)) for tensor in graph.initializer)
+    return weights <= _MOST_WEIGHTS
 
 
-def _optimized(model: onnx.ModelProto, tensors: Sequence[str]) -> onnx.ModelProto | None:
-    """Returns the model as ONNX Runtime optimizes it, or None where it cannot write it, such as on a full disk."""
+def _optimized(
+    model: onnx.ModelProto, tensors: Sequence[str], temporary: Path, folder: Path | None = None
+) -> onnx.ModelProto | None:
+    """Returns the model as ONNX Runtime optimizes it, or None where it cannot write it, such as on a full disk.
+
+    Its weights are in a file of the folder `temporary`.
+    """
     given = {value.name for value in (*model.graph.input, *model.graph.output)}
     known = {value.name: value for value in model.graph.value_info}
     outputs = len(model.graph.output)
@@ -80,17 +99,20 @@ def _optimized(model: onnx.ModelProto, tensors: Sequence[str]) -> onnx.ModelProt
     del model.graph.value_info[:]  # onnxruntime infers them again, in less time than it takes to read them
     data = model.SerializeToString()
     del model.graph.output[outputs:]
-    with tempfile.TemporaryDirectory(prefix="quarkfast_", ignore_cleanup_errors=True) as folder:
-        path = Path(folder, "optimized.onnx")
-        # It will not run: threads would spin until it is closed, for as long as all the rest of this takes.
-        options = ort.session_options(threads=1)
-        options.add_session_config_entry("session.disable_prepacking", "1")
-        options.optimized_model_filepath = str(path)
-        try:
-            ort.inference_session(data, options)
-            optimized = onnx.ModelProto.FromString(path.read_bytes())
-        except (ModelError, OSError):
-            return None
+    path = temporary / "optimized.onnx"
+    # It will not run: threads would spin until it is closed, for as long as all the rest of this takes.
+    options = ort.session_options(threads=1)
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimized.weights")
+    options.add_session_config_entry(
+        "session.optimized_model_external_initializers_min_size_in_bytes", str(_LEAST_IN_FILE)
+    )
+    options.optimized_model_filepath = str(path)
+    try:
+        ort.inference_session(data, options, folder=folder)
+        optimized = onnx.ModelProto.FromString(path.read_bytes())
+    except (ModelError, OSError):
+        return None
     del optimized.graph.output[outputs:]
     there = {name for node in optimized.graph.node for name in node.output} | given
     return optimized if there.issuperset(tensors) else None

@@ -95,6 +95,7 @@ def calibrate_prepared(job: Job, samples: Samples, report: Callable[[int], None]
             _check_memory(job)
         complete = True
     finally:
+        runner.close()
         # Part of a run would count some tensors and not others, so then nothing new is kept.
         if job.output is not None and not complete and runner.whole and runner.runs:
             _keep(_result(job, samples, runner, before, False), job.output)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from quarkfast import _core, ort
 from quarkfast.calibration.blocked import observed_session
@@ -61,7 +65,9 @@ class Observer:
         self._tensors, self._gather = tensors, gather
         self._collector = _core.Collector(len(tensors), histogram=gather.histogram, moments=gather.moments)
         proto, folder = proto_and_folder(model)
-        self._session = observed_session(proto, tensors, self._collector.id, gather.threads, folder)
+        temporary = Path(tempfile.mkdtemp(prefix="quarkfast_"))
+        self._remove = weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
+        self._session = observed_session(proto, tensors, self._collector.id, gather.threads, temporary, folder)
 
     def run(self, feeds: Iterable[Feed], number: int = 1) -> Iterator[None]:
         """Runs the model on each of `feeds` and yields after each.
@@ -89,6 +95,12 @@ class Observer:
             self.whole = True
             self.runs += 1
             self.samples += rows_of(feed)
+
+    def close(self) -> None:
+        """Ends the session, and gives its memory and its files back; what was seen stays."""
+        self._session = None
+        self._remove()
+        _core.release_memory()
 
     def statistics(self) -> list[TensorStatistics]:
         """Returns what was seen so far, in the order of the tensors."""
@@ -119,4 +131,5 @@ def observe(
     for _ in observer.run(feeds):
         if report is not None:
             report(observer.samples)
+    observer.close()
     return dict(zip(tensors, observer.statistics(), strict=True)), observer.samples

@@ -79,6 +79,9 @@ class Parts:
             for future in waiting:
                 future.cancel()
 
+    def close(self) -> None:
+        """Does nothing: workers end their sessions themselves."""
+
     def statistics(self) -> list[TensorStatistics]:
         """Returns what has arrived, in the order of the tensors; nothing before any part has."""
         return self._merged
@@ -103,6 +106,7 @@ def _observe(
     observer = Observer(loaded, tensors, gather)
     for _ in observer.run(feeds, number):
         pass
+    observer.close()
     return observer.statistics(), observer.runs, observer.samples
 
 

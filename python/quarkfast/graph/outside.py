@@ -1,14 +1,15 @@
-"""Large models as ONNX Runtime reads them: a graph that refers to constants in files of one folder."""
+"""Models as ONNX Runtime reads them: a graph that refers to constants in files of one folder."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import onnx
 
+from quarkfast import _core
 from quarkfast.deferred import ir
 from quarkfast.errors import OutputError
 from quarkfast.graph.access import shape_of
@@ -21,36 +22,49 @@ __all__ = ["constants_in_files", "proto_and_folder", "stays_in_files"]
 # which onnxruntime copies, and 0.68 GB as files, which it maps.
 _WHOLE = 1 << 28
 
+# From here on constants are written to a file, which takes less time than their copies in memory: of MiniLM's 90 MB
+# calibration held 536 MB as one protobuf and 157 MB with a file.
+_WRITTEN = 1 << 20
+_IN_FILE = "quarkfast.in_file"
+
 # Below this a constant goes along with the graph: 2 GiB hold 32768 such, and no model has as many.
 _LEAST = 1 << 16
 
 
 @contextmanager
-def constants_in_files(model: ir.Model, folder: Path | None = None) -> Iterator[None]:
-    """Keeps the large constants of a large model in files of one folder, if they are there or it cannot do without.
+def constants_in_files(model: ir.Model, folder: Path | None = None, *, alone: bool = True) -> Iterator[None]:
+    """Keeps the large constants of a model in files of one folder, so that they are in memory no more than once.
 
-    1. A model of less than 256 MiB stays as it is. Of a larger one, small constants are read into memory.
-    2. If all others lie in files of one folder, these are used.
-    3. If not (a pass has changed a weight, or the model came from memory), and the model is too large for one protobuf,
-       all of them are written to a temporary file, tensor by tensor. It is removed at the end, and the model is then of
-       no use.
+    1. A model of less than 1 MiB stays as it is. Of one above 256 MiB, small constants are read into memory, and if all
+       others lie in files of one folder, these are used.
+    2. Else all of them are written to a temporary file, tensor by tensor. It is removed at the end, and the model is
+       then of no use.
+    3. Where other processes run the model, which may not see a temporary file, and where there is no room for one, a
+       model that fits into a protobuf stays as it is.
 
     Args:
         model: The model; changed in place.
         folder: Where a temporary file may be made; None means the system's folder for such files.
+        alone: Whether this process alone runs the model.
 
     Raises:
-        OutputError: If there is no room for the file.
+        OutputError: If there is no room for a file that it cannot do without.
     """
-    if tensor_bytes(model) <= _WHOLE:
+    size, needed = tensor_bytes(model), needs_data_file(model)
+    if size > _WHOLE:
+        _read_small(model)
+    if not needed and (size < _WRITTEN or not alone):
         yield
         return
-    _read_small(model)
-    if _folder_of(model) is not None or not needs_data_file(model):
+    if size > _WHOLE and _folder_of(model) is not None:
         yield
         return
-    with _folder_beside(folder) as temporary:
-        _write(model, temporary)
+    with ExitStack() as stack:
+        try:
+            _write(model, stack.enter_context(_folder_beside(folder)))
+        except OutputError:
+            if needed:
+                raise
         yield
 
 
@@ -73,7 +87,7 @@ def stays_in_files(model: ir.Model) -> bool:
 
 def _folder_of(model: ir.Model) -> Path | None:
     """Returns the folder that a large model refers to, or None if a constant is in memory or they are in several."""
-    if tensor_bytes(model) <= _WHOLE:
+    if tensor_bytes(model) <= _WHOLE and not model.meta.get(_IN_FILE):
         return None
     folders: set[Path | None] = set()
     for _, tensor in constants_of(model):
@@ -88,6 +102,23 @@ def _read_small(model: ir.Model) -> None:
     for value, tensor in constants_of(model):
         if isinstance(tensor, ir.ExternalTensor) and tensor.nbytes < _LEAST:
             value.const_value = _in_memory(tensor)
+
+
+def _part_from_protobuf(model: ir.Model) -> None:
+    """Copies what is still part of the protobuf that the model was read from: one tensor keeps all of that alive."""
+    for value, tensor in constants_of(model):
+        if isinstance(tensor, ir.TensorProtoTensor):
+            value.const_value = _copied(tensor)
+    for node in model.graph.all_nodes():
+        for name, attribute in node.attributes.items():
+            if attribute.type == ir.AttributeType.TENSOR and isinstance(attribute.value, ir.TensorProtoTensor):
+                node.attributes[name] = ir.AttrTensor(name, _copied(attribute.value))
+
+
+def _copied(tensor: ir.TensorProtoTensor) -> ir.TensorProtocol:
+    proto = onnx.TensorProto()
+    proto.CopyFrom(tensor.raw)
+    return ir.serde.deserialize_tensor(proto)
 
 
 def _in_memory(tensor: ir.ExternalTensor) -> ir.TensorProtocol:
@@ -108,13 +139,20 @@ def _folder_beside(folder: Path | None) -> Iterator[Path]:
 
 
 def _write(model: ir.Model, folder: Path) -> None:
-    path = folder / "weights"
+    """Moves the large constants of `model` to a file in `folder`; leaves it as it was if there is no room."""
+    path, before = folder / "weights", list(constants_of(model))
     laid_out = lay_out(model, path, _LEAST)
     try:
         with path.open("wb") as file:
             laid_out.write(file)
     except OSError as error:
+        for value, tensor in before:
+            value.const_value = tensor
         raise OutputError(
             f"calibration: expected room for {laid_out.size} bytes of weights in {str(folder.parent)!r}, "
             f"got {error.strerror}"
         ) from error
+    model.meta[_IN_FILE] = True
+    del laid_out, before
+    _part_from_protobuf(model)
+    _core.release_memory()

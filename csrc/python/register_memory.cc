@@ -1,0 +1,15 @@
+// Memory of the process.
+#include <pybind11/pybind11.h>
+
+#include "../memory.h"
+
+namespace py = pybind11;
+
+namespace quarkfast::python {
+
+void register_memory(py::module_& m) {
+  m.def("release_memory", &release_memory, py::call_guard<py::gil_scoped_release>(),
+        "Gives memory that is free, and kept by the C library, back to the system.");
+}
+
+}  // namespace quarkfast::python
