@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from quarkfast.deferred import ir, passes
 from quarkfast.errors import ModelError
+from quarkfast.prepare.remove_identities import remove_identities
 
 __all__ = ["clean", "sort"]
 
@@ -13,20 +14,16 @@ def clean(model: ir.Model) -> None:
 
     1. Initializers are no graph inputs (a model of IR version 3 lists them there), so they are constants.
     2. Constant nodes become initializers.
-    3. Identity nodes and everything that no output needs are removed.
+    3. Identity nodes that nothing needs (`remove_identities`) and everything that no output needs are removed.
     4. Every value and node has a name of its own; names that are unique already are kept.
 
     Idempotent; graph inputs (apart from 1) and outputs keep names and types; error 0.
     """
-    steps = (
-        passes.RemoveInitializersFromInputsPass(),
-        passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
-        passes.IdentityEliminationPass(),
-        passes.RemoveUnusedNodesPass(),
-        passes.NameFixPass(),
-    )
-    for step in steps:
-        step(model)
+    passes.RemoveInitializersFromInputsPass()(model)
+    passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    remove_identities(model)
+    passes.RemoveUnusedNodesPass()(model)
+    passes.NameFixPass()(model)
 
 
 def sort(model: ir.Model) -> None:

@@ -7,6 +7,7 @@ import math
 from quarkfast.deferred import ir, passes
 from quarkfast.graph.access import is_constant
 from quarkfast.prepare.fold_shapes import fold_shapes
+from quarkfast.prepare.remove_identities import remove_identities
 
 __all__ = ["fold_constants"]
 
@@ -45,6 +46,6 @@ def fold_constants(model: ir.Model) -> None:
 
         fold_constants_ir(model, should_fold=_should_fold)
     passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
-    passes.IdentityEliminationPass()(model)
+    remove_identities(model)
     passes.RemoveUnusedNodesPass()(model)
     passes.NameFixPass()(model)

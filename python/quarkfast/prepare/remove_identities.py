@@ -1,0 +1,43 @@
+"""Identity nodes are taken out wherever what reads them can read what they read."""
+
+from __future__ import annotations
+
+from quarkfast.deferred import ir
+from quarkfast.graph.access import is_standard
+
+__all__ = ["remove_identities"]
+
+
+def remove_identities(model: ir.Model) -> None:
+    """Removes Identity nodes, in place.
+
+    1. What reads ``y = Identity(x)`` reads ``x``; where ``x`` has no type or shape, it gets those of ``y``.
+    2. If ``y`` is an output of a graph, ``x`` takes its place, name and type, provided that a node of the same graph
+       computes ``x`` and that it is no output yet. Elsewhere the node stays: in bodies of If, Loop and Scan an output
+       must be computed there, and no two outputs may be one value (ONNX Runtime hands out uninitialized memory).
+
+    Idempotent; graph inputs and outputs keep names and types; error 0.
+    """
+    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+        if node.op_type == "Identity" and is_standard(node):
+            _try_to_remove(node)
+
+
+def _try_to_remove(node: ir.Node) -> None:
+    source, result, graph = node.inputs[0], node.outputs[0], node.graph
+    if source is None or graph is None:
+        return
+    if result.is_graph_output():
+        producer = source.producer()
+        if producer is None or producer.graph is not graph or source.is_graph_output():
+            return
+        source.type, source.shape = result.type or source.type, result.shape or source.shape
+    elif source.type is None:
+        source.type = result.type
+    if source.shape is None:
+        source.shape = result.shape
+    handed_out, name = result.is_graph_output(), result.name
+    ir.convenience.replace_all_uses_with(result, source, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+    if handed_out:
+        source.name = name
