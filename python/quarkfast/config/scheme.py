@@ -107,6 +107,11 @@ class Scheme:
         """Whether activations stay as they are, so that weights alone are stored in a narrower type."""
         return self.activation.dtype == "float32"
 
+    @property
+    def own_operators(self) -> bool:
+        """Whether no QuantizeLinear, DequantizeLinear or Cast of the standard is written: blocks, MatMulNBits."""
+        return self.encoding == "nbits" or all(spec.is_block for spec in self.specs())
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the scheme as plain data, for JSON; :meth:`from_dict` makes it again."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -12,6 +12,7 @@ from quarkfast.graph.choices import Choices
 from quarkfast.graph.contrib import key_of
 from quarkfast.graph.extremes import range_of
 from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS, Operator, find_operator
+from quarkfast.graph.opset import check_pairs_run
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement, Role
 from quarkfast.qdq.operands import Operands
 from quarkfast.qdq.rules import Flow, Rule
@@ -43,8 +44,12 @@ def place(model: ir.Model, scheme: Scheme) -> Placement:
     Raises:
         ConfigError: If the scheme names a node, tensor or operator type that the model does not have.
         ModelError: If the weight of a layer holds an infinity.
+        UnsupportedError: If no runtime has the pairs of the model's operator set.
     """
-    return place_graph(model.graph, scheme, Choices(model, scheme))
+    placement = place_graph(model.graph, scheme, Choices(model, scheme))
+    if placement.quantized and not scheme.own_operators:
+        check_pairs_run(model)
+    return placement
 
 
 def place_graph(

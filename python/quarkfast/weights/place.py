@@ -12,6 +12,7 @@ from quarkfast.dtypes import qtype
 from quarkfast.graph.access import is_constant, is_standard, name_of, rank_of, shape_of
 from quarkfast.graph.choices import Choices
 from quarkfast.graph.operators import find_operator
+from quarkfast.graph.opset import check_pairs_run
 from quarkfast.graph.placement import LeftFloat
 
 __all__ = ["Reader", "StoredWeight", "WeightPlacement", "place_weights"]
@@ -92,12 +93,16 @@ def place_weights(model: ir.Model, scheme: Scheme) -> WeightPlacement:
 
     Raises:
         ConfigError: If the scheme names a node or an operator type that the model does not have.
+        UnsupportedError: If no runtime has what turns weights back in the model's operator set.
     """
-    nodes = list(model.graph.all_nodes())
     choices = Choices(model, scheme)
     if scheme.encoding == "cast":
-        return _place_casts(model, scheme, choices)
-    return _place_codes(nodes, scheme, choices)
+        placement = _place_casts(model, scheme, choices)
+    else:
+        placement = _place_codes(list(model.graph.all_nodes()), scheme, choices)
+    if placement.weights and not scheme.own_operators:
+        check_pairs_run(model)
+    return placement
 
 
 def _place_casts(model: ir.Model, scheme: Scheme, choices: Choices) -> WeightPlacement:
