@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["QuantizedModel", "quantize"]
 
-_WIDENED = "the model was float16: it computes in float32 now, and its inputs and outputs keep their types"
-
 
 @dataclass(frozen=True, slots=True)
 class QuantizedModel:
@@ -183,9 +181,9 @@ def _write(
     It takes two where the result is too large for one protobuf, or the float model was: one would be in memory thrice.
     """
     from quarkfast.graph.external import needs_data_file, write_model
+    from quarkfast.graph.notes import notes_of
     from quarkfast.graph.save import serialize
     from quarkfast.preflight import preflight
-    from quarkfast.prepare.widen_half import WIDENED
     from quarkfast.qdq import find_findings, freeze, insert, resolve_conflicts
     from quarkfast.refine import refine
 
@@ -198,8 +196,7 @@ def _write(
         plan = refine(model, freeze(model, placement, scheme, ranges, seen), scheme.target)
         findings, warned = find_findings(model, plan, statistics), preflight(model, placement, scheme)
         notes = insert(model, plan, scheme)
-        widened = (_WIDENED,) if model.meta.get(WIDENED) else ()
-        plan = replace(plan, notes=(*widened, *source.notes, *conflicts, *plan.notes, *notes))
+        plan = replace(plan, notes=(*notes_of(model), *source.notes, *conflicts, *plan.notes, *notes))
         sign(model, outline(placement, scheme), shown)
         if not needs_data_file(model) and (path is None or not large):
             return _Written(serialize(model), placement, None, plan, findings, samples or source.samples, warned)

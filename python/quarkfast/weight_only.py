@@ -51,6 +51,7 @@ def store_weights(
     with clock.stage("import"):
         from quarkfast.graph.external import check_not_a_source
         from quarkfast.graph.load import external_bytes, external_files, load_model, model_bytes
+        from quarkfast.graph.notes import notes_of
         from quarkfast.graph.opset import opset_version
         from quarkfast.graph.save import check_output
         from quarkfast.prepare import prepare_for_weights
@@ -85,7 +86,7 @@ def store_weights(
         bytes_before=before,
         bytes_after=after,
         seconds=dict(clock.seconds),
-        notes=tuple(notes),
+        notes=(*notes_of(prepared), *notes),
     )
     return data, summary, path
 

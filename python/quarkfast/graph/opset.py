@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import onnx
 
 from quarkfast.deferred import ir
 from quarkfast.errors import ModelError, UnsupportedError
-from quarkfast.graph.access import is_standard, name_of, shape_of
+from quarkfast.graph.access import is_standard, name_of
+from quarkfast.graph.aside import bring_back, large_tensors_aside
 
 __all__ = ["check_pairs_run", "choose_ir_version", "convert_opset", "opset_version"]
 
@@ -31,9 +32,6 @@ _FAILURES = (
     *(onnx.version_converter.ConvertError, onnx.shape_inference.InferenceError, onnx.checker.ValidationError),
     *(RuntimeError, ValueError),
 )
-
-# Bytes from which on the converter of onnx sees only that a constant exists; what it looks at are scales and shapes.
-_LARGE = 4096
 
 
 def opset_version(model: ir.Model) -> int:
@@ -117,13 +115,10 @@ def _convert(model: ir.Model, version: int) -> ir.Model:
 
     onnx knows tensors alone, calls sequences tensors, and in 1.17 drops their types.
     """
-    tensors = _set_large_tensors_aside(model)
-    try:
+    with large_tensors_aside(model) as tensors:
         converted = onnx.version_converter.convert_version(ir.serde.serialize_model(model), version)
-    finally:
-        _bring_back(model, tensors)
     result = ir.serde.deserialize_model(converted)
-    _bring_back(result, tensors)
+    bring_back(result, tensors)
     known = {name_of(value): value for value in _values(model)}
     for value in _values(result):
         old = known.get(name_of(value))
@@ -138,31 +133,6 @@ def _values(model: ir.Model) -> Iterator[ir.Value]:
         yield from graph.initializers.values()
         for node in graph:
             yield from node.outputs
-
-
-def _bring_back(model: ir.Model, tensors: Mapping[str, ir.TensorProtocol]) -> None:
-    for graph in model.graphs():
-        for value in graph.initializers.values():
-            if isinstance(value.const_value, ir.ExternalTensor) and str(value.const_value.location) in tensors:
-                value.const_value = tensors[str(value.const_value.location)]
-
-
-def _set_large_tensors_aside(model: ir.Model) -> dict[str, ir.TensorProtocol]:
-    """Puts references in the place of large constants, because a protobuf holds 2 GiB; returns them by location."""
-    aside: dict[str, ir.TensorProtocol] = {}
-    for graph in model.graphs():
-        for name, value in graph.initializers.items():
-            tensor = value.const_value
-            if tensor is None or tensor.dtype == ir.DataType.STRING:
-                continue
-            if tensor.nbytes < _LARGE and not isinstance(tensor, ir.ExternalTensor):
-                continue
-            location = f"aside_{len(aside)}"
-            aside[location] = tensor
-            value.const_value = ir.ExternalTensor(
-                location, 0, tensor.nbytes, tensor.dtype, shape=ir.Shape(shape_of(tensor)), name=name
-            )
-    return aside
 
 
 def choose_ir_version(model: ir.Model) -> None:

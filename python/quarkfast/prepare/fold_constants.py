@@ -7,6 +7,7 @@ import math
 from quarkfast.deferred import ir, passes
 from quarkfast.graph.access import is_constant
 from quarkfast.prepare.fold_shapes import fold_shapes
+from quarkfast.prepare.optimizer import optimize
 from quarkfast.prepare.remove_identities import remove_identities
 
 __all__ = ["fold_constants"]
@@ -37,14 +38,13 @@ def _may_fold(node: ir.Node) -> bool:
 def fold_constants(model: ir.Model) -> None:
     """Replaces nodes with constant inputs by their results, in place.
 
-    QuantizeLinear and DequantizeLinear of a model that is quantized already are not folded.
+    QuantizeLinear and DequantizeLinear of a model that is quantized already are not folded; neither is what
+    `quarkfast.prepare.optimizer` keeps from the optimizer.
     Idempotent; graph inputs and outputs are kept; error 0 (onnx's reference kernels compute in the same type).
     """
     fold_shapes(model)
     if model.functions or any(map(_may_fold, model.graph.all_nodes())):
-        from onnxscript.optimizer import fold_constants_ir
-
-        fold_constants_ir(model, should_fold=_should_fold)
+        optimize(model, _should_fold)
     passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     remove_identities(model)
     passes.RemoveUnusedNodesPass()(model)

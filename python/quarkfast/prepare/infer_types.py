@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from quarkfast.deferred import ir, passes
+import onnx
+
+from quarkfast.deferred import ir
+from quarkfast.graph.aside import large_tensors_aside
 from quarkfast.graph.contrib import type_outputs
 
 __all__ = ["infer_types"]
+
+# What the shape inference of onnx raises where a model contradicts itself.
+_FAILURES = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError)
 
 # No real dimension is larger; tables of words have some 2^18 rows.
 _LARGEST = 1 << 24
@@ -19,10 +25,24 @@ def infer_types(model: ir.Model) -> None:
     Idempotent; changes no node.
     """
     propagate = not any(map(_is_absurd, model.graph.all_nodes())) and not _has_absurd_input(model)
-    infer = passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=propagate)
-    infer(model)
+    _infer(model, propagate)
     while type_outputs(model):
-        infer(model)
+        _infer(model, propagate)
+
+
+def _infer(model: ir.Model, propagate: bool) -> None:
+    """Takes over what onnx infers, types as they are: onnx_ir's own pass makes tensors of sequences."""
+    with large_tensors_aside(model):
+        proto = ir.serde.serialize_model(model)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=propagate)
+    except _FAILURES:
+        return
+    for graph, found in zip(model.graphs(), ir.serde.deserialize_model(inferred).graphs(), strict=True):
+        known = ir.convenience.create_value_mapping(found)
+        for name, value in ir.convenience.create_value_mapping(graph).items():
+            value.shape = known[name].shape or value.shape
+            value.type = known[name].type or value.type
 
 
 def _is_absurd(node: ir.Node) -> bool:

@@ -8,12 +8,12 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard, name_of
 from quarkfast.graph.edit import splice
 from quarkfast.graph.names import Names
+from quarkfast.graph.notes import add_note
 from quarkfast.prepare.infer_types import infer_types
 
-__all__ = ["WIDENED", "widen_half"]
+__all__ = ["widen_half"]
 
-#: Under this key a model's `meta` says that it was widened.
-WIDENED = "quarkfast.widened"
+_WIDENED = "the model was float16: it computes in float32 now, and its inputs and outputs keep their types"
 
 _HALF, _FLOAT = ir.DataType.FLOAT16, ir.DataType.FLOAT
 
@@ -61,7 +61,7 @@ def widen_half(model: ir.Model) -> None:
         inner = names.fresh(f"{name_of(value)}_float32")
         cast = _cast(value, _HALF, inner, names)
         splice(model.graph, value, (cast,), cast.outputs[0], inner, readers=())
-    model.meta[WIDENED] = True
+    add_note(model, _WIDENED)
 
 
 def _may_be_half(model: ir.Model) -> bool:
