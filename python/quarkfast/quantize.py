@@ -19,7 +19,7 @@ from quarkfast.progress import Clock, Progress
 from quarkfast.provenance import sign
 from quarkfast.shown import Source, find_ranges, smooth_channels
 from quarkfast.summary import FloatNode, Summary
-from quarkfast.weight_only import NO_OUTPUT, store_weights
+from quarkfast.weight_only import store_weights
 
 if TYPE_CHECKING:
     import onnx
@@ -171,6 +171,7 @@ class _Written:
     findings: Findings | None = None
     samples: int = 0
     preflight: tuple[str, ...] = ()
+    opset: int | None = None  # where it is not that of the prepared model
 
 
 def _write(
@@ -183,6 +184,7 @@ def _write(
     from quarkfast.graph.external import needs_data_file, write_model
     from quarkfast.graph.notes import notes_of
     from quarkfast.graph.save import serialize
+    from quarkfast.graph.unchanged import NO_OUTPUT
     from quarkfast.preflight import preflight
     from quarkfast.qdq import find_findings, freeze, insert, resolve_conflicts
     from quarkfast.refine import refine
@@ -209,20 +211,11 @@ def _write(
 
 def _unchanged(model: ModelSource, placement: Placement, path: Path | None) -> _Written:
     """Returns the model as it came, after saying so; on the disk as well if that takes two files."""
-    from quarkfast.graph.external import needs_data_file, write_model
-    from quarkfast.graph.load import external_bytes, load_model
-    from quarkfast.graph.save import serialize
+    from quarkfast.graph.unchanged import copy_unchanged
 
     warnings.warn("quantize: nothing in the model can be quantized; the result is an unchanged copy", stacklevel=3)
-    loaded = load_model(model)
-    if isinstance(model, str | os.PathLike) and not external_bytes(loaded):
-        return _Written(Path(model).read_bytes(), placement)
-    if not needs_data_file(loaded):
-        return _Written(serialize(loaded), placement)
-    if path is None:
-        raise UnsupportedError(NO_OUTPUT)
-    data, size = write_model(loaded, path, external=True)
-    return _Written(data, placement, size)
+    copy = copy_unchanged(model, path)
+    return _Written(copy.data, placement, copy.size, opset=copy.opset)
 
 
 def _summarize(
@@ -243,7 +236,7 @@ def _summarize(
         weights=len(plan.constants) if plan else 0,
         biases=len(plan.biases) if plan else 0,
         samples=written.samples,
-        opset=opset_version(model),
+        opset=opset_version(model) if written.opset is None else written.opset,
         bytes_before=before,
         bytes_after=len(written.data) if written.size is None else written.size,
         seconds=dict(seconds),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
     from quarkfast.deferred import ir
     from quarkfast.graph.load import ModelSource
 
-__all__ = ["NO_OUTPUT", "store_weights"]
-
-NO_OUTPUT = "quantize: expected an output for a model of more than 2 GiB, got none"
+__all__ = ["store_weights"]
 
 
 def store_weights(
@@ -52,7 +51,6 @@ def store_weights(
         from quarkfast.graph.external import check_not_a_source
         from quarkfast.graph.load import external_bytes, external_files, load_model, model_bytes
         from quarkfast.graph.notes import notes_of
-        from quarkfast.graph.opset import opset_version
         from quarkfast.graph.save import check_output
         from quarkfast.prepare import prepare_for_weights
         from quarkfast.weights import lowest_opset, place_weights, rewrite
@@ -65,12 +63,15 @@ def store_weights(
     with clock.stage("prepare"):
         prepared = prepare_for_weights(loaded, lowest_opset(loaded, scheme))
         placement = place_weights(prepared, scheme)
-        if not placement.weights:
-            warnings.warn("quantize: the model has no weight that can be stored so; all of them stay", stacklevel=3)
-        notes = rewrite(prepared, placement, scheme)
-        sign(prepared, outline_weights(placement, scheme), {})
+        if placement.weights:
+            notes = rewrite(prepared, placement, scheme)  # more while constants are written
+            sign(prepared, outline_weights(placement, scheme), {})
     with clock.stage("save"):
-        data, after = _write(prepared, path, outside)
+        if placement.weights:
+            written = _write(prepared, path, outside)
+            said = (*notes_of(prepared), *notes)
+        else:
+            written, said = _unchanged(model, path), ()
     summary = Summary(
         preset=scheme.name,
         target=scheme.target,
@@ -82,23 +83,46 @@ def store_weights(
         weights=len(placement.weights),
         biases=0,
         samples=0,
-        opset=opset_version(prepared),
+        opset=written.opset,
         bytes_before=before,
-        bytes_after=after,
+        bytes_after=written.size,
         seconds=dict(clock.seconds),
-        notes=(*notes_of(prepared), *notes),
+        notes=said,
     )
-    return data, summary, path
+    return written.data, summary, path
 
 
-def _write(model: ir.Model, path: Path | None, outside: bool) -> tuple[bytes, int]:
-    """Returns the bytes of the ONNX file, and of everything."""
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """The bytes of the ONNX file, how many there are with those of a second one, and the operator set."""
+
+    data: bytes
+    size: int
+    opset: int
+
+
+def _unchanged(model: ModelSource, path: Path | None) -> _Written:
+    """Returns the model as it came, after saying so, and writes it."""
+    from quarkfast.graph.save import save_bytes
+    from quarkfast.graph.unchanged import copy_unchanged
+
+    warnings.warn("quantize: the model has no weight that can be stored so; all of them stay", stacklevel=4)
+    copy = copy_unchanged(model, path)
+    if copy.size is None and path is not None:
+        save_bytes(copy.data, path)
+    return _Written(copy.data, len(copy.data) if copy.size is None else copy.size, copy.opset)
+
+
+def _write(model: ir.Model, path: Path | None, outside: bool) -> _Written:
+    """Returns `model`, and writes it."""
     from quarkfast.graph.external import needs_data_file, whole_bytes, write_model
+    from quarkfast.graph.opset import opset_version
+    from quarkfast.graph.unchanged import NO_OUTPUT
 
-    large = needs_data_file(model)
+    large, opset = needs_data_file(model), opset_version(model)
     if path is not None:
-        return write_model(model, path, external=large or outside)
+        return _Written(*write_model(model, path, external=large or outside), opset)
     if large:
         raise UnsupportedError(NO_OUTPUT)
     data = whole_bytes(model)
-    return data, len(data)
+    return _Written(data, len(data), opset)

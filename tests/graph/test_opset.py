@@ -30,11 +30,21 @@ def test_an_older_model_is_converted():
     assert opset_version(convert_opset(model, 10)) == 10
 
 
-@pytest.mark.parametrize("version", [0, 1000])
+@pytest.mark.parametrize("version", [-1, 1000])
 def test_an_opset_that_onnx_does_not_know_is_one_sentence(version):
     model = load_model(conv_relu_model())
     model.opset_imports[""] = version
     with pytest.raises(ModelError, match=f"expected an operator set version from 1 to .*, got {version}"):
+        opset_version(model)
+
+
+def test_a_model_without_standard_operators_is_one_sentence():
+    model = load_model(conv_relu_model())
+    model.opset_imports.clear()
+    model.opset_imports["ai.onnx.ml"] = 3
+    with pytest.raises(
+        ModelError, match=r"expected operators of the ONNX standard, got an import of 'ai.onnx.ml' alone"
+    ):
         opset_version(model)
 
 

@@ -42,6 +42,9 @@ def opset_version(model: ir.Model) -> int:
     """
     version = model.opset_imports.get("", model.opset_imports.get("ai.onnx", 0))
     newest = onnx.defs.onnx_opset_version()
+    if not version and model.opset_imports:
+        found = ", ".join(map(repr, model.opset_imports))
+        raise ModelError(f"model: expected operators of the ONNX standard, got an import of {found} alone")
     if not 1 <= version <= newest:
         raise ModelError(f"model: expected an operator set version from 1 to {newest}, got {version}")
     return version
