@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 
 import quarkfast
 from processors import run_exact
+from quarkfast import ort
 from tiny_models import conv_relu_model, samples, tiny_model
 
 INTEGER_PRESETS = ["A8W8", "U8S8", "XINT8", "A16W8"]
@@ -289,3 +290,18 @@ def test_every_operator_set_is_quantized_and_runs(opset, preset):
     result = _quantize(proto, feed, preset)
     assert result.summary.opset >= min(opset, 22)  # the Conv of a newer one is that of 22
     assert _sqnr(_run(conv_relu_model(), feed), _run(result.model_bytes, feed)) > 24
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "U8S8", "XINT8"])
+def test_a_pool_with_dilations_opens_in_a_session_that_optimizes(preset):
+    """onnxruntime 1.32 makes a QLinearAveragePool of one with pairs, which has no dilations and is refused."""
+    pool = "AveragePool <dilations = [2, 2], kernel_shape = [2, 2]>"
+    proto = tiny_model(
+        f"g (float[N, 1, 6, 6] x) => (float[N, A, B, C] y) {{ a = {pool} (x) y = Add (a, a) }}", opset=19
+    )
+    feed = {"x": samples(4, (1, 6, 6))}
+    result = quarkfast.quantize(proto, preset=preset, calibration_data=[feed])
+    (left,) = (node for node in result.summary.left_float if node.op_type == "AveragePool")
+    assert left.reason == "onnxruntime's QLinearAveragePool has no dilations"
+    session = ort.inference_session(result.model_bytes, ort.session_options(optimize=True))
+    assert _sqnr(_run(proto, feed), session.run(None, feed)) > 24

@@ -51,7 +51,15 @@ def _stays_in_range(node: ir.Node) -> bool:
     return node.attributes.get_string("mode", "nearest") != "cubic"
 
 
+def _dilated(node: ir.Node) -> str:
+    # onnxruntime 1.32 makes one of such a pool with pairs that it refuses itself, and then the session.
+    if any(size != 1 for size in node.attributes.get_ints("dilations", ())):
+        return "onnxruntime's QLinearAveragePool has no dilations"
+    return ""
+
+
 _COMPUTE = Rule()
+_AVERAGE = Rule(inputs=(0,), objects=_dilated)
 _FIRST = Rule(inputs=(0,))
 _CARRY = Rule(Flow.CARRY, inputs=(0,))
 _ACTIVATE = Rule(Flow.ACTIVATE, inputs=(0,))
@@ -78,10 +86,11 @@ _RYZENAI: Mapping[str, Rule] = MappingProxyType(
         **_rows(_COMPUTE, "Add", "Concat", "Div", "Max", "Min", "Mul", "Sub"),
         **_rows(
             _FIRST,
-            "AveragePool", "Erf", "Gelu", "GlobalAveragePool", "HardSigmoid", "HardSwish", "LpNormalization",
+            "Erf", "Gelu", "GlobalAveragePool", "HardSigmoid", "HardSwish", "LpNormalization",
             "ReduceMean", "Sigmoid", "Tanh",
         ),
         **_rows(_ACTIVATE, "Clip", "LeakyRelu", "Relu"),
+        "AveragePool": _AVERAGE,
         "InstanceNormalization": Rule(inputs=(0, 1)),
         "LayerNormalization": Rule(inputs=(0, 1, 2)),
         "PRelu": Rule(Flow.ACTIVATE, inputs=(0, 1)),
@@ -118,8 +127,9 @@ _ORT_CPU: Mapping[str, Rule] = MappingProxyType(
         **_MOVES,
         **_SOFTMAX,
         **_rows(_COMPUTE, "Add", "Concat", "Mul"),
-        **_rows(_FIRST, "AveragePool", "GlobalAveragePool", "Sigmoid"),
+        **_rows(_FIRST, "GlobalAveragePool", "Sigmoid"),
         **_rows(_ACTIVATE, "Clip", "LeakyRelu", "Relu"),
+        "AveragePool": _AVERAGE,
         "Where": Rule(inputs=(1, 2)),
     }
 )
