@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from quarkfast.deferred import ir
-from quarkfast.graph.access import is_constant, is_standard, name_of
+from quarkfast.graph.access import is_constant, name_of
+from quarkfast.graph.attention import CARRIERS, is_step, leads_to_softmax
 from quarkfast.graph.extremes import range_of
 from quarkfast.graph.placement import Placement
 from quarkfast.kernels import Range
@@ -21,7 +23,12 @@ _DISTANCE = 16.0
 _RATIO = 8.0
 
 # Operators that mask, with the inputs that hold scores and mask, in either order.
-_OPERANDS = {"Add": (0, 1), "Where": (1, 2)}
+_OPERANDS = {"Add": (0, 1), "Sub": (0, 1), "Where": (1, 2)}
+
+# Operators that limit scores, with constants that lie beyond them.
+_LIMITS = frozenset({"Clip", "Max", "Min"})
+
+_NOTHING = Range(math.inf, -math.inf, 0, 0, 0, 0)
 
 
 def limit_masks(
@@ -29,16 +36,23 @@ def limit_masks(
 ) -> tuple[dict[str, Range], tuple[str, ...]]:
     """Returns `ranges` in which masks reach no further down than they need to, and a sentence for each.
 
-    Where ``Softmax(scores + mask)`` is quantized, scores lie in ``[a, b]`` and the mask in ``[m, 0]``:
+    Where ``Softmax(scores + mask)`` is quantized, scores lie in ``[a, b]`` and the mask in ``[m, 0]``, or holds -inf:
 
-    1. The mask is limited to ``[-(b - a) - 16, 0]``: added to any score that is at most ``a - 16``.
-    2. The sum is limited to ``[a - 16, b]``. Masked positions saturate there, at least 16 below every other.
+    1. The mask is limited to ``[-(b - a) - 16, 0]``: added to any score that is at most ``a - 16``. What it holds
+       apart from -inf, as a bias of positions does, stays.
+    2. The sum, and what hands it on to the Softmax, is limited to ``[a - 16, b]``. Masked positions saturate there, at
+       least 16 below every other.
 
-    ``Softmax(Where(condition, scores, mask))`` is the same but for the mask, limited to ``[a - 16, 0]``. The range
-    of the sum follows from the scores, so that histograms, which such numbers make coarse, are not asked.
+    ``Softmax(Where(condition, scores, mask))`` is the same but for the mask, limited to ``[a - 16, 0]``, and
+    ``Softmax(scores - mask)`` but for its sign. The range
+    of the sum follows from the scores, so that histograms, which such numbers make coarse, are not asked. Where a mask
+    joins a sum that is masked already, ``[a, b]`` are the scores without either.
+
+    3. Any other tensor that reaches a quantized Softmax and holds -inf is limited to 16 below its least number.
 
     A mask that several sums share takes the widest of their limits. Without this an int8 scale in front of each
-    Softmax is 10000 / 127 = 79 and every score becomes 0.
+    Softmax is 10000 / 127 = 79 and every score becomes 0, and codes have none for -inf: it would become the least
+    score. A row that is masked as a whole is the same everywhere, and the Softmax of it 1 / n.
 
     Args:
         model: The prepared model.
@@ -46,46 +60,132 @@ def limit_masks(
         ranges: What a method keeps of what calibration saw.
         seen: What it saw.
     """
-    limits: dict[str, float] = {}
-    limited = dict(ranges)
-    for mask, total, found, added in _masked_sums(model, placement, seen):
-        scores = _range_of(found, model, ranges)
-        limits[mask] = min(limits.get(mask, 0.0), scores.min - scores.max * added - _DISTANCE)
-        if total in limited:
-            limited[total] = replace(limited[total], min=scores.min - _DISTANCE, max=scores.max)
-    for mask, least in limits.items():
-        whole = _range_of(mask, model, seen)
-        limited[mask] = replace(whole, min=least, max=max(whole.max, least))
-    return limited, tuple(_note(mask, _range_of(mask, model, seen).min, least) for mask, least in limits.items())
-
-
-def _note(mask: str, seen: float, least: float) -> str:
-    return f"tensor {mask!r}: values down to {seen:g} mask a Softmax; its range ends at {least:.3g}"
-
-
-def _masked_sums(
-    model: ir.Model, placement: Placement, seen: Mapping[str, Range]
-) -> Iterator[tuple[str, str, str, bool]]:
-    """Yields mask, sum, scores and whether the mask is added, for each quantized sum in front of a Softmax."""
-    roots = placement.activations
+    limiter = _Limiter(model, placement, ranges, seen)
+    leading = leads_to_softmax(model.graph)
     for node in model.graph:
-        total = name_of(node.outputs[0])
-        if not is_standard(node) or node.op_type not in _OPERANDS or total not in roots or not _feeds_softmax(node):
-            continue
-        names = [roots.get(name_of(node.inputs[i]), name_of(node.inputs[i])) for i in _OPERANDS[node.op_type]]
-        found = [_range_of(name, model, seen) for name in names]
-        for mask, scores in ((0, 1), (1, 0)):
-            reach = max(abs(found[scores].min), abs(found[scores].max), 1.0)
-            if found[scores].min <= found[scores].max and found[mask].max <= 0 and found[mask].min < -_RATIO * reach:
-                yield names[mask], roots[total], names[scores], node.op_type == "Add"
+        if node in leading:
+            limiter.visit(node)
+    return limiter.limited()
 
 
-def _feeds_softmax(node: ir.Node) -> bool:
-    return any(reader.op_type == "Softmax" for reader, _ in node.outputs[0].uses())
+@dataclass(frozen=True, slots=True)
+class _Mask:
+    """A mask beside scores: how far down it must reach, and the range of the scores where it does not mask."""
+
+    name: str
+    least: float
+    low: float
+    high: float
 
 
-def _range_of(name: str, model: ir.Model, ranges: Mapping[str, Range]) -> Range:
-    value = model.graph.initializers.get(name)
-    if value is not None and is_constant(value):
-        return range_of(value)
-    return ranges.get(name, Range(float("inf"), float("-inf"), 0, 0, 0, 0))
+class _Limiter:
+    """Follows scores through the nodes that lead to a Softmax, in topological order."""
+
+    def __init__(
+        self, model: ir.Model, placement: Placement, ranges: Mapping[str, Range], seen: Mapping[str, Range]
+    ) -> None:
+        self._model, self._placement = model, placement
+        self._kept, self._seen = ranges, seen
+        self._roots = dict(placement.activations)  # and what float nodes hand on
+        self._scores: dict[str, tuple[float, float]] = {}  # masked tensor -> range of what is not masked
+        self._limits: dict[str, float] = {}  # mask that is added or put in -> its least value
+        self._taken: dict[str, float] = {}  # mask that is subtracted -> the same with the other sign
+        self._sums: dict[str, tuple[float, float]] = {}
+
+    def visit(self, node: ir.Node) -> None:
+        result, source = name_of(node.outputs[0]), name_of(node.inputs[0])
+        if node.op_type == "Softmax":
+            found = self._kept.get(self._root(source))
+            if found is not None and found.neg_inf and found.min <= found.max:
+                self._sums.setdefault(self._root(source), (found.min, found.max))
+        elif node.op_type in CARRIERS:
+            self._roots.setdefault(result, self._root(source))
+            self._hand_on(source, result)
+        elif node.op_type in _LIMITS and is_step(node):
+            for value in node.inputs:
+                self._hand_on(name_of(value), result)
+        elif node.op_type in _OPERANDS:
+            self._join(node, result)
+
+    def limited(self) -> tuple[dict[str, Range], tuple[str, ...]]:
+        """Returns all ranges, and the sentences."""
+        limited, notes = dict(self._kept), []
+        for name, (low, high) in self._sums.items():
+            limited[name] = replace(self._kept[name], min=low - _DISTANCE, max=high, neg_inf=0)
+        for mask, least in self._limits.items():
+            whole = self._range(mask, self._seen)
+            limited[mask] = replace(whole, min=least, max=max(whole.max, least), neg_inf=0)
+            notes.append(_note(mask, f"down to {_least(whole):g}", least))
+        for mask, least in self._taken.items():
+            whole = self._range(mask, self._seen)
+            limited[mask] = replace(whole, min=min(whole.min, -least), max=-least, pos_inf=0)
+            notes.append(_note(mask, f"up to {-_least(_mirrored(whole)):g}", -least))
+        return limited, tuple(notes)
+
+    def _join(self, node: ir.Node, result: str) -> None:
+        names = [name_of(node.inputs[index]) for index in _OPERANDS[node.op_type]]
+        for mask, scores in (names[::-1], names)[: 1 if node.op_type == "Sub" else 2]:
+            found = self._masking(mask, scores, node.op_type)
+            if found is None:
+                continue
+            if name_of(node) in self._placement.quantized:
+                limits = self._taken if node.op_type == "Sub" else self._limits
+                limits[found.name] = min(limits.get(found.name, 0.0), found.least)
+            self._scores[result] = found.low, found.high
+            self._limit(result)
+            return
+
+    def _masking(self, mask: str, scores: str, op_type: str) -> _Mask | None:
+        """Returns what there is to know if `mask` is one beside `scores`, with the sign that it is added with."""
+        low, high = self._scores.get(scores, self._ends(scores, self._seen))
+        if low > high:
+            return None
+        name = self._root(mask)
+        whole = self._range(name, self._seen)
+        whole = _mirrored(whole) if op_type == "Sub" else whole
+        far = -_RATIO * max(abs(low), abs(high), 1.0)
+        if _least(whole) >= far or (whole.max > 0 and not whole.neg_inf):
+            return None
+        low, high = self._scores.get(scores, self._ends(scores, self._kept))
+        bias = (whole.min, whole.max) if far <= whole.min <= whole.max else (0.0, max(whole.max, 0.0))
+        if op_type != "Where":
+            least = low + bias[0] - high - _DISTANCE
+            return _Mask(name, least, low + bias[0], high + bias[1])
+        if far <= whole.min <= whole.max:
+            low, high = min(low, bias[0]), max(high, bias[1])
+        return _Mask(name, low - _DISTANCE, low, high)
+
+    def _hand_on(self, source: str, result: str) -> None:
+        if source in self._scores:
+            self._scores[result] = self._scores[source]
+            self._limit(result)
+
+    def _limit(self, tensor: str) -> None:
+        root = self._placement.activations.get(tensor)
+        if root is not None and root in self._kept:
+            self._sums[root] = self._scores[tensor]
+
+    def _root(self, name: str) -> str:
+        return self._roots.get(name, name)
+
+    def _ends(self, name: str, ranges: Mapping[str, Range]) -> tuple[float, float]:
+        found = self._range(self._root(name), ranges)
+        return found.min, found.max
+
+    def _range(self, name: str, ranges: Mapping[str, Range]) -> Range:
+        value = self._model.graph.initializers.get(name)
+        if value is not None and is_constant(value):
+            return range_of(value)
+        return ranges.get(name, _NOTHING)
+
+
+def _mirrored(found: Range) -> Range:
+    return replace(found, min=-found.max, max=-found.min, pos_inf=found.neg_inf, neg_inf=found.pos_inf)
+
+
+def _note(mask: str, reach: str, end: float) -> str:
+    return f"tensor {mask!r}: values {reach} mask a Softmax; its range ends at {end:.3g}"
+
+
+def _least(found: Range) -> float:
+    return -math.inf if found.neg_inf else found.min

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from quarkfast.config import Scheme, TensorSpec, takes_int32_bias
 from quarkfast.deferred import ir
-from quarkfast.dtypes import qtype
 from quarkfast.errors import ModelError
 from quarkfast.graph.access import array_of, is_constant, name_of, rank_of
+from quarkfast.graph.attention import adds_bias
 from quarkfast.graph.block_axes import constant_axis
 from quarkfast.graph.choices import Choices
 from quarkfast.graph.contrib import key_of
@@ -16,7 +16,7 @@ from quarkfast.graph.opset import check_pairs_run
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement, Role
 from quarkfast.qdq.operands import Operands
 from quarkfast.qdq.rules import Flow, Rule
-from quarkfast.qdq.sensitive import Sensitive, adds_bias
+from quarkfast.qdq.sensitive import Sensitive
 from quarkfast.qdq.targets import TARGETS, Target
 
 __all__ = ["place", "place_graph"]
@@ -37,7 +37,7 @@ def place(model: ir.Model, scheme: Scheme) -> Placement:
     7. A constant bias of a quantized layer gets the scale ``s_x * s_w``, or is treated as a weight. One that is added
        to a matrix product stays float, and no pair stands between the two.
     8. What `quarkfast.qdq.sensitive` lists stays float. It reads what another float node computed without a pair, and
-       a matrix product that nothing else reads gets none.
+       a matrix product that nothing else reads gets none. What stays float reads masks without a pair.
     9. Where the target quantizes operands alone, outputs get no pair, unless the scheme gives one its own type, and all
        other readers of an operand read it as it was computed.
 
@@ -66,7 +66,7 @@ def place_graph(
     Raises:
         ModelError: If the weight of a layer holds an infinity.
     """
-    sensitive = Sensitive(graph, lambda name: _is_narrow(choices.activation(name)))
+    sensitive = Sensitive(graph, choices.activation)
     placer = _Placer(scheme, TARGETS[scheme.target], choices, floats, sensitive)
     for node in graph:
         placer.visit(node)
@@ -111,10 +111,11 @@ class _Placer:
         specs = {root: self._choices.activation(root) for root in roots}
         biases, left = tuple(self._biases), tuple(self._left_float)
         fixed = self._fixed | self._choices.fixed
-        edges, outputs = self._float_edges, frozenset[str]()
+        edges = self._float_edges | self._mask_edges()
+        outputs = frozenset(name_of(value) for value in self._sensitive.masked if value.is_graph_output())
         if not self._target.results:
             edges = edges | self._operands.float_edges(self._results)
-            outputs = self._operands.float_outputs(self._results)
+            outputs = outputs | self._operands.float_outputs(self._results)
         return Placement(
             self._activations,
             fixed,
@@ -153,6 +154,11 @@ class _Placer:
             for reader, index in output.uses():
                 if self._sensitive.objection(reader):
                     self._float_edges.add(Edge(name_of(reader), index))
+
+    def _mask_edges(self) -> set[Edge]:
+        """Returns the inputs that read a mask as it was computed: those of nodes that stay float."""
+        uses = (use for value in self._sensitive.masks for use in value.uses())
+        return {Edge(name_of(reader), index) for reader, index in uses if name_of(reader) not in self._quantized}
 
     def leave_bodies(self, node: ir.Node) -> None:
         """Notes that the nodes in bodies of `node` stay float."""
@@ -292,11 +298,6 @@ class _Placer:
 
 
 _NO_RULE = Rule()
-
-
-def _is_narrow(spec: TensorSpec) -> bool:
-    """Whether activations of `spec` are blocks, or integers of 8 bits or fewer."""
-    return spec.is_block or (qtype(spec.dtype).is_integer and qtype(spec.dtype).bits <= 8)
 
 
 def _axis(node: ir.Node, index: int, spec: TensorSpec) -> int | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
-from quarkfast.graph.access import holds_floats, is_constant, name_of, rank_of
+from quarkfast.dtypes import qtype
+from quarkfast.graph.access import holds_floats, is_constant, name_of
+from quarkfast.graph.attention import Masks, adds_bias, find_masks, nodes_of_attention
 from quarkfast.graph.functions import nodes_within_functions
-from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS
 
-__all__ = ["Sensitive", "adds_bias"]
+__all__ = ["Sensitive"]
 
 _NORMALIZATIONS = frozenset(
     {
@@ -17,6 +19,7 @@ _NORMALIZATIONS = frozenset(
         "SkipSimplifiedLayerNormalization",
     }
 )
+_ATTENTION = "so few bits cannot carry scores of attention"
 _ELEMENTWISE = frozenset({"Add", "Div", "Mul", "Sub", "Where"})
 
 
@@ -30,49 +33,48 @@ class Sensitive:
     2. A layer normalization: a few channels of what it reads are tens of times larger than the others, which one scale
        for all, or for the block around them, reduces to a handful of levels, before they are normalized and matter
        again.
-    3. The Softmax of an attention: scores that differ by less than a step change places, and a mask of -10000 takes
-       every score of its block along.
-    4. The sum that one of these reads (the residual stream, scores with their mask), and arithmetic with constants
-       whose result nothing else reads.
+    3. The Softmax of an attention and what leads to it from the product of queries and keys: scores that differ by
+       less than a step change places, and a mask of -10000 takes every score of its block along.
+    4. The sum that one of these reads (the residual stream), and arithmetic with constants whose result nothing else
+       reads.
+
+    And for every type but bfloat16, which holds infinities and numbers as large as float32:
+
+    5. What computes a mask that joins scores in front of a Softmax (`quarkfast.graph.attention`). Whatever else stays
+       float reads it as it was computed, so that a row that is masked as a whole is found to be so.
+    6. The sum of scores and a mask that is an output of the model.
 
     Matrix products, where the time goes, are quantized all the same.
     """
 
-    def __init__(self, graph: ir.Graph, is_narrow: Callable[[str], bool]) -> None:
-        """Marks the nodes of `graph`; `is_narrow` tells of a tensor whether it becomes 8-bit integers or blocks."""
-        within = nodes_within_functions(graph)
+    def __init__(self, graph: ir.Graph, spec_of: Callable[[str], TensorSpec]) -> None:
+        """Marks the nodes of `graph`; `spec_of` tells the form that a tensor would take."""
+        within, attention, masks = nodes_within_functions(graph), nodes_of_attention(graph), find_masks(graph)
         self._reasons = dict.fromkeys(within, "it is a part of a function that is computed in float")
         for node in reversed(graph):
-            if node not in self._reasons and is_narrow(name_of(node.outputs[0])):
-                reason = _reason(node, self._reasons)
-                if reason:
-                    self._reasons[node] = reason
+            if node in self._reasons:
+                continue
+            spec, reason = spec_of(name_of(node.outputs[0])), ""
+            if _is_narrow(spec):
+                reason = _ATTENTION if node in attention else _reason(node, self._reasons)
+            if not reason and spec.dtype != "bfloat16":
+                reason = _masks(node, masks)
+            if reason:
+                self._reasons[node] = reason
+        self.masks = frozenset(value for value in masks.values if spec_of(name_of(value)).dtype != "bfloat16")
+        """Masks and what they are computed from."""
+        self.masked = frozenset(value for value in masks.sums if spec_of(name_of(value)).dtype != "bfloat16")
+        """Scores that masks have joined."""
 
     def objection(self, node: ir.Node) -> str:
         """Returns the reason, empty if there is none."""
         return self._reasons.get(node, "")
 
 
-def adds_bias(node: ir.Node) -> int | None:
-    """Returns which input of `node` is a bias, if it adds one to a matrix product with a constant; otherwise None."""
-    if node.op_type != "Add" or node.domain not in ("", "ai.onnx"):
-        return None
-    for index, value in enumerate(node.inputs):
-        other = node.inputs[1 - index]
-        producer = None if other is None else other.producer()
-        if producer is None or producer.op_type != "MatMul" or not is_constant(producer.inputs[1]):
-            continue
-        if is_constant(value) and rank_of(value) == 1 and len(producer.outputs[0].uses()) == 1:
-            return index
-    return None
-
-
 def _reason(node: ir.Node, reasons: dict[ir.Node, str]) -> str:
     readers = {reader for output in node.outputs for reader, _ in output.uses()}
     if node.op_type in _NORMALIZATIONS:
         return "so few bits cannot carry what it normalizes"
-    if node.op_type == "Softmax":
-        return "so few bits cannot carry scores of attention" if any(_multiplies(each) for each in readers) else ""
     if node.op_type not in _ELEMENTWISE or node.outputs[0].is_graph_output():
         return ""
     sums = node.op_type == "Add" and adds_bias(node) is None and any(each in reasons for each in readers)
@@ -81,8 +83,13 @@ def _reason(node: ir.Node, reasons: dict[ir.Node, str]) -> str:
     return "so few bits cannot carry its result to what reads it" if sums or ends else ""
 
 
-def _multiplies(node: ir.Node) -> bool:
-    """Whether `node` is a matrix product, or one reads it through nodes that a quantization has put in."""
-    if node.op_type in QUANTIZERS | DEQUANTIZERS:
-        return any(_multiplies(reader) for reader, _ in node.outputs[0].uses())
-    return node.op_type == "MatMul"
+def _masks(node: ir.Node, masks: Masks) -> str:
+    if node in masks.nodes:
+        return "it computes a mask for a Softmax"
+    shown = node.outputs[0] in masks.sums and node.outputs[0].is_graph_output()
+    return "it masks scores that are an output of the model" if shown else ""
+
+
+def _is_narrow(spec: TensorSpec) -> bool:
+    """Whether activations of `spec` are blocks, or integers of 8 bits or fewer."""
+    return spec.is_block or (qtype(spec.dtype).is_integer and qtype(spec.dtype).bits <= 8)

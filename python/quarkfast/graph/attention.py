@@ -1,0 +1,219 @@
+"""Attention that an exporter wrote out: what stands between its two products, and what computes its mask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from quarkfast.deferred import ir
+from quarkfast.graph.access import array_of, holds_floats, is_constant, is_standard, rank_of
+from quarkfast.graph.extremes import range_of
+from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS
+
+__all__ = ["CARRIERS", "Masks", "adds_bias", "find_masks", "is_step", "leads_to_softmax", "nodes_of_attention"]
+
+CARRIERS = frozenset(
+    {
+        *("Cast", "CastLike", "Dropout", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose"),
+        "Unsqueeze",
+    }
+)
+"""Operators whose result holds the values of their first input."""
+
+# Scores go through these one by one: the scale, a soft cap, a lower limit.
+_STEPS = frozenset({"Clip", "Div", "Max", "Min", "Mul", "Neg", "Tanh"})
+
+# These join scores with something else: masks, biases of positions, sinks.
+_JOINS = frozenset({"Add", "Concat", "Sub", "Where"})
+
+_PRODUCTS = frozenset({"Einsum", "FusedMatMul", "MatMul"})
+
+# What masks are computed with.
+_MASKING = (
+    CARRIERS
+    | _STEPS
+    | _JOINS
+    | {"ConstantOfShape", "Gather", "Log", "Pad", "ScatterElements", "ScatterND", "Tile", "Trilu"}
+)
+
+# A constant this far from zero is there to mask: exp(-1000) is 0 in float64 as well.
+_FAR = 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """What is computed only to be joined with scores in front of a Softmax.
+
+    Attributes:
+        nodes: The nodes that compute it.
+        values: The tensors that these nodes read and give, and masks that are inputs of the graph or constants.
+        sums: What joins them with scores.
+    """
+
+    nodes: frozenset[ir.Node]
+    values: frozenset[ir.Value]
+    sums: frozenset[ir.Value]
+
+
+def nodes_of_attention(graph: ir.Graph) -> frozenset[ir.Node]:
+    """Returns the nodes between the product of queries and keys and that of the weights with values.
+
+    1. A Softmax that a matrix product reads, also through nodes that hand on its values or replace some of them.
+    2. These nodes.
+    3. In front of it, sums and choices, and what hands on or scales their operands and is read by nothing else.
+    """
+    found: set[ir.Node] = set()
+    for node in graph:
+        if node.op_type == "Softmax" and is_standard(node):
+            after = _until_product(node)
+            if after is not None:
+                found.update((node, *after))
+    for node in reversed(graph):
+        if node not in found and is_standard(node) and _leads(node, found):
+            found.add(node)
+    return frozenset(found)
+
+
+def adds_bias(node: ir.Node) -> int | None:
+    """Returns which input of `node` is a bias, if it adds one to a matrix product with a constant; otherwise None."""
+    if node.op_type != "Add" or not is_standard(node):
+        return None
+    for index, value in enumerate(node.inputs):
+        other = node.inputs[1 - index]
+        producer = None if other is None else other.producer()
+        if producer is None or producer.op_type != "MatMul" or not is_constant(producer.inputs[1]):
+            continue
+        if is_constant(value) and rank_of(value) == 1 and len(producer.outputs[0].uses()) == 1:
+            return index
+    return None
+
+
+def is_step(node: ir.Node) -> bool:
+    """Whether `node` changes one tensor element by element, or hands it on."""
+    return node.op_type in CARRIERS or (node.op_type in _STEPS and len(_data(node)) == 1)
+
+
+def leads_to_softmax(graph: ir.Graph) -> frozenset[ir.Node]:
+    """Returns the nodes whose result reaches a Softmax through joins and steps, and each Softmax."""
+    found: set[ir.Node] = set()
+    for node in reversed(graph):
+        if not is_standard(node):
+            continue
+        joins = node.op_type in _JOINS or is_step(node)
+        if node.op_type == "Softmax" or (joins and any(reader in found for reader, _ in node.outputs[0].uses())):
+            found.add(node)
+    return frozenset(found)
+
+
+def find_masks(graph: ir.Graph) -> Masks:
+    """Returns what computes masks.
+
+    An operand of a join in front of a Softmax is a mask if it follows from constants, inputs of the graph and tensors
+    of other types alone, without a product, and either the other operand does not, or it holds a constant that is
+    infinite or at least 1000 from zero.
+    """
+    cones = _Cones()
+    nodes: set[ir.Node] = set()
+    values: set[ir.Value] = set()
+    sums: set[ir.Value] = set()
+    for node in leads_to_softmax(graph):
+        if node.op_type not in _JOINS:
+            continue
+        closed = {value: cones.of(value) for value in _floats(node, outputs=False)}
+        for value, cone in closed.items():
+            if cone is not None and (None in closed.values() or cones.is_far(cone, value)):
+                nodes |= cone
+                sums.update(node.outputs)
+                values.update((value, *(each for inner in cone for each in _floats(inner))))
+    return Masks(frozenset(nodes), frozenset(values), frozenset(sums))
+
+
+class _Cones:
+    """The nodes that tensors follow from, where these are such as masks are computed with."""
+
+    def __init__(self) -> None:
+        self._known: dict[ir.Value, frozenset[ir.Node] | None] = {}
+        self._far: dict[ir.Value, bool] = {}
+
+    def of(self, value: ir.Value) -> frozenset[ir.Node] | None:
+        """Returns them back to constants, graph inputs and other types; None if others are among them."""
+        if value not in self._known:
+            self._known[value] = _cone(value)
+        return self._known[value]
+
+    def is_far(self, cone: frozenset[ir.Node], value: ir.Value) -> bool:
+        """Whether something that masks is among the constants of `cone`, or is `value`."""
+        constants = [each for node in cone for each in (*node.inputs, *node.outputs) if each is not None]
+        return any(self._holds_far(each) for each in (value, *constants))
+
+    def _holds_far(self, value: ir.Value) -> bool:
+        if value not in self._far:
+            self._far[value] = _holds_far(value)
+        return self._far[value]
+
+
+def _cone(value: ir.Value) -> frozenset[ir.Node] | None:
+    found: set[ir.Node] = set()
+    waiting = [value]
+    while waiting:
+        node = waiting.pop().producer()
+        if node is None or node in found:
+            continue
+        inputs = _floats(node, outputs=False)
+        if not is_standard(node) or (inputs and node.op_type not in _MASKING):
+            return None
+        if node.op_type == "Gather" and is_constant(node.inputs[0]):
+            return None  # a table that was trained
+        found.add(node)
+        waiting += inputs
+    return frozenset(found)
+
+
+def _holds_far(value: ir.Value) -> bool:
+    producer = value.producer()
+    if producer is not None and producer.op_type == "ConstantOfShape":
+        fill = producer.attributes.get("value")
+        return fill is not None and bool(np.any(np.abs(fill.as_tensor().numpy().astype(np.float64)) >= _FAR))
+    if not is_constant(value) or not holds_floats(value):
+        return False
+    if value.dtype != ir.DataType.FLOAT:
+        return bool(np.any(np.abs(array_of(value).astype(np.float64)) >= _FAR))
+    found = range_of(value)
+    return bool(found.pos_inf or found.neg_inf or max(-found.min, found.max) >= _FAR)
+
+
+def _until_product(softmax: ir.Node) -> frozenset[ir.Node] | None:
+    """Returns the nodes between `softmax` and the products that read it, or None if none does."""
+    paths = [path for reader, path in _paths(softmax) if reader.op_type in _PRODUCTS]
+    return frozenset(node for path in paths for node in path) if paths else None
+
+
+def _paths(node: ir.Node, path: tuple[ir.Node, ...] = ()) -> Iterator[tuple[ir.Node, tuple[ir.Node, ...]]]:
+    """Yields what reads the values of `node`, each with the nodes that hand them on."""
+    for reader, _ in node.outputs[0].uses():
+        if reader.op_type in QUANTIZERS | DEQUANTIZERS:
+            yield from _paths(reader, path)
+        elif reader.op_type in CARRIERS | {"Where"} and is_standard(reader):
+            yield from _paths(reader, (*path, reader))
+        else:
+            yield reader, path
+
+
+def _leads(node: ir.Node, found: set[ir.Node]) -> bool:
+    """Whether the result of `node` is on its way to the Softmax of an attention."""
+    output = node.outputs[0]
+    within = [reader in found for reader, _ in output.uses()]
+    if node.op_type in _JOINS and adds_bias(node) is None:
+        return any(within)
+    return is_step(node) and bool(within) and all(within) and not output.is_graph_output()
+
+
+def _data(node: ir.Node) -> list[ir.Value]:
+    return [value for value in _floats(node, outputs=False) if not is_constant(value)]
+
+
+def _floats(node: ir.Node, outputs: bool = True) -> list[ir.Value]:
+    values = (*node.inputs, *node.outputs) if outputs else node.inputs
+    return [value for value in values if value is not None and holds_floats(value)]
