@@ -63,6 +63,14 @@ def test_a_concatenation_has_one_position():
     assert {float(quantizer.scale) for quantizer in plan.quantizers.values()} == {1.0}
 
 
+def test_zeros_in_front_of_a_sequence_do_not_decide_the_position_of_the_concatenation():
+    text = "g (float[N, 4] a) => (float[N, 8] y) { y = Concat<axis = 1>(zeros, a) }"
+    model, _, positions = _refine(tiny_model(text, {"zeros": np.zeros((1, 4), np.float32)}), {"a": 1 / 8, "y": 1 / 8})
+    (concat,) = list(model.graph)
+    # 127 codes of 2^-10 reach 1/8; the scale of zeros alone is 1, and every value would be 0.
+    assert [positions.of_input(concat, 0), positions.of_input(concat, 1), positions.of_output(concat)] == [10, 10, 10]
+
+
 def test_a_weight_gives_way_where_the_sum_could_not_be_shifted():
     weight = np.full((3, 3, 1, 1), 1e-3, np.float32)
     text = "g (float[N, 3, 8, 8] x) => (float[N, 3, 8, 8] y) { y = Conv(x, w) }"

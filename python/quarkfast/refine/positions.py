@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from quarkfast.deferred import ir
-from quarkfast.graph.access import name_of
+from quarkfast.graph.access import array_of, is_constant, name_of
 from quarkfast.graph.placement import ConstantSlot, Edge
 from quarkfast.graph.plan import Plan, Quantizer
 
@@ -41,6 +41,10 @@ class Positions:
         """Returns the position of the first output of `node`, or of the activation that absorbs it."""
         root = self._root_of_output(node)
         return None if root is None else _position(self._quantizers[root])
+
+    def is_zero(self, node: ir.Node, index: int) -> bool:
+        """Whether an input of `node` is a constant of zeros, whose position says nothing."""
+        return is_constant(node.inputs[index]) and not array_of(node.inputs[index]).any()
 
     def move_input(self, node: ir.Node, index: int, position: int) -> None:
         """Gives an input of `node` another position."""

@@ -16,9 +16,10 @@ Refiner = Callable[[ir.Node, Positions], None]
 def align(node: ir.Node, positions: Positions) -> None:
     """Concat and pools move values without shifting: all inputs and the output take the least position.
 
-    A Concat whose result is float moves nothing.
+    A Concat whose result is float moves nothing. Constants of zeros, with which a sequence is filled up, take any.
     """
-    known = [positions.of_input(node, index) for index in range(len(node.inputs))] + [positions.of_output(node)]
+    decisive = [index for index in range(len(node.inputs)) if not positions.is_zero(node, index)]
+    known = [positions.of_input(node, index) for index in decisive] + [positions.of_output(node)]
     present = [position for position in known if position is not None]
     if len(present) < 2 or positions.of_output(node) is None:
         return
