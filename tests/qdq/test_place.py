@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import quarkfast
 from quarkfast.config import resolve
 from quarkfast.errors import ConfigError, ModelError
 from quarkfast.graph.load import load_model
@@ -198,3 +199,14 @@ def test_for_transformers_only_products_with_constant_weights_are_quantized():
         "ryzenai-transformer has no rule for Relu",
         "its weight is no constant",
     ]
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "U8S8"])
+def test_a_comparison_reads_an_input_as_it_came(preset):
+    """In 8 bits 2.0 becomes 2.0016, which is more than 2."""
+    text = "g (float[N, 5] x) => (float[N, 5] y) { c = Less(two, x) y = Where(c, x, zero) }"
+    proto = tiny_model(text, {"two": np.float32(2), "zero": np.float32(0)})
+    x = np.float32([[-1.5, 0, 1.2, 2, 2.2]])
+    found = quarkfast.quantize(proto, preset=preset, calibration_data=x).proto
+    (less,) = (node for node in found.graph.node if node.op_type == "Less")
+    assert list(less.input) == ["two", "x"]

@@ -23,6 +23,11 @@ __all__ = ["place", "place_graph"]
 
 _FLOAT32 = frozenset({ir.DataType.FLOAT})
 
+# A step decides what they give.
+_COMPARISONS = frozenset(
+    {"ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual"}
+)
+
 
 def place(model: ir.Model, scheme: Scheme) -> Placement:
     """Returns where Q/DQ pairs go in `model`.
@@ -37,7 +42,8 @@ def place(model: ir.Model, scheme: Scheme) -> Placement:
     7. A constant bias of a quantized layer gets the scale ``s_x * s_w``, or is treated as a weight. One that is added
        to a matrix product stays float, and no pair stands between the two.
     8. What `quarkfast.qdq.sensitive` lists stays float. It reads what another float node computed without a pair, and
-       a matrix product that nothing else reads gets none. What stays float reads masks without a pair.
+       a matrix product that nothing else reads gets none. What stays float reads masks without a pair,
+       and a comparison what no quantized node computed: rounding could move it to the other side.
     9. Where the target quantizes operands alone, outputs get no pair, unless the scheme gives one its own type, and all
        other readers of an operand read it as it was computed.
 
@@ -133,6 +139,7 @@ class _Placer:
         rule = self._rule(node)
         reason = self._why_not_selected(node, rule) or self._why_not_reached(node, rule)
         if reason:
+            self._see_as_computed(node)
             if any(self._is_float(value) for value in node.outputs):
                 self._left_float.append(LeftFloat(name_of(node), node.op_type, reason))
                 self._leave(node, rule)
@@ -145,6 +152,15 @@ class _Placer:
         self._mark_bias(node)
         for output in node.outputs:
             self._mark_output(node, output, rule)
+
+    def _see_as_computed(self, node: ir.Node) -> None:
+        """Notes that a comparison reads what no quantized node computed without a pair, which could change sides."""
+        if node.op_type not in _COMPARISONS:
+            return
+        for index, value in enumerate(node.inputs):
+            producer = None if value is None else value.producer()
+            if producer is None or name_of(producer) not in self._quantized:
+                self._float_edges.add(Edge(name_of(node), index))
 
     def _leave(self, node: ir.Node, rule: Rule) -> None:
         """Notes what is known of the outputs of a node that stays float, and who reads them as they are."""
