@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from quarkfast.calibrate import calibration_key, open_calibration
 from quarkfast.config import Scheme, resolve
-from quarkfast.errors import UnsupportedError
+from quarkfast.errors import ModelError, UnsupportedError
 from quarkfast.planning import outline
 from quarkfast.progress import Clock, Progress
 from quarkfast.provenance import sign
@@ -24,12 +24,16 @@ from quarkfast.weight_only import store_weights
 if TYPE_CHECKING:
     import onnx
 
-    from quarkfast.calibration import Calibration, CalibrationData
+    from quarkfast.calibration import Calibration, CalibrationData, Feed
     from quarkfast.deferred import ir
     from quarkfast.graph.load import ModelSource
     from quarkfast.qdq import Findings, Placement, Plan
 
 __all__ = ["QuantizedModel", "quantize"]
+
+# Noise of a quarter of the signal's amplitude, 20 log10(4) dB below it.
+_POOR = 12.0
+_REMEDY = "leave layers float (exclude), or give activations more bits (activation_type)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,9 @@ def quantize(
             written = _write(prepared, placement, scheme, source, clock, path)
         else:
             written = replace(_unchanged(model, placement, path), preflight=preflight(prepared, placement, scheme))
+    if written.first is not None:
+        with clock.stage("check"):
+            written = _check(model, written, written.first)
     if path is not None and written.size is None:
         with clock.stage("save"):
             save_bytes(written.data, path)
@@ -172,6 +179,8 @@ class _Written:
     samples: int = 0
     preflight: tuple[str, ...] = ()
     opset: int | None = None  # where it is not that of the prepared model
+    first: Feed | None = None  # the first sample, where the outputs on it can be looked at
+    outputs: tuple[tuple[str, float], ...] = ()
 
 
 def _write(
@@ -190,7 +199,7 @@ def _write(
     from quarkfast.refine import refine
 
     large = needs_data_file(model)
-    ranges, statistics, samples = find_ranges(model, placement, scheme, source, clock)
+    ranges, statistics, samples, source = find_ranges(model, placement, scheme, source, clock)
     seen = {name: each.range for name, each in statistics.items()}
     shown = source.reaches or {name: astuple(each) for name, each in seen.items()}
     with clock.stage("insert"):
@@ -201,12 +210,34 @@ def _write(
         plan = replace(plan, notes=(*notes_of(model), *source.notes, *conflicts, *plan.notes, *notes))
         sign(model, outline(placement, scheme), shown)
         if not needs_data_file(model) and (path is None or not large):
-            return _Written(serialize(model), placement, None, plan, findings, samples or source.samples, warned)
+            first = None if large else source.first
+            return _Written(
+                serialize(model), placement, None, plan, findings, samples or source.samples, warned, first=first
+            )
     if path is None:
         raise UnsupportedError(NO_OUTPUT)
     with clock.stage("save"):
         data, size = write_model(model, path, external=True)
     return _Written(data, placement, size, plan, findings, samples or source.samples, warned)
+
+
+def _check(model: ModelSource, written: _Written, feed: Feed) -> _Written:
+    """Looks at the outputs on one sample, and says which are poor, or why nobody knows."""
+    from quarkfast.evaluate.first_sample import output_sqnr
+    from quarkfast.graph.load import load_model
+    from quarkfast.graph.save import serialize
+
+    reference = Path(model) if isinstance(model, str | os.PathLike) else serialize(load_model(model))
+    notes: tuple[str, ...] = ()
+    try:
+        outputs = output_sqnr(reference, written.data, feed)
+    except ModelError as error:
+        outputs, notes = (), (f"the outputs on the first sample are not known: {error}",)
+    poor = ", ".join(f"{name!r} {value:.1f} dB" for name, value in outputs if value < _POOR)
+    if poor:
+        notes = (f"poor outputs on the first sample, with exact sums: {poor}; {_REMEDY}",)
+    plan = written.plan
+    return replace(written, outputs=outputs, plan=plan and replace(plan, notes=(*plan.notes, *notes)))
 
 
 def _unchanged(model: ModelSource, placement: Placement, path: Path | None) -> _Written:
@@ -244,5 +275,6 @@ def _summarize(
         constant=findings.constant,
         saturated=findings.saturated,
         worst=findings.worst,
+        outputs=written.outputs,
         preflight=written.preflight,
     )

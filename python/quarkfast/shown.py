@@ -13,7 +13,7 @@ from quarkfast.errors import ConfigError
 from quarkfast.progress import Clock
 
 if TYPE_CHECKING:
-    from quarkfast.calibration import Calibration, CalibrationData, Samples, TensorStatistics
+    from quarkfast.calibration import Calibration, CalibrationData, Feed, Samples, TensorStatistics
     from quarkfast.deferred import ir
     from quarkfast.kernels import Range
     from quarkfast.qdq import Placement
@@ -31,11 +31,19 @@ class Source:
     key: str
     reaches: Mapping[str, Sequence[float]] = field(default_factory=dict)  # of channels, where these were asked for
     samples: int = 0  # that showed them
+    first: Feed | None = None  # of the samples, cut to one row where the model allows it
     notes: tuple[str, ...] = ()  # what there is to say of that
 
     def __post_init__(self) -> None:
         if self.data is not None and self.calibration is not None:
             raise ConfigError("calibration: expected it or calibration_data, got both; leave one out")
+
+    def with_first(self, model: ir.Model, scheme: Scheme) -> Source:
+        """Returns the source with its first sample, where there are samples and nothing has read them."""
+        if self.data is None or self.first is not None:
+            return self
+        samples = self.open(model, scheme)
+        return self if samples.random else replace(self, first=samples.row())
 
     def open(self, model: ir.Model, scheme: Scheme) -> Samples:
         """Opens the samples as `model` wants them."""
@@ -60,10 +68,12 @@ def smooth_channels(model: ir.Model, placement: Placement, scheme: Scheme, sourc
     tensors = smoothable(model, placement.quantized)
     samples = source.open(model, scheme) if source.data is not None and tensors else None
     if samples is not None and not samples.random:
+        first = samples.row()
         fit_rows(Job(model, (), source.key, Gather(), scheme.batch_size, max_memory=source.limit), samples)
         with clock.stage("calibrate", samples.total) as report:
             seen, count = channel_reaches(model, tensors, samples, report)
-        source = replace(source, reaches={name: reach.tolist() for name, reach in seen.items()}, samples=count)
+        reaches = {name: reach.tolist() for name, reach in seen.items()}
+        source = replace(source, reaches=reaches, samples=count, first=first)
     changed = smooth(model, placement.quantized, seen)
     if not changed:
         return source
@@ -74,19 +84,20 @@ def smooth_channels(model: ir.Model, placement: Placement, scheme: Scheme, sourc
 
 def find_ranges(
     model: ir.Model, placement: Placement, scheme: Scheme, source: Source, clock: Clock
-) -> tuple[dict[str, Range], dict[str, TensorStatistics], int]:
-    """Returns the range to keep and the statistics of each tensor, and the number of samples."""
+) -> tuple[dict[str, Range], dict[str, TensorStatistics], int, Source]:
+    """Returns the range to keep and the statistics of each tensor, the number of samples, and what the source shows."""
     from quarkfast.calibration import Gather, Job, calibrate_prepared
     from quarkfast.methods import needs_histogram, ranges_kept
     from quarkfast.qdq import needs_ranges
 
     if not needs_ranges(scheme) or not placement.observed:
-        return {}, {}, 0
+        return {}, {}, 0, source.with_first(model, scheme)
     if source.calibration is not None:
         found = open_calibration(source.calibration)
     else:
         # Opened before the stage begins: it says how many samples there are, and one that does not fit stops here.
         samples = source.open(model, scheme)
+        source = replace(source, first=None if samples.random else samples.row())
         gather = Gather(histogram=any(needs_histogram(placement.specs[name]) for name in placement.observed))
         job = Job(model, placement.observed, source.key, gather, scheme.batch_size, max_memory=source.limit)
         with clock.stage("calibrate", samples.total) as report:
@@ -95,5 +106,5 @@ def find_ranges(
         model.metadata_props["quarkfast.calibration"] = "random data: the ranges of activations mean nothing"
     statistics = found.select(placement.observed, source.key)
     if found.key is None:  # a table of another tool, whose method has chosen the ranges already
-        return {name: each.range for name, each in statistics.items()}, statistics, found.samples
-    return ranges_kept(statistics, placement.specs), statistics, found.samples
+        return {name: each.range for name, each in statistics.items()}, statistics, found.samples, source
+    return ranges_kept(statistics, placement.specs), statistics, found.samples, source

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 __all__ = ["FloatNode", "Summary"]
+
+_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,9 @@ class Summary:
         saturated: Activations of which less than half of the range that was seen is kept.
         worst: The tensors with the least expected signal to quantization noise, in dB, the worst first: weights, and
             activations where the method gathers histograms.
+        outputs: The float outputs with the ratio of signal to quantization noise that they have on the first sample, in
+            dB, the worst first; both models are run with exact sums. Empty without samples, with random ones, and
+            where a model takes more than one file.
         preflight: What keeps an NPU from running the model or a part of it, one sentence each with a remedy.
 
     Example:
@@ -68,11 +74,13 @@ class Summary:
     constant: tuple[str, ...] = ()
     saturated: tuple[str, ...] = ()
     worst: tuple[tuple[str, float], ...] = ()
+    outputs: tuple[tuple[str, float], ...] = ()
     preflight: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns plain data, for JSON."""
-        return asdict(self) | {"quantized": dict(self.quantized), "seconds": dict(self.seconds)}
+        """Returns plain data, for JSON, which has no infinity: None stands for it."""
+        outputs = [(name, value if math.isfinite(value) else None) for name, value in self.outputs]
+        return asdict(self) | {"outputs": outputs, "quantized": dict(self.quantized), "seconds": dict(self.seconds)}
 
     def rows(self) -> list[tuple[str, str]]:
         """Returns what a table of two columns shows."""
@@ -95,6 +103,9 @@ class Summary:
             rows.append(("saturated", ", ".join(map(repr, self.saturated))))
         if self.worst:
             rows.append(("expected SQNR", ", ".join(f"{name!r} {value:.1f} dB" for name, value in self.worst)))
+        if self.outputs:
+            shown = ", ".join(f"{name!r} {value:.1f} dB" for name, value in self.outputs[:_SHOWN])
+            rows.append(("measured SQNR", f"{shown} (outputs on the first sample, exact sums)"))
         rows += [("NPU", finding) for finding in self.preflight]
         return rows + [("note", note) for note in self.notes]
 

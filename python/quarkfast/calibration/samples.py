@@ -55,6 +55,10 @@ class Samples:
         self.resizable = may_rebatch(inputs) and batch_of(inputs) is None
         self._rest, self._inputs = feeds, inputs
 
+    def row(self) -> Feed:
+        """Returns the first sample alone, or the first feed where feeds cannot be cut."""
+        return next(regroup(iter([self.first]), 1)) if self.resizable else self.first
+
     def resize(self, rows: int) -> None:
         """Makes batches of `rows` rows from now on, and of fewer where rows are larger than the first one."""
         most = rows * _row_bytes(self.first)

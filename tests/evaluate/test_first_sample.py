@@ -1,0 +1,75 @@
+"""What the outputs are worth on one sample, measured and told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import quarkfast
+from quarkfast import ort
+from quarkfast.errors import ModelError
+from quarkfast.evaluate import first_sample, sqnr
+from quarkfast.evaluate.first_sample import output_sqnr
+from tiny_models import conv_relu_model, samples, tiny_model
+
+
+def _run(data, feed):
+    return ort.run(ort.inference_session(data, ort.session_options(optimize=False)), feed)[0]
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "U8S8", "DYNAMIC", "BF16", "MX6"])
+def test_the_summary_holds_what_the_first_row_measures(preset):
+    proto, feed = conv_relu_model(), {"x": samples()[:1]}
+    result = quarkfast.quantize(proto, preset=preset, calibration_data=samples())
+    measured = sqnr(_run(proto.SerializeToString(), feed), _run(result.model_bytes, feed))
+    ((name, value),) = result.summary.outputs
+    assert (name, value) == ("y", pytest.approx(measured, abs=1e-6))
+    told = f"'y' {value:.1f} dB (outputs on the first sample, exact sums)"
+    assert ("measured SQNR", told) in result.summary.rows()
+    assert not any("poor" in note for note in result.summary.notes)
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "U8S8", "XINT8", "BF16", "FP16"])
+def test_poor_outputs_are_named(preset):
+    """Steps of 79, or of 64 where bfloat16 holds 10000, make 10001 and 10002 the same."""
+    proto = tiny_model("g (float[N, 4] x) => (float[N, 4] y) { y = Softmax(x) }")
+    result = quarkfast.quantize(proto, preset=preset, calibration_data=np.float32([[10000, 10001, 10002, 10003]]))
+    assert any(
+        note.startswith("poor outputs on the first sample, with exact sums: 'y' ") for note in result.summary.notes
+    )
+
+
+def test_nothing_is_measured_without_samples_or_on_random_ones():
+    assert quarkfast.quantize(conv_relu_model(), preset="BF16").summary.outputs == ()
+    assert quarkfast.quantize(conv_relu_model(), calibration_data="random").summary.outputs == ()
+
+
+def test_a_result_that_does_not_run_is_told(monkeypatch):
+    def refuse(*arguments):
+        raise ModelError("onnxruntime: no such operator")
+
+    monkeypatch.setattr(first_sample, "output_sqnr", refuse)
+    result = quarkfast.quantize(conv_relu_model(), calibration_data=samples())
+    assert result.summary.outputs == ()
+    assert "the outputs on the first sample are not known: onnxruntime: no such operator" in result.summary.notes
+
+
+def test_plain_data_has_no_infinity():
+    proto = tiny_model("g (float[N, 4] x) => (float[N, 4] y) { y = Relu(x) }")
+    result = quarkfast.quantize(proto, calibration_data=np.zeros((2, 4), np.float32))
+    assert result.summary.outputs == (("y", float("inf")),)
+    assert result.summary.to_dict()["outputs"] == [("y", None)]
+
+
+def test_infinities_count_where_one_output_has_them_alone():
+    text = "g (float[N] x) => (float[N] a, float[N] b, int64[K] s) {{ a = Identity(x) b = {}(x) s = Shape(x) }}"
+    one, other = (tiny_model(text.format(kind)).SerializeToString() for kind in ("Identity", "Tanh"))
+    assert output_sqnr(one, other, {"x": np.float32([1, -np.inf])}) == (("b", float("-inf")), ("a", float("inf")))
+
+
+def test_outputs_of_other_shapes_are_nothing_alike():
+    one, other = (
+        tiny_model(f"g (float[N] x) => ({shape} y) {{ y = {kind}(x) }}").SerializeToString()
+        for shape, kind in (("float[N]", "Identity"), ("float[1]", "ReduceMax"))
+    )
+    assert output_sqnr(one, other, {"x": np.float32([1, 2])}) == (("y", float("-inf")),)
