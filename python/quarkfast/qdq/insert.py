@@ -194,23 +194,22 @@ class _Inserter:
         return named + self._call(dequantize, f"{name}_DequantizeLinear")
 
     def _call(self, nodes: Iterable[ir.Node], name: str) -> list[ir.Node]:
-        """Names nodes and their outputs; a Mul or Clip beside the operator that the name is of says so."""
+        """Names nodes and their outputs; what stands beside the operator that the name is of says so."""
         called = list(nodes)
         for node in called:
-            own = f"{name}_{node.op_type}" if node.op_type in ("Mul", "Clip") else name
+            own = f"{name}_{node.op_type}" if node.op_type in ("Clip", "Div", "Mul") else name
             node.name = self._names.fresh(own)
             node.outputs[0].name = self._names.fresh(f"{own}_Output")
         return called
 
     def _initialize(self, stem: str, quantizer: Quantizer, spelling: Spelling) -> tuple[ir.Value, ...]:
-        """Adds what the nodes of `quantizer` take: scale and zero point, or scale and its inverse, or nothing."""
+        """Adds what the nodes of `quantizer` take: scale and zero point, or a scale, or nothing."""
         if find_form(quantizer.dtype, spelling).parameters:
             zero_point = quantizer.zero_point.astype(qtype(quantizer.dtype).dtype)
             return self._add(f"{stem}_scale", quantizer.scale), self._add(f"{stem}_zero_point", zero_point)
         if quantizer.is_plain_cast:
             return ()
-        scale = scale_along(quantizer, self._rank(stem))
-        return self._add(f"{stem}_scale", scale), self._add(f"{stem}_inverse_scale", np.float32(1) / scale)
+        return (self._add(f"{stem}_scale", scale_along(quantizer, self._rank(stem))),)
 
     def _rank(self, tensor: str) -> int:
         value = self._graph.initializers.get(tensor)

@@ -53,12 +53,13 @@ class Form:
 
 
 _STANDARD = Form("", "QuantizeLinear", "DequantizeLinear", 10)
-_STANDARD_19 = Form("", "QuantizeLinear", "DequantizeLinear", 19)
 _STANDARD_21 = Form("", "QuantizeLinear", "DequantizeLinear", 21)
 # 13 because stored constants are turned back by a Cast, which knows bfloat16 from there on.
 _CUSTOM = Form(_QUARK, "ExtendedQuantizeLinear", "ExtendedDequantizeLinear", 13)
 _CUSTOM_10 = Form(_QUARK, "ExtendedQuantizeLinear", "ExtendedDequantizeLinear", 10)
 _CAST = Form("", "Cast", "Cast", 13, parameters=False)
+# Casts, because onnxruntime's optimizer takes every QuantizeLinear for one to integers: it drops a Relu in front of one
+# to float8, cannot load a Clip there, and before 1.32 makes QLinearConv and others of codes that they do not know.
 _CAST_19 = Form("", "Cast", "Cast", 19, parameters=False)
 
 # Numbers of Quark's attribute; those of `quarkfast.kernels`.
@@ -76,16 +77,14 @@ _FORMS: Mapping[tuple[str, Spelling], Form] = MappingProxyType(
         ("uint16", "qdq"): _STANDARD_21,
         ("int4", "qdq"): _STANDARD_21,
         ("uint4", "qdq"): _STANDARD_21,
-        ("float8_e4m3fn", "qdq"): _STANDARD_19,
-        ("float8_e5m2", "qdq"): _STANDARD_19,
+        ("float8_e4m3fn", "qdq"): _CAST_19,
+        ("float8_e5m2", "qdq"): _CAST_19,
         ("int32", "qdq"): _CUSTOM_10,
         ("uint32", "qdq"): _CUSTOM_10,
         ("bfloat16", "qdq"): _CUSTOM,
         ("float16", "qdq"): _CUSTOM,
         ("bfloat16", "cast"): _CAST,
         ("float16", "cast"): _CAST,
-        ("float8_e4m3fn", "cast"): _CAST_19,
-        ("float8_e5m2", "cast"): _CAST_19,
         **{
             (row.name, "qdq"): Form(_QUARK, row.operator, None, 10, parameters=False, attributes=row.attributes)
             for row in BLOCK_FORMATS.values()
@@ -121,7 +120,7 @@ def quantize_nodes(
 
     Args:
         value: What to quantize.
-        parameters: Scale and zero point; for Casts with a scale, the scale and its inverse; or nothing.
+        parameters: Scale and zero point; for Casts, the scale if there is one.
         quantizer: Type and axis.
         spelling: Which operators.
     """
@@ -129,7 +128,7 @@ def quantize_nodes(
     dtype = ir.DataType(qtype(quantizer.dtype).onnx)
     scaling: tuple[ir.Node, ...] = ()
     if not form.parameters and parameters:
-        scaling, parameters = (_multiply(value, parameters[1]),), ()
+        scaling, parameters = (_scaled("Div", value, parameters[0]),), ()
         value = scaling[0].outputs[0]
     node = _node(form, form.quantize, value, parameters, quantizer, dtype)
     node.outputs[0].dtype = dtype
@@ -144,7 +143,7 @@ def dequantize_nodes(
     given = parameters if form.parameters else ()
     node = _node(form, form.dequantize or form.quantize, value, given, quantizer, ir.DataType.FLOAT)
     node.outputs[0].dtype = ir.DataType.FLOAT
-    return (node,) if form.parameters or not parameters else (node, _multiply(node.outputs[0], parameters[0]))
+    return (node,) if form.parameters or not parameters else (node, _scaled("Mul", node.outputs[0], parameters[0]))
 
 
 def clip_node(value: ir.Value, low: ir.Value, high: ir.Value) -> ir.Node:
@@ -154,8 +153,8 @@ def clip_node(value: ir.Value, low: ir.Value, high: ir.Value) -> ir.Node:
     return node
 
 
-def _multiply(value: ir.Value, factor: ir.Value) -> ir.Node:
-    node = ir.node("Mul", [value, factor])
+def _scaled(op_type: str, value: ir.Value, scale: ir.Value) -> ir.Node:
+    node = ir.node(op_type, [value, scale])
     node.outputs[0].shape, node.outputs[0].dtype = value.shape, ir.DataType.FLOAT
     return node
 
