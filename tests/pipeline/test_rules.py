@@ -65,9 +65,11 @@ def test_a_block_format_for_one_layer():
     assert nodes == ["w2"]
 
 
-def test_biases_stay_float_where_a_layers_own_types_do_not_go_with_int32():
-    types = _types(_quantize(layers=[{"nodes": ["conv_0"], "weight": {"dtype": "int16"}}]))
-    assert types["b1"] == "FLOAT"
+def test_biases_keep_their_floats_where_a_layers_own_types_do_not_go_with_int32():
+    result = _quantize(layers=[{"nodes": ["conv_0"], "weight": {"dtype": "int16"}}])
+    stored = {each.name: onnx.numpy_helper.to_array(each) for each in result.proto.graph.initializer}
+    given = {each.name: onnx.numpy_helper.to_array(each) for each in conv_relu_model().graph.initializer}
+    np.testing.assert_array_equal(stored["b1_quantized"] * stored["b1_quantized_scale"], given["b1"])
     types = _types(_quantize(layers=[{"nodes": ["conv_0"], "bias": "weight"}]))
     assert types["b1_quantized"] == "INT8"
 

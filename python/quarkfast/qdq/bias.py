@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from quarkfast.graph.placement import BiasSlot
 from quarkfast.graph.plan import Quantizer
 
-__all__ = ["bias_quantizer", "raise_for_headroom"]
+__all__ = ["HEADROOM", "bias_quantizer", "raise_for_headroom"]
 
 _INT32_MAX = 2**31 - 1
 _SMALLEST = float(np.finfo(np.float32).tiny)
 
 # A bias that just fits still leaves no room for the products it is added to, whose sum the runtime keeps in int32 too.
 # One bit is left to them, and rounding of the scale to float32 (2^-24) cannot bring the bias back over the limit.
-_HEADROOM = 2**30
+HEADROOM = 2**30
 
 
 def bias_quantizer(data: Quantizer, weight: Quantizer, channels: int) -> Quantizer:
@@ -51,7 +51,7 @@ def raise_for_headroom(
     if not bias.size:
         return weight
     magnitude = np.abs(bias.astype(np.float64))
-    needed = magnitude / (_HEADROOM * float(data.scale))
+    needed = magnitude / (HEADROOM * float(data.scale))
     needed = needed.reshape(-1, weight.scale.size).max(axis=0).reshape(weight.scale.shape)
     short = needed > weight.scale
     if not np.any(short):

@@ -20,6 +20,7 @@ from quarkfast.graph.plan import Plan, Quantizer
 from quarkfast.qdq.block_codes import PackingTally, pack, unclipped
 from quarkfast.qdq.codes import LARGEST_BFLOAT16, codes_of_tensor, limited, scale_along
 from quarkfast.qdq.dynamic import insert_dynamic
+from quarkfast.qdq.floats import keep_floats
 from quarkfast.qdq.nodes import (
     Spelling,
     clip_node,
@@ -47,14 +48,16 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
        pair); only the planned inputs read that, others keep the float constant.
     4. A block format has one node in place of a pair, one for each axis that the readers of a tensor want; with
        ``packed_weights`` constants are stored as records, where that is smaller and exact.
-    5. For onnxruntime's processor kernels residual sums are kept from being fused (`quarkfast.qdq.sums`).
-    6. The nodes stay topologically sorted; graph inputs and outputs keep their names and types.
+    5. Biases and weights in float are kept from being quantized by onnxruntime (`quarkfast.qdq.floats`).
+    6. For onnxruntime's processor kernels residual sums are kept from being fused (`quarkfast.qdq.sums`).
+    7. The nodes stay topologically sorted; graph inputs and outputs keep their names and types.
     """
     notes: tuple[str, ...] = ()
     if scheme.encoding == "dynamic":
         insert_dynamic(model, plan)
     else:
         notes = _insert_pairs(model, plan, scheme)
+        keep_floats(model)
     if scheme.target in _CPU:
         keep_sums(model)  # last: pairs stand between a normalization and a sum that is quantized
     return notes
