@@ -17,6 +17,7 @@ from quarkfast.graph.edit import splice
 from quarkfast.graph.names import Names
 from quarkfast.graph.placement import Edge
 from quarkfast.graph.plan import Plan, Quantizer
+from quarkfast.graph.runtimes import runtime_notes
 from quarkfast.qdq.block_codes import PackingTally, pack, unclipped
 from quarkfast.qdq.codes import LARGEST_BFLOAT16, codes_of_tensor, limited, scale_along
 from quarkfast.qdq.dynamic import insert_dynamic
@@ -58,6 +59,7 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
     else:
         notes = _insert_pairs(model, plan, scheme)
         keep_floats(model)
+        notes += runtime_notes(model)
     if scheme.target in _CPU:
         keep_sums(model)  # last: pairs stand between a normalization and a sum that is quantized
     return notes

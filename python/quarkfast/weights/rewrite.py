@@ -7,6 +7,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import graph_of, name_of, shape_of, tensor_of
 from quarkfast.graph.edit import splice
 from quarkfast.graph.names import Names
+from quarkfast.graph.runtimes import runtime_notes
 from quarkfast.graph.streams import Stream
 from quarkfast.weights.casts import cast_stream
 from quarkfast.weights.codes import channel_stream, group_stream
@@ -34,6 +35,7 @@ def rewrite(model: ir.Model, placement: WeightPlacement, scheme: Scheme) -> list
     for weight in placement.weights:
         rewriter.store(weight)
     rewriter.finish()
+    rewriter.notes.extend(runtime_notes(model))
     return rewriter.notes
 
 

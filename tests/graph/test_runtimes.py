@@ -1,0 +1,54 @@
+"""What the summary says about releases of onnxruntime."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import quarkfast
+from tiny_models import conv_relu_model, samples, tiny_model
+
+PRODUCTS = """g (float[N, 8] x) => (float[N, 4] y) {
+    [first] a = MatMul(x, v)
+    [second] b = Gemm(a, w)
+    [third] y = Gemm<transB = 1>(b, u)
+}"""
+
+
+def _notes(preset, word, model=None, **options):
+    rng = np.random.default_rng(3)
+    arrays = {"v": (8, 8), "w": (8, 4), "u": (4, 4)}
+    arrays = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in arrays.items()}
+    x = samples(8, (8,)) if model is None else samples()
+    data = {} if preset == "INT8_WO" else {"calibration_data": x}
+    result = quarkfast.quantize(model or tiny_model(PRODUCTS, arrays), preset=preset, **data, **options)
+    return [note for note in result.summary.notes if word in note]
+
+
+@pytest.mark.parametrize(
+    ("preset", "options", "release"),
+    [
+        ("INT8_WO", {}, "1.25"), ("A16W8", {}, "1.32"), ("A16W8", {"per_channel": True}, "1.32"),
+        ("BF16", {"weight_type": "int8"}, "1.25"), ("A8W8", {"activation_type": "int32"}, "1.25"),
+    ],
+)  # fmt: skip
+def test_products_whose_activations_are_rounded_are_named_with_the_remedy(preset, options, release):
+    (note,) = _notes(preset, "MatMulNBits", **options)
+    assert note.startswith(f"node 'first' and 1 more: onnxruntime {release} and newer round")
+    assert note.endswith("with the session option session.qdq_matmulnbits_accuracy_level at 1 they do not")
+
+
+@pytest.mark.parametrize(
+    ("preset", "options"),
+    [("A8W8", {}), ("U8S8", {"per_channel": True}), ("INT4_WO", {}), ("BF16", {}), ("A16W8", {"weight_type": "int16"})],
+)
+def test_products_of_equally_narrow_codes_or_of_wider_weights_are_not(preset, options):
+    assert not _notes(preset, "MatMulNBits", **options)
+
+
+def test_unsigned_weights_with_a_zero_point_for_each_channel_are_named_with_the_remedy():
+    options = {"weight_type": "uint8", "per_channel": True}
+    (note,) = _notes("U8S8", "1.27", conv_relu_model(), **options)
+    assert note.startswith("node 'conv_0' and 1 more: onnxruntime before 1.27 refuses uint8 weights")
+    assert not _notes("U8S8", "1.27", conv_relu_model(), weight_symmetric=True, **options)
+    assert not _notes("A16W8", "1.27", conv_relu_model(), **options)
