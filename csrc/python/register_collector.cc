@@ -36,6 +36,11 @@ class Handle {
     return to_tuple(read(slot).moments);
   }
 
+  py::array channel_absmax(size_t slot) const {
+    const std::vector<float> top = collector_->channel_absmax(checked(slot));
+    return py::array_t<float>(static_cast<py::ssize_t>(top.size()), top.data());
+  }
+
   void observe(size_t slot, const py::array& x) {
     checked(slot);
     const std::string dtype = text(x.dtype());
@@ -95,7 +100,8 @@ void register_collector(py::module_& m) {
       .def("range", &Handle::range, py::arg("slot"))
       .def("extremes", &Handle::extremes, py::arg("slot"))
       .def("histogram", &Handle::histogram, py::arg("slot"))
-      .def("moments", &Handle::moments, py::arg("slot"));
+      .def("moments", &Handle::moments, py::arg("slot"))
+      .def("channel_absmax", &Handle::channel_absmax, py::arg("slot"));
 }
 
 }  // namespace quarkfast::python

@@ -1,5 +1,6 @@
 #include "collector.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 namespace quarkfast {
@@ -40,6 +41,19 @@ Statistics Collector::statistics(size_t slot) const {
   const Slot& s = *slots_[slot];
   const std::lock_guard lock(s.mutex);
   return s.statistics;
+}
+
+std::vector<float> Collector::channel_absmax(size_t slot) const {
+  const Slot& s = *slots_[slot];
+  const std::lock_guard lock(s.mutex);
+  return s.channel_absmax;
+}
+
+void Collector::merge_channels(size_t slot, const std::vector<float>& top) {
+  Slot& s = *slots_[slot];
+  const std::lock_guard lock(s.mutex);
+  s.channel_absmax.resize(std::max(s.channel_absmax.size(), top.size()));
+  for (size_t c = 0; c < top.size(); ++c) s.channel_absmax[c] = std::max(s.channel_absmax[c], top[c]);
 }
 
 int64_t open_collector(size_t slots, Gather gather) {

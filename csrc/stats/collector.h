@@ -9,6 +9,7 @@
 
 #include "../export.h"
 #include "../parallel.h"
+#include "channels.h"
 #include "statistics.h"
 
 namespace quarkfast {
@@ -30,17 +31,30 @@ class QUARKFAST_API Collector {
     quarkfast::observe(x, n, gather_, slots_[slot]->statistics, slots_[slot]->mutex, pool);
   }
 
+  // Adds the largest finite magnitude of each channel of an array (outer, channels, inner). Safe from any thread.
+  template <class T>
+  void observe_channels(size_t slot, const T* x, size_t outer, size_t channels, size_t inner, const Pool& pool) {
+    std::vector<float> top(channels);
+    quarkfast::channel_absmax(x, outer, channels, inner, top.data(), pool);
+    merge_channels(slot, top);
+  }
+
   // Adds what was gathered elsewhere.
   void merge(size_t slot, const Statistics& from);
 
   Range range(size_t slot) const;
   Statistics statistics(size_t slot) const;
+  std::vector<float> channel_absmax(size_t slot) const;  // empty where no channels were observed
 
  private:
   struct Slot {
     mutable std::mutex mutex;
     Statistics statistics;
+    std::vector<float> channel_absmax;
   };
+
+  void merge_channels(size_t slot, const std::vector<float>& top);
+
   Gather gather_;
   std::vector<std::unique_ptr<Slot>> slots_;
 };

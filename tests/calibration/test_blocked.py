@@ -118,7 +118,7 @@ def _run(model, feed):
 
 
 def test_one_value_that_stands_for_two_tensors_is_observed_for_both(monkeypatch, unblocked):
-    monkeypatch.setattr(blocked, "move_into_blocks", lambda graph, tensors: ["x"] * len(tensors))
+    monkeypatch.setattr(blocked, "move_into_blocks", lambda graph, tensors, ordered: ["x"] * len(tensors))
     assert _observe(FEEDS) == unblocked
 
 

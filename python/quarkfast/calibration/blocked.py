@@ -12,8 +12,9 @@ five times.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import onnx
@@ -43,6 +44,7 @@ def observed_session(
     threads: int | None,
     temporary: Path,
     folder: Path | None = None,
+    axes: Mapping[int, int] = MappingProxyType({}),
 ) -> Any:
     """Returns a session that runs a model with observers; slot `i` of the collector is tensor `i`.
 
@@ -53,6 +55,7 @@ def observed_session(
         threads: Threads of ONNX Runtime within an operator; None leaves the choice to it.
         temporary: A folder for files that the session may read as long as it is open.
         folder: Where the files are that hold its constants, or None if it holds them itself.
+        axes: Axis of the channels of slots whose magnitudes are gathered channel by channel, which asks for an order.
 
     Raises:
         ModelError: If ONNX Runtime rejects the model.
@@ -60,11 +63,11 @@ def observed_session(
     optimized = _optimized(model, tensors, temporary, folder) if _convolves(model.graph) else None
     if optimized is not None:
         _core.release_memory()  # of the session that has optimized
-        names = move_into_blocks(optimized.graph, tensors)
+        names = move_into_blocks(optimized.graph, tensors, frozenset(tensors[slot] for slot in axes))
         if names is not None and len(set(names)) == len(names):  # else one value stands for two tensors
-            add_observers(optimized, names, collector)
+            add_observers(optimized, names, collector, axes)
             return _session(optimized, threads, optimize=False, folder=temporary)
-    add_observers(model, tensors, collector)
+    add_observers(model, tensors, collector, axes)
     return _session(model, threads, folder=folder)
 
 
@@ -118,7 +121,9 @@ def _optimized(
     return optimized if there.issuperset(tensors) else None
 
 
-def move_into_blocks(graph: onnx.GraphProto, tensors: Sequence[str]) -> list[str] | None:
+def move_into_blocks(
+    graph: onnx.GraphProto, tensors: Sequence[str], ordered: frozenset[str] = frozenset()
+) -> list[str] | None:
     """Finds what holds the values of tensors in a graph that ONNX Runtime has optimized.
 
     A tensor that is written out of blocks without padding is in the blocks; where nothing else reads it, it is not
@@ -128,13 +133,15 @@ def move_into_blocks(graph: onnx.GraphProto, tensors: Sequence[str]) -> list[str
     Args:
         graph: The graph; it has all the tensors, and is changed in place.
         tensors: Names of the tensors.
+        ordered: Those whose channels must lie in their order, and so out of blocks.
 
     Returns:
         The names of values to observe in their place, or None if padded blocks cannot be put back; then the graph is
         of no use.
     """
     written = {node.output[0]: node for node in graph.node if _is(node, "ReorderOutput")}
-    inside = {name: written[name].input[0] for name in tensors if name in written and _unpadded(written[name])}
+    inside = {name: written[name].input[0] for name in tensors if name in written and name not in ordered}
+    inside = {name: blocks for name, blocks in inside.items() if _unpadded(written[name])}
     outside = set(tensors) - set(inside)
     if not all(_put_back(graph, written[name]) for name in outside & set(written)):
         return None

@@ -89,6 +89,10 @@ def _arrays(tensors: Mapping[str, TensorStatistics]) -> dict[str, NDArray[Any]]:
         arrays["exponents"] = np.array([one.histogram.exponent for one in each if one.histogram], np.int16)
     if each and all(one.sums is not None for one in each):
         arrays["sums"] = _pack([one.sums for one in each if one.sums], (_SUM, _SQUARES))
+    channels = [one.channel_absmax for one in each]
+    if any(one is not None for one in channels):
+        arrays["channels"] = np.array([-1 if one is None else one.size for one in channels], np.int64)
+        arrays["channel_absmax"] = np.concatenate([one for one in channels if one is not None])
     return arrays
 
 
@@ -161,4 +165,13 @@ def _restore(row: int, described: Mapping[str, Any], arrays: Mapping[str, NDArra
     histogram = None
     if "counts" in arrays:
         histogram = Histogram(np.ascontiguousarray(arrays["counts"][row]), int(arrays["exponents"][row]), seen)
-    return TensorStatistics(seen, extremes, histogram, _unpack(arrays["sums"][row], _SUM) if "sums" in arrays else None)
+    sums = _unpack(arrays["sums"][row], _SUM) if "sums" in arrays else None
+    return TensorStatistics(seen, extremes, histogram, sums, _channels(row, arrays))
+
+
+def _channels(row: int, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float32] | None:
+    if "channels" not in arrays or arrays["channels"][row] < 0:
+        return None
+    start = int(np.maximum(arrays["channels"][:row], 0).sum())
+    found: NDArray[np.float32] = arrays["channel_absmax"][start : start + int(arrays["channels"][row])]
+    return found

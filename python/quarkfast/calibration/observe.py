@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from quarkfast import _core, ort
@@ -28,12 +28,14 @@ class Gather:
     Attributes:
         histogram: Whether to count histograms.
         moments: Whether to sum values and their squares.
+        axes: Tensor whose largest magnitudes are gathered channel by channel -> the axis of the channels.
         threads: Threads of ONNX Runtime within an operator; None leaves the choice to it.
     """
 
     histogram: bool = False
     moments: bool = False
     threads: int | None = None
+    axes: Mapping[str, int] = field(default_factory=dict)
 
 
 class Observer:
@@ -67,7 +69,8 @@ class Observer:
         proto, folder = proto_and_folder(model)
         temporary = Path(tempfile.mkdtemp(prefix="quarkfast_"))
         self._remove = weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
-        self._session = observed_session(proto, tensors, self._collector.id, gather.threads, temporary, folder)
+        axes = {slot: gather.axes[name] for slot, name in enumerate(tensors) if name in gather.axes}
+        self._session = observed_session(proto, tensors, self._collector.id, gather.threads, temporary, folder, axes)
 
     def run(self, feeds: Iterable[Feed], number: int = 1) -> Iterator[None]:
         """Runs the model on each of `feeds` and yields after each.
@@ -104,8 +107,11 @@ class Observer:
 
     def statistics(self) -> list[TensorStatistics]:
         """Returns what was seen so far, in the order of the tensors."""
-        histogram, moments = self._gather.histogram, self._gather.moments
-        return [read_collector(self._collector, slot, histogram, moments) for slot in range(len(self._tensors))]
+        gather = self._gather
+        return [
+            read_collector(self._collector, slot, gather.histogram, gather.moments, name in gather.axes)
+            for slot, name in enumerate(self._tensors)
+        ]
 
 
 def observe(

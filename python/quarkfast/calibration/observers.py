@@ -7,6 +7,7 @@ operators in it costs twice the time, as much as the inference of ten small imag
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import onnx
 
@@ -15,26 +16,34 @@ __all__ = ["add_observers"]
 _DOMAIN = "quarkfast"
 
 
-def add_observers(model: onnx.ModelProto, tensors: Sequence[str], collector: int) -> None:
+def add_observers(
+    model: onnx.ModelProto, tensors: Sequence[str], collector: int, axes: Mapping[int, int] = MappingProxyType({})
+) -> None:
     """Puts an Observe operator behind each of `tensors`, in place; slot `i` of the collector is tensor `i`.
 
     Args:
         model: The model. Its outputs keep their names.
         tensors: Names of graph inputs and of outputs of nodes, those of bodies by path.
         collector: Id of an open collector.
+        axes: Axis of the channels of slots whose magnitudes are gathered channel by channel.
     """
-    _observe(model.graph, {name: slot for slot, name in enumerate(tensors)}, collector, "")
+    _observe(model.graph, {name: slot for slot, name in enumerate(tensors)}, collector, axes, "")
     if not any(each.domain == _DOMAIN for each in model.opset_import):
         model.opset_import.append(onnx.OperatorSetIdProto(domain=_DOMAIN, version=1))
 
 
-def _observe(graph: onnx.GraphProto, slots: Mapping[str, int], collector: int, path: str) -> None:
+def _observe(
+    graph: onnx.GraphProto, slots: Mapping[str, int], collector: int, axes: Mapping[int, int], path: str
+) -> None:
     def observer(tensor: str, source: str, target: str) -> onnx.NodeProto:
         node = onnx.NodeProto(op_type="Observe", domain=_DOMAIN, name=f"{path}{tensor}, observer")
         node.input.append(source)
         node.output.append(target)
         node.attribute.add(name="collector", type=onnx.AttributeProto.INT, i=collector)
-        node.attribute.add(name="slot", type=onnx.AttributeProto.INT, i=slots[path + tensor])
+        slot = slots[path + tensor]
+        node.attribute.add(name="slot", type=onnx.AttributeProto.INT, i=slot)
+        if slot in axes:
+            node.attribute.add(name="axis", type=onnx.AttributeProto.INT, i=axes[slot])
         return node
 
     nodes = []
@@ -46,7 +55,7 @@ def _observe(graph: onnx.GraphProto, slots: Mapping[str, int], collector: int, p
     for node in graph.node:
         nodes.append(node)
         for name, body in _bodies(node):
-            _observe(body, slots, collector, f"{path}{node.name}:{name}:")
+            _observe(body, slots, collector, axes, f"{path}{node.name}:{name}:")
         for index, tensor in enumerate(node.output):
             # The observer takes the name over, so nothing else changes, whoever reads it.
             if tensor and path + tensor in slots:

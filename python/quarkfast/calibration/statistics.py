@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quarkfast import _core
 from quarkfast.kernels import Histogram, Moments, Range
@@ -27,12 +28,14 @@ class TensorStatistics:
             maxima, in units of 2^-149; None where only a range is known.
         histogram: Dyadic histogram, where it was asked for.
         sums: Sum of the values in units of 2^-149 and of their squares in units of 2^-298, where they were asked for.
+        channel_absmax: Largest finite magnitude in each channel, float32, where it was asked for.
     """
 
     range: Range
     extremes: tuple[int, int, int] | None = None
     histogram: Histogram | None = None
     sums: tuple[int, int] | None = None
+    channel_absmax: NDArray[np.float32] | None = None
 
     @property
     def mean_extremes(self) -> tuple[float, float]:
@@ -52,8 +55,10 @@ class TensorStatistics:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TensorStatistics):
             return NotImplemented
-        return (self.range, self.extremes, self.sums) == (other.range, other.extremes, other.sums) and _same(
-            self.histogram, other.histogram
+        return (
+            (self.range, self.extremes, self.sums) == (other.range, other.extremes, other.sums)
+            and _same(self.histogram, other.histogram)
+            and _alike(self.channel_absmax, other.channel_absmax)
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -65,7 +70,13 @@ def _same(a: Histogram | None, b: Histogram | None) -> bool:
     return a.exponent == b.exponent and np.array_equal(a.counts, b.counts)
 
 
-def read_collector(collector: Any, slot: int, histogram: bool, moments: bool) -> TensorStatistics:
+def _alike(a: NDArray[np.float32] | None, b: NDArray[np.float32] | None) -> bool:
+    return a is b if a is None or b is None else np.array_equal(a, b)
+
+
+def read_collector(
+    collector: Any, slot: int, histogram: bool, moments: bool, channels: bool = False
+) -> TensorStatistics:
     """Returns what a slot of a ``_core.Collector`` holds."""
     seen = Range(**collector.range(slot))
     counts, exponent = collector.histogram(slot) if histogram else (None, 0)
@@ -74,6 +85,7 @@ def read_collector(collector: Any, slot: int, histogram: bool, moments: bool) ->
         collector.extremes(slot),
         None if counts is None else Histogram(counts, exponent, seen),
         collector.moments(slot) if moments else None,
+        collector.channel_absmax(slot) if channels else None,
     )
 
 
@@ -96,5 +108,15 @@ def merge_statistics(parts: Sequence[Iterable[TensorStatistics]]) -> list[Tensor
             counts = (part.histogram.counts, part.histogram.exponent) if part.histogram and histogram else None
             collector.merge(slot, asdict(part.range), part.extremes or (0, 0, 0), counts, part.sums if sums else None)
         total = read_collector(collector, slot, histogram, sums)
-        merged.append(total if extremes else TensorStatistics(total.range, None, total.histogram, total.sums))
+        known = total.extremes if extremes else None
+        merged.append(replace(total, extremes=known, channel_absmax=_largest([part.channel_absmax for part in each])))
     return merged
+
+
+def _largest(parts: Sequence[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:
+    """Returns the largest magnitude of each channel; None where a part has none, or no run in which to see any."""
+    known = [part for part in parts if part is not None and part.size]
+    if any(part is None for part in parts) or len({part.size for part in known}) > 1:
+        return None
+    found: NDArray[np.float32] = np.max(known, axis=0) if known else np.zeros(0, np.float32)
+    return found
