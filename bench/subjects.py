@@ -4,20 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.wild import RECORDINGS, boxes_and_scores, characters, read_greedily, words
 from quarkfast import ort
-from quarkfast.evaluate import spearman, sqnr, top1
+from quarkfast.evaluate import agreement, spearman, sqnr, top1
 from quarkfast.evaluate.exact_sums import exact_session
 
 Feed = Mapping[str, NDArray[Any]]
+Outputs = list[NDArray[Any]]
 
 MEAN = np.float32([0.485, 0.456, 0.406])[:, None, None]
 STD = np.float32([0.229, 0.224, 0.225])[:, None, None]
+
+
+def first_output(outputs: Outputs) -> Outputs:
+    """Returns the first output alone."""
+    return outputs[:1]
+
+
+def every_output(outputs: Outputs) -> Outputs:
+    """Returns all outputs."""
+    return outputs
 
 
 @dataclass(frozen=True)
@@ -30,8 +43,10 @@ class Subject:
         calibration: Samples for calibration, along the first axis.
         evaluation: Samples for evaluation, none of which is among them.
         batch: Rows a run.
-        unit: What `score` returns, besides the SQNR in dB; empty if there is nothing but that.
-        judge: From the outputs to a figure in percent.
+        unit: What `judge` returns; empty if there is nothing but SQNR.
+        judge: From a part of the outputs, the first, and the float model's to a figure in percent.
+        parts: From the outputs of a run to what is compared, each with an SQNR of its own.
+        by_sample: Whether an SQNR is the mean of the samples' own, or that of all samples at once.
     """
 
     name: str
@@ -40,38 +55,44 @@ class Subject:
     evaluation: Feed
     batch: int
     unit: str = ""
-    judge: Callable[[NDArray[Any]], float] | None = None
+    judge: Callable[[NDArray[Any], NDArray[Any]], float] | None = None
+    parts: Callable[[Outputs], Outputs] = first_output
+    by_sample: bool = False
 
-    def outputs(self, model: str | bytes | Path) -> NDArray[Any]:
-        """Returns the first output of `model` for every evaluation sample, with exact sums on every processor."""
+    def outputs(self, model: str | bytes | Path) -> Outputs:
+        """Returns the parts of the outputs of `model` for every evaluation sample, computed with exact sums."""
         session = exact_session(model)
-        count = len(next(iter(self.evaluation.values())))
-        parts = [
-            ort.run(session, {name: rows[start : start + self.batch] for name, rows in self.evaluation.items()})[0]
-            for start in range(0, count, self.batch)
-        ]
-        return np.concatenate(parts)
+        starts = range(0, len(next(iter(self.evaluation.values()))), self.batch)
+        feeds = [{name: rows[i : i + self.batch] for name, rows in self.evaluation.items()} for i in starts]
+        runs = [self.parts(ort.run(session, feed)) for feed in feeds]
+        return [np.concatenate(part) for part in zip(*runs, strict=True)]
 
-    def score(self, outputs: NDArray[Any], reference: NDArray[Any]) -> tuple[float | None, float]:
-        """Returns the figure of `judge`, or None, and the SQNR against the float model's outputs."""
-        return self.judge(outputs) if self.judge else None, sqnr(reference, outputs)
+    def score(self, outputs: Outputs, reference: Outputs) -> tuple[float | None, list[float]]:
+        """Returns the figure of `judge`, or None, and the SQNR of each part against the float model's."""
+        figure = self.judge(outputs[0], reference[0]) if self.judge else None
+        ratio = _mean_sqnr if self.by_sample else sqnr
+        return figure, [ratio(expected, got) for expected, got in zip(reference, outputs, strict=True)]
 
 
-def subjects(shared: Path, minilm: Path, tokenizer: Path) -> list[Subject]:
-    """Returns every model of the matrix.
+def _mean_sqnr(reference: NDArray[Any], output: NDArray[Any]) -> float:
+    return float(np.mean([sqnr(expected, got) for expected, got in zip(reference, output, strict=True)]))
+
+
+def subjects(shared: Path, minilm: Path, tokenizer: Path) -> dict[str, Callable[[], Subject]]:
+    """Returns every model of the matrix by its name, as a function that reads its data.
 
     Args:
         shared: Folder with ``models/`` and ``data/``.
         minilm: The sentence encoder ``minilm.onnx``.
         tokenizer: Its ``tokenizer.json``.
     """
-    models = shared / "models"
-    found = [_cifar(models / f"{name}.onnx", shared / "data") for name in _CIFAR]
-    found.append(Subject("superres", models / "superres.onnx", *_luminance(shared / "data"), batch=4))
-    found.append(Subject("magika", models / "magika.onnx", *_file_bytes(), batch=16))
-    found.append(Subject("mnist", models / "mnist.onnx", *_digits(), batch=1))
-    found.append(_minilm(minilm, tokenizer, shared / "data" / "sts2016_headlines.tsv"))
-    return found
+    models, data = shared / "models", shared / "data"
+    found: dict[str, Callable[[], Subject]] = {name: partial(_cifar, models / f"{name}.onnx", data) for name in _CIFAR}
+    found["superres"] = lambda: Subject("superres", models / "superres.onnx", *_luminance(data), batch=4)
+    found["magika"] = lambda: Subject("magika", models / "magika.onnx", *_file_bytes(), batch=16)
+    found["mnist"] = lambda: Subject("mnist", models / "mnist.onnx", *_digits(), batch=1)
+    found["minilm"] = partial(_minilm, minilm, tokenizer, data / "sts2016_headlines.tsv")
+    return found | {name: partial(_wild, models / f"{name}.onnx", data) for name in RECORDINGS}
 
 
 _CIFAR = ("resnet20_cifar10", "resnet56_cifar10", "mobilenetv2_cifar10")
@@ -81,7 +102,24 @@ def _cifar(model: Path, data: Path) -> Subject:
     calibration, _ = _images(data / "cifar10_calib.npz", 256)
     evaluation, labels = _images(data / "cifar10_eval.npz", None)
     feeds = {"input": calibration}, {"input": evaluation}
-    return Subject(model.stem, model, *feeds, batch=50, unit="top-1", judge=lambda out: top1(out, labels))
+    return Subject(model.stem, model, *feeds, batch=50, unit="top-1", judge=lambda out, _: top1(out, labels))
+
+
+def _wild(model: Path, data: Path) -> Subject:
+    found = RECORDINGS[model.stem]
+    calibration = found.samples(data, 0, found.calibration)
+    evaluation = found.samples(data, found.calibration, found.end)
+    subject = partial(Subject, model.stem, model, calibration, evaluation, found.batch, by_sample=True)
+    if model.stem == "ppocr_rec":
+        return subject(unit="words read", judge=partial(_words_read, characters(model), words(data)))
+    if model.stem == "ppocr_cls":
+        return subject(unit="same as float", judge=lambda out, reference: agreement(reference, out))
+    return subject(parts=boxes_and_scores if model.stem == "text_yolox" else every_output)
+
+
+def _words_read(alphabet: list[str], truth: list[str], probabilities: NDArray[Any], _: NDArray[Any]) -> float:
+    read = read_greedily(probabilities, alphabet)
+    return 100 * sum(got == word for got, word in zip(read, truth, strict=True)) / len(truth)
 
 
 def _images(path: Path, count: int | None) -> tuple[NDArray[np.float32], NDArray[Any]]:
@@ -135,7 +173,7 @@ def _minilm(model: Path, tokenizer: Path, pairs: Path) -> Subject:
     scores = np.array([float(row[0]) for row in rows])
     tokens = _tokens(tokenizer, [row[1] for row in rows] + [row[2] for row in rows])
 
-    def judge(embeddings: NDArray[Any]) -> float:
+    def judge(embeddings: NDArray[Any], _: NDArray[Any]) -> float:
         first, second = embeddings[: len(rows)], embeddings[len(rows) :]
         return 100 * spearman((first * second).sum(axis=1), scores)
 
