@@ -74,10 +74,10 @@ def processors(session: nox.Session, profile: str) -> None:
 
     `nox -s "processors(avx2)" -- tests/qdq` for a part of it.
     """
-    session.install(".[test]")
     command = ["python", "-m", "tools.processor", profile]
     if sentence := session.run(*command, silent=True, success_codes=[0, 1]):
         session.skip(str(sentence).strip())
+    session.install(".[test]")
     session.run(*command, "pytest", *session.posargs)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import onnx
 import pytest
 
 import quarkfast
+from processors import saturates
 from quarkfast import ort
 from quarkfast.evaluate.divergence import compare
 from quarkfast.evaluate.exact_sums import exact_session
@@ -61,6 +63,21 @@ def test_equal_outputs_are_told_as_such():
 def test_nan_on_both_sides_is_no_difference():
     proto = tiny_model("g (float[N] x) => (float[N] y) { y = Sqrt(x) }")
     assert compare(proto, [{"x": np.float32([-1, 4])}]).largest == 0
+
+
+def test_sums_that_saturate_are_a_difference_on_processors_without_vnni_alone():
+    """64 products of one sign: in 16 bits a part of each pair is lost; elsewhere a code may be the next one at most."""
+    rng = np.random.default_rng(3)
+    proto = tiny_model(
+        "g (float[N, 64] x) => (float[N, 8] y) { y = MatMul(x, w) }",
+        {"w": rng.uniform(0.5, 1, (64, 8)).astype(np.float32)},
+    )
+    x = rng.uniform(0.5, 1, (32, 64)).astype(np.float32)
+    result = quarkfast.quantize(proto, preset="A8W8", calibration_data=x)
+    scale = next(each for each in result.proto.graph.initializer if each.name == "y_scale")
+    found = compare(result.proto, [{"x": x}])
+    codes = round(found.largest / float(onnx.numpy_helper.to_array(scale)))
+    assert (codes > 1) == saturates()
 
 
 @pytest.mark.parametrize("name", ["resnet20_cifar10", "mobilenetv2_cifar10"])

@@ -138,7 +138,7 @@ def test_the_output_that_is_told_is_the_worst_and_holds_floats():
         i = ArgMax<axis = 1>(x)
     }"""
     proto, x = tiny_model(text, {"w": np.eye(4, dtype=np.float32) + 0.3}), samples(8, (4,))
-    result = quarkfast.quantize(proto, preset="INT4_WO")
+    result = quarkfast.quantize(proto, preset="INT8_WO")
     assert verify(result.model_bytes, [{"x": x}], proto.SerializeToString()).accuracy.output == "z"
 
 

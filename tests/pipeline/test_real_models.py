@@ -99,6 +99,7 @@ def test_bfloat16_operators_and_casts_give_the_same_bytes_on_256_images(shared, 
 
 
 def test_onnxruntime_fuses_every_convolution_of_u8s8(resnet20, calibration, tmp_path):
+    """On every x86-64 processor, with VNNI and without: what is fused does not depend on it."""
     result = quarkfast.quantize(resnet20, preset="U8S8", calibration_data=calibration[:32])
     options = ort.session_options()
     options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
