@@ -109,9 +109,11 @@ def test_a_scan_with_a_batch_is_refused():
         last, all = Scan <num_scan_inputs = 1, body = step (float[2] a, float[2] b) => (float[2] c, float[2] d) {
             c = Add (a, b)
             d = Neg (b)
-        }> ("", start, x)
+        }> (lengths, start, x)
     }"""
-    model = load_model(tiny_model(text, opset=8, ir_version=3))
+    proto = tiny_model(text, opset=8, ir_version=3)
+    proto.graph.node[0].input[0] = ""
+    model = load_model(proto)
     with pytest.raises(UnsupportedError, match="expected opset 9 or newer for Scan, got 8, whose Scan has a batch"):
         convert_opset(model, 13)
 

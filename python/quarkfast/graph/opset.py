@@ -30,7 +30,7 @@ _BATCHED_SCAN = 8
 # What onnx's converter raises, and the shape inference that it begins with.
 _FAILURES = (
     *(onnx.version_converter.ConvertError, onnx.shape_inference.InferenceError, onnx.checker.ValidationError),
-    *(RuntimeError, ValueError),
+    *(IndexError, RuntimeError, ValueError),
 )
 
 
