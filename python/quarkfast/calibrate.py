@@ -27,7 +27,7 @@ __all__ = ["calibrate", "calibration_key", "merge_calibrations", "open_calibrati
 # key, so that one added later cannot let old statistics pass for new ones.
 _NEUTRAL = (
     *("name", "target", "activation", "weight", "bias", "encoding", "keep_float_weights", "force_pass_through"),
-    *("clip_bfloat16", "packed_weights", "block_rounding"),
+    *("clip_bfloat16", "packed_weights", "block_rounding", "portable"),
     *("op_types", "include", "exclude", "exclude_op_types", "layers", "tensors", "samples", "batch_size", "preprocess"),
 )
 
@@ -108,11 +108,12 @@ def calibrate(
         key = calibration_key(loaded, schemes[0])
     with clock.stage("prepare"):
         prepared = prepare(loaded, min(map(lowest_opset, schemes)), factors=schemes[0].factors)
-        tensors = _observed(prepared, schemes)
+        axes = _channels(prepared, schemes, preset is None)
+        tensors = list(dict.fromkeys((*_observed(prepared, schemes), *axes)))
         del loaded  # what preparation has replaced
     first = schemes[0]
     samples = open_data(calibration_data, model_inputs(prepared), first.samples, first.batch_size, first.preprocess)
-    gather = Gather(histogram, moments, threads)
+    gather = Gather(histogram, moments, threads, axes)
     job = Job(prepared, tensors, key, gather, first.batch_size, executor, limit, path, resume)
     with (
         constants_in_files(prepared, None if path is None else path.parent, alone=executor is None),
@@ -199,6 +200,17 @@ def _observed(model: ir.Model, schemes: Sequence[Scheme]) -> list[str]:
     if not tensors:
         raise ModelError("calibrate: expected a model with a tensor to quantize, got none")
     return tensors
+
+
+def _channels(model: ir.Model, schemes: Sequence[Scheme], whatever: bool) -> dict[str, int]:
+    """Returns the tensors whose channels any of `schemes` needs to know, and the axis of the channels of each."""
+    from quarkfast.qdq import observed_channels, place
+
+    found: dict[str, int] = {}
+    for scheme in schemes:
+        if scheme.makes_portable:
+            found |= observed_channels(model, place(model, scheme), scheme, whatever)
+    return found
 
 
 def _warn_of_bodies(model: ir.Model, found: Calibration) -> None:

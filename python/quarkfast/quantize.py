@@ -195,20 +195,22 @@ def _write(
     from quarkfast.graph.save import serialize
     from quarkfast.graph.unchanged import NO_OUTPUT
     from quarkfast.preflight import preflight
-    from quarkfast.qdq import find_findings, freeze, insert, resolve_conflicts
+    from quarkfast.qdq import find_findings, freeze, insert, resolve_conflicts, saturation_note
     from quarkfast.refine import refine
 
     large = needs_data_file(model)
     ranges, statistics, samples, source = find_ranges(model, placement, scheme, source, clock)
     seen = {name: each.range for name, each in statistics.items()}
-    shown = source.reaches or {name: astuple(each) for name, each in seen.items()}
+    reaches = {name: each.channel_absmax for name, each in statistics.items() if each.channel_absmax is not None}
+    shown = source.reaches or {name: (*astuple(each), *reaches.get(name, ())) for name, each in seen.items()}
     with clock.stage("insert"):
         placement, conflicts = resolve_conflicts(model, placement, ranges)
-        plan = refine(model, freeze(model, placement, scheme, ranges, seen), scheme.target)
+        plan = refine(model, freeze(model, placement, scheme, ranges, seen, reaches), scheme.target)
         findings, warned = find_findings(model, plan, statistics), preflight(model, placement, scheme)
-        notes = insert(model, plan, scheme)
+        notes = saturation_note(model, placement, scheme, plan)
+        notes += insert(model, plan, scheme)
         plan = replace(plan, notes=(*notes_of(model), *source.notes, *conflicts, *plan.notes, *notes))
-        sign(model, outline(placement, scheme), shown)
+        sign(model, outline(placement, scheme), shown, plan.reductions)
         if not needs_data_file(model) and (path is None or not large):
             first = None if large else source.first
             return _Written(
@@ -277,4 +279,5 @@ def _summarize(
         worst=findings.worst,
         outputs=written.outputs,
         preflight=written.preflight,
+        reductions=plan.reductions if plan else (),
     )

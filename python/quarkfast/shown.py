@@ -88,23 +88,30 @@ def find_ranges(
     """Returns the range to keep and the statistics of each tensor, the number of samples, and what the source shows."""
     from quarkfast.calibration import Gather, Job, calibrate_prepared
     from quarkfast.methods import needs_histogram, ranges_kept
-    from quarkfast.qdq import needs_ranges
+    from quarkfast.qdq import needs_ranges, observed_channels
 
     if not needs_ranges(scheme) or not placement.observed:
         return {}, {}, 0, source.with_first(model, scheme)
+    axes = observed_channels(model, placement, scheme)
     if source.calibration is not None:
         found = open_calibration(source.calibration)
     else:
         # Opened before the stage begins: it says how many samples there are, and one that does not fit stops here.
         samples = source.open(model, scheme)
         source = replace(source, first=None if samples.random else samples.row())
-        gather = Gather(histogram=any(needs_histogram(placement.specs[name]) for name in placement.observed))
-        job = Job(model, placement.observed, source.key, gather, scheme.batch_size, max_memory=source.limit)
+        histogram = any(needs_histogram(placement.specs[name]) for name in placement.observed)
+        tensors = tuple(dict.fromkeys((*placement.observed, *axes)))
+        gather = Gather(histogram, axes=axes)
+        job = Job(model, tensors, source.key, gather, scheme.batch_size, max_memory=source.limit)
         with clock.stage("calibrate", samples.total) as report:
             found = calibrate_prepared(job, samples, report)
     if found.random:
         model.metadata_props["quarkfast.calibration"] = "random data: the ranges of activations mean nothing"
-    statistics = found.select(placement.observed, source.key)
+    # A calibration for every preset knows of more channels than this one asks for.
+    selected = found.select(placement.observed, source.key).items()
+    statistics = {name: replace(each, channel_absmax=None) for name, each in selected}
+    statistics |= {name: found.tensors[name] for name in axes if name in found.tensors}
     if found.key is None:  # a table of another tool, whose method has chosen the ranges already
         return {name: each.range for name, each in statistics.items()}, statistics, found.samples, source
-    return ranges_kept(statistics, placement.specs), statistics, found.samples, source
+    observed = {name: statistics[name] for name in placement.observed}
+    return ranges_kept(observed, placement.specs), statistics, found.samples, source

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from quarkfast.graph.plan import Reduction
 
 __all__ = ["FloatNode", "Summary"]
 
@@ -49,6 +52,7 @@ class Summary:
             dB, the worst first; both models are run with exact sums. Empty without samples, with random ones, and
             where a model takes more than one file.
         preflight: What keeps an NPU from running the model or a part of it, one sentence each with a remedy.
+        reductions: What the weights of layers lost so that their sums fit 16 bits.
 
     Example:
         >>> s = Summary("A8W8", "ryzenai-a8w8", "int8", "int8", {"Conv": 2}, (), 3, 2, 2, 8, 13, 1000, 300, {}, ())
@@ -76,6 +80,7 @@ class Summary:
     worst: tuple[tuple[str, float], ...] = ()
     outputs: tuple[tuple[str, float], ...] = ()
     preflight: tuple[str, ...] = ()
+    reductions: tuple[Reduction, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON, which has no infinity: None stands for it."""
@@ -106,12 +111,21 @@ class Summary:
         if self.outputs:
             shown = ", ".join(f"{name!r} {value:.1f} dB" for name, value in self.outputs[:_SHOWN])
             rows.append(("measured SQNR", f"{shown} (outputs on the first sample, exact sums)"))
+        if self.reductions:
+            rows.append(("portable", _reduced(self.reductions)))
         rows += [("NPU", finding) for finding in self.preflight]
         return rows + [("note", note) for note in self.notes]
 
     def __str__(self) -> str:
         """Returns the rows as lines."""
         return "\n".join(f"{key}: {value}" for key, value in self.rows())
+
+
+def _reduced(found: Sequence[Reduction]) -> str:
+    """Returns how many layers gave way, and the five that lost most."""
+    worst = sorted(found, key=lambda each: each.after - each.before)[:5]
+    named = ", ".join(map(str, worst)) + (", ..." if len(found) > len(worst) else "")
+    return f"weights of {len(found)} layer{'s' * (len(found) > 1)} keep sums in 16 bits, expected SQNR {named}"
 
 
 def _grouped(nodes: Iterable[FloatNode]) -> list[str]:

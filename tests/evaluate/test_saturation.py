@@ -28,6 +28,7 @@ CHAIN = """g (uint8[1, 2, 1, 1] x) => (float[1, 2, 1, 1] y)
 
 def _verify(text, weights, shape, preset="U8S8", **options):
     proto = tiny_model(text, {"w": weights.astype(np.float32)})
+    options = {"portable": False, **options}
     result = quarkfast.quantize(proto, preset=preset, calibration_data=samples(8, shape), **options)
     return verify(result.model_bytes)
 
@@ -45,7 +46,8 @@ def test_two_large_neighbours_of_one_sign_may_saturate():
     assert len(found.may_saturate) == 1
     assert found.rows()[-1] == (
         "may saturate",
-        "1 layer on x86 processors without VNNI; the option reduce_range avoids it",
+        "1 layer on x86 processors without VNNI; portable avoids it in models for CPUs, and no graph optimizations in "
+        "all",
     )
     assert found.to_dict()["may_saturate"] == list(found.may_saturate)
     assert len(_verify(MATMUL, _one_pair((8, 4), axis=0, distance=1), (8,)).may_saturate) == 1

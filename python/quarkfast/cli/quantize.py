@@ -115,6 +115,9 @@ def quantize(
     equalize: Annotated[
         bool | None, typer.Option(help="Scale channels between layers first, so that weights need fewer bits.")
     ] = None,
+    portable: Annotated[
+        bool | None, typer.Option(help="For CPUs: let weights give way where 16-bit sums saturate without VNNI.")
+    ] = None,
     op_types: Annotated[
         list[str] | None, typer.Option(metavar="TYPE", help="Quantize only operators of this type; repeatable.")
     ] = None,

@@ -143,6 +143,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             Option("packed_weights", None, _BOOL, _is_bool, _set("packed_weights")),
             Option("force_pass_through", "ForceQuantizeNoInputCheck", _BOOL, _is_bool, _set("force_pass_through")),
             Option("equalize", None, _BOOL, _is_bool, _equalize),
+            Option("portable", None, _BOOL, _is_bool, _set("portable")),
             Option("op_types", "OpTypesToQuantize", _NAMES, _is_names, _set("op_types")),
             Option("include", "NodesToQuantize", _NAMES, _is_names, _set("include")),
             Option("exclude", "NodesToExclude", _EXCLUDE, _is_list, _read("exclude", read_exclude)),

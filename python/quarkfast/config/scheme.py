@@ -42,6 +42,8 @@ class Scheme:
         force_pass_through: Quantize data movement (Reshape, MaxPool, ...) also where its input is float.
         equalize: Scale channels between layers first, so that weights need fewer bits (`quarkfast.prepare.equalize`);
             where `smoothed` says so, also those that stand out in front of matrix products.
+        portable: For ``"ort-cpu"`` and ``"ort-dynamic"``, whether weights leave the sums of layers in 16 bits, so that
+            processors without VNNI give what others do (`quarkfast.qdq.portable`).
         op_types: Operator types to quantize; empty means all that the target has a rule for.
         include: Names, globs or regular expressions of the only nodes to quantize; empty means all.
         exclude: Names, globs or regular expressions (``^...``) of nodes that stay float, and pairs of names (of
@@ -71,6 +73,7 @@ class Scheme:
     block_rounding: Rounding = "half_even"
     force_pass_through: bool = False
     equalize: bool = False
+    portable: bool = True
     op_types: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
     exclude: tuple[str | tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
@@ -101,6 +104,11 @@ class Scheme:
         Only with ``equalize``, where activations are quantized as they come and each channel of a weight has a scale.
         """
         return self.equalize and self.encoding == "dynamic" and self.weight.granularity == "channel"
+
+    @property
+    def makes_portable(self) -> bool:
+        """Whether weights give way where sums would leave 16 bits."""
+        return self.portable and self.target in ("ort-cpu", "ort-dynamic") and not self.weights_only
 
     @property
     def weights_only(self) -> bool:

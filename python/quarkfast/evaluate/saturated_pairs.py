@@ -10,7 +10,8 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from quarkfast.evaluate.saturation import overflowing_pairs, rows_of_weight
+from quarkfast.evaluate.saturation import rows_of_weight
+from quarkfast.qparams import overflowing_pairs
 
 __all__ = ["attributes_of", "excess"]
 

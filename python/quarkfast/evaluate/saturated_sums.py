@@ -1,4 +1,4 @@
-"""What a model of uint8 activations and int8 weights computes on x86 processors without VNNI, simulated on any.
+"""What a model of 8-bit activations and int8 weights computes on x86 processors without VNNI, simulated on any.
 
 The model runs piece by piece, as it stands. Each piece ends at a layer that may saturate, whose sum gets what
 saturation adds (:mod:`quarkfast.evaluate.saturated_pairs`), times the scales of both operands. The next piece begins
@@ -121,9 +121,11 @@ class _Layer:
     def output(self) -> str:
         return str(self.node.output[0])
 
-    def error(self, codes: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def error(self, codes: NDArray[Any]) -> NDArray[np.float32]:
         """Returns what saturation adds to the output, float32 of its shape."""
-        sums = excess(self.node, self.weight, codes, self.zero_point)
+        # onnxruntime makes uint8 of int8 before it multiplies.
+        raised = 128 * (codes.dtype == np.int8)
+        sums = excess(self.node, self.weight, (codes + np.int16(raised)).astype(np.uint8), self.zero_point + raised)
         axis = 1 if self.node.op_type == "Conv" else -1
         return np.moveaxis(np.moveaxis(sums, axis, -1) * self.scale, -1, axis).astype(np.float32)
 

@@ -1,11 +1,6 @@
-"""Integer layers whose sums may not fit where a processor has no VNNI.
+"""Integer layers whose sums may not fit where a processor has no VNNI (`quarkfast.qparams.pairs`).
 
-There onnxruntime multiplies uint8 activations with int8 weights by VPMADDUBSW, which adds two neighbouring products in
-16 bits and saturates: 255 times the weights of one sign in a pair must stay within 32767, which any two codes of 7 bits
-do. Depthwise convolutions go another way.
-
-Source:
-    onnxruntime, "Quantize ONNX models", section "When to use reduce-range and per-channel quantization".
+Depthwise convolutions go another way.
 """
 
 from __future__ import annotations
@@ -18,12 +13,13 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-__all__ = ["may_saturate", "overflowing_pairs", "rows_of_weight"]
+from quarkfast.qparams import overflowing_pairs, rows_of
+
+__all__ = ["may_saturate", "rows_of_weight"]
 
 # Operator type -> positions of the activation's zero point (its type tells that of the codes) and of the weight.
 _LAYERS = {"QLinearConv": (2, 3), "QLinearMatMul": (2, 3), "QGemm": (2, 3), "MatMulIntegerToFloat": (4, 1)}
 _UINT8, _INT8 = int(onnx.TensorProto.UINT8), int(onnx.TensorProto.INT8)
-_MOST = 32767 // 255
 # What onnxruntime appends to the name of a layer whose layout it changes.
 _TOKEN = re.compile(r"_token_\d+$")
 
@@ -86,15 +82,5 @@ def rows_of_weight(node: onnx.NodeProto, codes: NDArray[np.int8]) -> NDArray[np.
         codes: Its weight.
     """
     if node.op_type.endswith("Conv"):
-        return np.moveaxis(codes, 1, -1).reshape(len(codes), -1)
-    if _integers(node).get("transB"):
-        return codes
-    return np.swapaxes(codes, -1, -2).reshape(-1, codes.shape[-2])
-
-
-def overflowing_pairs(rows: NDArray[np.int8]) -> NDArray[np.bool_]:
-    """Returns which pairs of neighbours can take a sum beyond 16 bits: from ``[N, K]`` to ``[N, K // 2]``."""
-    pairs = rows[:, : rows.shape[1] // 2 * 2].reshape(len(rows), -1, 2).astype(np.int16)
-    up, down = np.maximum(pairs, 0).sum(axis=2), -np.minimum(pairs, 0).sum(axis=2)
-    found: NDArray[np.bool_] = (up > _MOST) | (down > _MOST)
-    return found
+        return rows_of(codes, "kernel")
+    return rows_of(codes, "rows" if _integers(node).get("transB") else "columns")

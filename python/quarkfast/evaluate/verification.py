@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import tempfile
 from collections import Counter
@@ -18,6 +20,7 @@ from quarkfast.evaluate.divergence import Divergence, compare
 from quarkfast.evaluate.pieces import Feed
 from quarkfast.evaluate.saturated_sums import SaturatedSums, simulate
 from quarkfast.evaluate.saturation import may_saturate
+from quarkfast.graph.plan import Reduction
 
 __all__ = ["FloatLayer", "Verification", "verify"]
 
@@ -53,6 +56,7 @@ class Verification:
         divergence: How far outputs in a default session and with exact sums lie apart; None without feeds.
         accuracy: How close both come to the float model; None without feeds and a reference.
         saturated_sums: What saturation would cost; None where nothing may saturate, or without feeds and a reference.
+        reductions: What weights lost so that sums fit 16 bits, as the model tells; None if it was not made so.
     """
 
     integer: Mapping[str, int]
@@ -62,6 +66,7 @@ class Verification:
     divergence: Divergence | None = None
     accuracy: Accuracy | None = None
     saturated_sums: SaturatedSums | None = None
+    reductions: tuple[Reduction, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON."""
@@ -74,6 +79,7 @@ class Verification:
             "divergence": None if self.divergence is None else self.divergence.to_dict(),
             "accuracy": None if self.accuracy is None else self.accuracy.to_dict(),
             "saturated_sums": None if self.saturated_sums is None else self.saturated_sums.to_dict(),
+            "reductions": None if self.reductions is None else [each.to_plain() for each in self.reductions],
         }
 
     def rows(self) -> list[tuple[str, str]]:
@@ -85,6 +91,8 @@ class Verification:
             rows.append(("accuracy", str(self.accuracy)))
         if self.divergence is not None:
             rows.append(("default or exact sums", str(self.divergence)))
+        if self.reductions:
+            rows.append(("keeps sums in 16 bits", ", ".join(map(str, self.reductions))))
         if self.may_saturate:
             rows.append(("may saturate", self._saturation()))
         return rows
@@ -94,7 +102,9 @@ class Verification:
         text = f"{count} layer{'s' * (count > 1)} on x86 processors without VNNI"
         if sums is not None:
             text += f": {sums.saturated:.1f} dB there, {sums.whole:.1f} dB elsewhere"
-        return f"{text}; the option reduce_range avoids it"
+        if self.reductions is not None:
+            return f"{text}; only where activations reach further than a tenth beyond what samples showed"
+        return f"{text}; portable avoids it in models for CPUs, and no graph optimizations in all"
 
 
 def verify(
@@ -132,7 +142,8 @@ def verify(
         beside = Path() if isinstance(model, bytes) else Path(model).parent
         saturating = tuple(may_saturate(graph, proto.graph, Path(folder), beside))
     counts = Counter(node.op_type for node in graph.node if _is_integer(node))
-    found = Verification(dict(counts), tuple(_Reader(graph).float_layers()), ort.runtime_version(), saturating)
+    layers = tuple(_Reader(graph).float_layers())
+    found = Verification(dict(counts), layers, ort.runtime_version(), saturating, reductions=_reductions(proto))
     if not feeds:
         return found
     found = replace(found, divergence=compare(proto, feeds, outside))
@@ -140,6 +151,15 @@ def verify(
         return found
     sums = simulate(proto, saturating, feeds, reference) if saturating and outside is None else None
     return replace(found, accuracy=measure(proto, feeds, reference, outside), saturated_sums=sums)
+
+
+def _reductions(model: onnx.ModelProto) -> tuple[Reduction, ...] | None:
+    """Returns what a model tells of its weights in its metadata."""
+    told = next((entry.value for entry in model.metadata_props if entry.key == "quarkfast.portable"), None)
+    if told is None:
+        return None
+    ratios = ((each["node"], each["before"], each["after"]) for each in json.loads(told))
+    return tuple(Reduction(node, *(math.inf if ratio is None else ratio for ratio in ends)) for node, *ends in ratios)
 
 
 def _loaded(model: str | os.PathLike[str] | bytes) -> tuple[onnx.ModelProto, Path | None]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,45 @@ from numpy.typing import NDArray
 
 from quarkfast.block_formats import BLOCK_FORMATS
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge
+from quarkfast.qparams import Order
 
-__all__ = ["Plan", "Quantizer"]
+__all__ = ["Pairs", "Plan", "Quantizer", "Reduction"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Neighbours among the codes that a layer sums over, whose products must fit 16 bits (`quarkfast.qparams.pairs`).
+
+    Attributes:
+        order: How the layer's weight lies.
+        highest: Largest code of the activation that each of its codes is multiplied with, rows ``[N, K]``, or None
+            for 255.
+    """
+
+    order: Order
+    highest: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """What the weight of a layer lost so that its sums fit 16 bits.
+
+    Attributes:
+        node: Name of the layer.
+        before: Signal to quantization noise of the weight, in dB, as it would have been.
+        after: And as it is.
+    """
+
+    node: str
+    before: float
+    after: float
+
+    def to_plain(self) -> dict[str, Any]:
+        """Returns plain data, for JSON, which has no infinity: None stands for it."""
+        return {name: None if value == math.inf else value for name, value in asdict(self).items()}
+
+    def __str__(self) -> str:
+        return f"{self.node!r} {self.before:.1f} -> {self.after:.1f} dB"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +64,7 @@ class Quantizer:
         axis: Axis of the channels or blocks, or None if there is one scale.
         qmin: Lowest code used, or None for the type's own limits.
         qmax: Highest code used, or None for the type's own limits.
+        pairs: The layers whose sums of pairs of codes must fit 16 bits; codes that do not become smaller.
     """
 
     dtype: str
@@ -34,6 +73,7 @@ class Quantizer:
     axis: int | None = None
     qmin: int | None = None
     qmax: int | None = None
+    pairs: tuple[Pairs, ...] = ()
 
     @property
     def is_block(self) -> bool:
@@ -58,6 +98,7 @@ class Plan:
         notes: What had to be done differently from what was asked, one sentence each.
         float_edges: Inputs that read an activation in front of its pair.
         float_outputs: Activations that are handed out as graph outputs in front of their pair.
+        reductions: What weights lost so that sums fit 16 bits.
     """
 
     activations: Mapping[str, str]
@@ -67,3 +108,4 @@ class Plan:
     notes: tuple[str, ...]
     float_edges: frozenset[Edge] = frozenset()
     float_outputs: frozenset[str] = frozenset()
+    reductions: tuple[Reduction, ...] = ()

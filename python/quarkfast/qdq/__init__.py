@@ -8,8 +8,9 @@ from quarkfast.qdq.findings import Findings, find_findings
 from quarkfast.qdq.freeze import freeze, needs_ranges
 from quarkfast.qdq.insert import insert
 from quarkfast.qdq.nodes import lowest_opset
-from quarkfast.qdq.observed import observed_tensors
+from quarkfast.qdq.observed import observed_channels, observed_tensors
 from quarkfast.qdq.place import place
+from quarkfast.qdq.portable import saturation_note
 from quarkfast.qdq.targets import TARGETS, Target
 
 __all__ = [
@@ -29,7 +30,9 @@ __all__ = [
     "insert_dynamic",
     "lowest_opset",
     "needs_ranges",
+    "observed_channels",
     "observed_tensors",
     "place",
     "resolve_conflicts",
+    "saturation_note",
 ]

@@ -14,8 +14,9 @@ from quarkfast.dtypes import qtype
 from quarkfast.graph.access import shape_of
 from quarkfast.graph.pieces import row_pieces
 from quarkfast.graph.plan import Quantizer
+from quarkfast.qparams import fit_pairs, from_rows, rows_of
 
-__all__ = ["LARGEST_BFLOAT16", "codes_of", "codes_of_tensor", "limited", "scale_along"]
+__all__ = ["LARGEST_BFLOAT16", "codes_of", "codes_of_tensor", "limited", "scale_along", "zero_point_along"]
 
 # Quark keeps the magnitude of bfloat16 weights between the smallest normal number and a bound just under the largest
 # finite bfloat16 (specification of Quark, section 3.5), so that no weight becomes infinite or subnormal.
@@ -45,6 +46,12 @@ def scale_along(quantizer: Quantizer, rank: int) -> NDArray[np.float32]:
     return scale
 
 
+def zero_point_along(quantizer: Quantizer, rank: int) -> NDArray[np.int64]:
+    """Returns the zero point in a shape that goes with values of that rank."""
+    zero_point: NDArray[np.int64] = _along(quantizer, quantizer.zero_point, rank)
+    return zero_point
+
+
 def _along(quantizer: Quantizer, parameter: NDArray[Any], rank: int) -> NDArray[Any]:
     if quantizer.axis is None or not parameter.ndim:
         return parameter
@@ -54,7 +61,9 @@ def _along(quantizer: Quantizer, parameter: NDArray[Any], rank: int) -> NDArray[
 
 
 def codes_of_tensor(tensor: ir.TensorProtocol, quantizer: Quantizer) -> NDArray[Any]:
-    """Returns a constant of floats as the codes of `quantizer`, made piece by piece."""
+    """Returns a constant of floats as the codes of `quantizer`, made piece by piece but for pairs to fit."""
+    if quantizer.pairs:
+        return codes_of(np.asarray(tensor.numpy()), quantizer)
     shape = shape_of(tensor)
     made = np.empty(shape, qtype(quantizer.dtype).dtype)
     start = 0
@@ -91,7 +100,7 @@ def codes_of(values: NDArray[np.float32], quantizer: Quantizer) -> NDArray[Any]:
         clipped: NDArray[Any] = np.clip(codes, row.qmin, row.qmax).astype(row.dtype)
         return clipped
     axis = 0 if quantizer.axis is None else quantizer.axis
-    return kernels.quantize_linear(
+    codes = kernels.quantize_linear(
         values,
         quantizer.scale,
         quantizer.zero_point,
@@ -100,3 +109,14 @@ def codes_of(values: NDArray[np.float32], quantizer: Quantizer) -> NDArray[Any]:
         qmin=quantizer.qmin,
         qmax=quantizer.qmax,
     )
+    return _fitted(codes, values, quantizer) if quantizer.pairs else codes
+
+
+def _fitted(codes: NDArray[Any], values: NDArray[np.float32], quantizer: Quantizer) -> NDArray[Any]:
+    """Returns codes that fit every order in which they are added: what fits one only becomes smaller for the next."""
+    rank = values.ndim
+    wanted = values / scale_along(quantizer, rank) + zero_point_along(quantizer, rank).astype(np.float32)
+    for pairs in quantizer.pairs:
+        rows = fit_pairs(rows_of(codes, pairs.order), rows_of(wanted, pairs.order), pairs.highest)
+        codes = from_rows(rows, codes.shape, pairs.order)
+    return codes

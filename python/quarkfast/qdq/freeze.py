@@ -17,9 +17,10 @@ from quarkfast.kernels import Range
 from quarkfast.qdq.bias import bias_quantizer, raise_for_headroom
 from quarkfast.qdq.flat import count_flat
 from quarkfast.qdq.masks import limit_masks
+from quarkfast.qdq.portable import make_portable
 from quarkfast.qdq.scales import quantizer_for_range, quantizer_for_values, unit_quantizer
 
-__all__ = ["freeze", "needs_ranges"]
+__all__ = ["constant_quantizer", "freeze", "needs_ranges"]
 
 
 def needs_ranges(scheme: Scheme) -> bool:
@@ -37,6 +38,7 @@ def freeze(
     scheme: Scheme,
     ranges: Mapping[str, Range],
     seen: Mapping[str, Range] | None = None,
+    reaches: Mapping[str, NDArray[np.float32]] | None = None,
 ) -> Plan:
     """Returns the plan for `placement`.
 
@@ -45,8 +47,9 @@ def freeze(
     2. A weight takes its own extremes, per channel where its slot has an axis. A channel of zeros takes the largest
        scale of its tensor: any scale is exact, and this one leaves its bias precise.
     3. An attention mask reaches no further down than it needs to (`quarkfast.qdq.masks`).
-    4. Where ``bias / (s_x * s_w)`` would leave int32, ``s_w`` is raised until it fits, and a note says so.
-    5. Tensors that say nothing about a scale are counted (`quarkfast.qdq.flat`).
+    4. Where a portable scheme asks for it, weights leave sums in 16 bits (`quarkfast.qdq.portable`).
+    5. Where ``bias / (s_x * s_w)`` would leave int32, ``s_w`` is raised until it fits, and a note says so.
+    6. Tensors that say nothing about a scale are counted (`quarkfast.qdq.flat`).
 
     Args:
         model: The prepared model, for the values of its constants.
@@ -54,6 +57,7 @@ def freeze(
         scheme: The specs.
         ranges: What a method keeps of each tensor of ``placement.observed``; not needed for float types.
         seen: What calibration saw of them, which tells masks; `ranges` by default.
+        reaches: How far the channels of activations reach, where calibration looked at them.
     """
     notes: list[str] = []
     if needs_ranges(scheme):
@@ -61,7 +65,7 @@ def freeze(
         notes.extend(masks)
     initializers = model.graph.initializers
     constants = {
-        slot: _constant_quantizer(slot, array_of(initializers[slot.tensor]), _limit(slot.tensor, placement, ranges))
+        slot: constant_quantizer(slot, array_of(initializers[slot.tensor]), _limit(slot.tensor, placement, ranges))
         for slot in placement.constants
     }
     moved = {slot.tensor: quantizer for slot, quantizer in constants.items() if slot.role == "activation"}
@@ -70,6 +74,7 @@ def freeze(
         for root in dict.fromkeys(placement.activations.values())
     }
     activations = {tensor: quantizers[root] for tensor, root in placement.activations.items()} | moved
+    constants, reductions = make_portable(model, placement, scheme, constants, activations, reaches or {})
     slots = {edge: slot for slot in constants for edge in slot.edges}
     for bias in placement.biases:
         if bias.weight in slots:
@@ -83,7 +88,7 @@ def freeze(
     notes.extend(count_flat(model, placement, seen or ranges))
     slots_of = tuple(constants.items())
     floats = placement.float_edges, placement.float_outputs
-    return Plan(placement.activations, quantizers, slots_of, tuple(biases), tuple(notes), *floats)
+    return Plan(placement.activations, quantizers, slots_of, tuple(biases), tuple(notes), *floats, reductions)
 
 
 def _limit(tensor: str, placement: Placement, ranges: Mapping[str, Range]) -> tuple[float, float] | None:
@@ -111,9 +116,8 @@ def _activation_quantizer(root: str, placement: Placement, ranges: Mapping[str, 
     return quantizer_for_range(found.min, found.max, spec)
 
 
-def _constant_quantizer(
-    slot: ConstantSlot, values: NDArray[np.float32], limit: tuple[float, float] | None
-) -> Quantizer:
+def constant_quantizer(slot: ConstantSlot, values: NDArray[np.float32], limit: tuple[float, float] | None) -> Quantizer:
+    """Returns the quantizer of a constant by its values, or by the range that it has otherwise."""
     spec = slot.spec
     if not spec.needs_range:
         return unit_quantizer(spec, slot.axis if spec.is_block else None)

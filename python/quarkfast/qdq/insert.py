@@ -19,7 +19,7 @@ from quarkfast.graph.placement import Edge
 from quarkfast.graph.plan import Plan, Quantizer
 from quarkfast.graph.runtimes import runtime_notes
 from quarkfast.qdq.block_codes import PackingTally, pack, unclipped
-from quarkfast.qdq.codes import LARGEST_BFLOAT16, codes_of_tensor, limited, scale_along
+from quarkfast.qdq.codes import LARGEST_BFLOAT16, codes_of, codes_of_tensor, limited, scale_along, zero_point_along
 from quarkfast.qdq.dynamic import insert_dynamic
 from quarkfast.qdq.floats import keep_floats
 from quarkfast.qdq.nodes import (
@@ -159,7 +159,7 @@ class _Inserter:
                 self._connect(nodes, edges)
                 return
         if self._scheme.keep_float_weights and spelling != "bias":
-            source = self._add(f"{tensor}_quantized", limited(array_of(floats), quantizer.dtype))
+            source = self._add(f"{tensor}_quantized", _kept(array_of(floats), quantizer))
             added = self._pair(source, tensor, quantizer, self._initialize(stem, quantizer, spelling))
         else:
             source = self._add(f"{tensor}_quantized", codes_of_tensor(tensor_of(floats), quantizer))
@@ -234,8 +234,17 @@ class _Inserter:
         return value
 
 
+def _kept(values: NDArray[np.float32], quantizer: Quantizer) -> NDArray[np.float32]:
+    """Returns the floats to store in front of a pair: where pairs of codes have to fit, those that the codes mean."""
+    if not quantizer.pairs:
+        return limited(values, quantizer.dtype)
+    steps = codes_of(values, quantizer) - zero_point_along(quantizer, values.ndim)
+    return steps.astype(np.float32) * scale_along(quantizer, values.ndim)
+
+
 def _are_equal(one: Quantizer, other: Quantizer) -> bool:
     """Whether two quantizers give a constant the same codes: of a table that Gather reads and a layer too."""
-    return (one.dtype, one.axis, one.qmin, one.qmax) == (other.dtype, other.axis, other.qmin, other.qmax) and bool(
+    alike = [(each.dtype, each.axis, each.qmin, each.qmax, each.pairs) for each in (one, other)]
+    return alike[0] == alike[1] and bool(
         np.array_equal(one.scale, other.scale) and np.array_equal(one.zero_point, other.zero_point)
     )

@@ -6,6 +6,7 @@ says what and why. All functions work element by element on arrays of ranges, on
 """
 
 from quarkfast.qparams.dyadic import dyadic_scale
+from quarkfast.qparams.pairs import HIGHEST, Order, fit_pairs, from_rows, grow_scales, overflowing_pairs, rows_of
 from quarkfast.qparams.powers import (
     PowerOfTwoRule,
     power_of_two,
@@ -15,13 +16,20 @@ from quarkfast.qparams.powers import (
 from quarkfast.qparams.ranges import SOFTMAX_RANGE, QParams, code_range, from_range
 
 __all__ = [
+    "HIGHEST",
     "SOFTMAX_RANGE",
+    "Order",
     "PowerOfTwoRule",
     "QParams",
     "code_range",
     "dyadic_scale",
+    "fit_pairs",
     "from_range",
+    "from_rows",
+    "grow_scales",
+    "overflowing_pairs",
     "power_of_two",
     "power_of_two_candidates",
+    "rows_of",
     "search_power_of_two",
 ]
