@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -155,4 +156,5 @@ def _write(model: ir.Model, folder: Path) -> None:
     model.meta[_IN_FILE] = True
     del laid_out, before
     _part_from_protobuf(model)
+    gc.collect()  # nodes that preparation has removed form cycles, and their constants are of that protobuf too
     _core.release_memory()
