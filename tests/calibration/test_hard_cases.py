@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import quarkfast
-from quarkfast import Calibration
+from quarkfast import Calibration, ort
 from quarkfast.errors import CalibrationError, OutputError
 from quarkfast.kernels import histogram, reduce_range
 from quarkfast.methods import METHODS
@@ -77,6 +77,26 @@ def _scale(result, tensor):
 def test_an_input_of_no_samples_is_one_sentence():
     with pytest.raises(CalibrationError, match="calibration data: expected at least one"):
         quarkfast.calibrate(conv_relu_model(), samples(0))
+
+
+def test_one_input_may_be_empty():
+    """The cache of a decoder that begins, and axes that stand for all of them."""
+    text = """g (float[1, 2, p, 4] past, float[1, 2, n, 4] x, int64[k] axes) => (float[1, 2, A, 4] y, float s) {
+        y = Concat <axis = 2> (past, x)
+        s = ReduceMean <keepdims = 0> (y, axes)
+    }"""
+    proto = tiny_model(text, opset=18)
+    feed = {"past": np.zeros((1, 2, 0, 4), np.float32), "x": samples(1, (2, 3, 4)), "axes": np.zeros(0, np.int64)}
+    result = quarkfast.quantize(proto, calibration_data=[feed])
+    expected, got = (
+        ort.run(ort.inference_session(each), feed) for each in (proto.SerializeToString(), result.model_bytes)
+    )
+    # Two roundings to 8 bits, each of half a step: the range from -max to max has 254 of them.
+    np.testing.assert_allclose(got[0], expected[0], rtol=0, atol=np.abs(expected[0]).max() / 127)
+    with pytest.raises(
+        CalibrationError, match=r"sample 1: input 'past': expected at least one value, got shape \[1, 2, 0"
+    ):
+        quarkfast.quantize(proto, calibration_data=[feed | {"x": feed["past"]}])
 
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux which file is which, and limits their size")

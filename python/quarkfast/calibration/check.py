@@ -28,7 +28,8 @@ def check_feed(feed: Mapping[str, NDArray[Any]], inputs: Sequence[ModelInput], w
         where: Which sample this is, for the message.
 
     Raises:
-        CalibrationError: If a name, dtype, rank or fixed dimension differs, or an array is empty.
+        CalibrationError: If a name, dtype, rank or fixed dimension differs, or no array holds a value. One may be
+            empty: the cache of a decoder that begins, or axes that stand for all.
     """
     known = {wanted.name: wanted for wanted in inputs}
     for name in feed:
@@ -40,6 +41,9 @@ def check_feed(feed: Mapping[str, NDArray[Any]], inputs: Sequence[ModelInput], w
         if wanted.name not in feed:
             raise CalibrationError(f"{where}: expected inputs {_listed(known)}, got only {_listed(feed)}")
         _check_array(feed[wanted.name], wanted, f"{where}: input {wanted.name!r}")
+    if inputs and not any(feed[wanted.name].size for wanted in inputs):
+        name, array = inputs[0].name, feed[inputs[0].name]
+        raise CalibrationError(f"{where}: input {name!r}: expected at least one value, got shape {list(array.shape)}")
 
 
 def _check_array(array: NDArray[Any], wanted: ModelInput, where: str) -> None:
@@ -52,8 +56,6 @@ def _check_array(array: NDArray[Any], wanted: ModelInput, where: str) -> None:
         or any(isinstance(dim, int) and dim != got for dim, got in zip(wanted.shape, array.shape, strict=True))
     ):
         raise CalibrationError(f"{where}: expected shape {wanted}, got {list(array.shape)}{_hint(array, wanted)}")
-    if not array.size:
-        raise CalibrationError(f"{where}: expected at least one value, got shape {list(array.shape)}")
 
 
 def _hint(array: NDArray[Any], wanted: ModelInput) -> str:
@@ -78,7 +80,9 @@ def warn_of_raw_pixels(feed: Mapping[str, NDArray[Any]], where: str) -> None:
             255, some of them large.
     """
     for name, array in feed.items():
-        image = array.ndim == 4 and array.dtype.kind == "f" and {array.shape[1], array.shape[3]} & {*_IMAGE_CHANNELS}
+        if array.ndim != 4 or array.dtype.kind != "f" or not array.size:
+            continue
+        image = {array.shape[1], array.shape[3]} & {*_IMAGE_CHANNELS}
         if image and _PIXEL_FLOOR < array.max() <= 255 and array.min() >= 0 and np.all(array == np.floor(array)):
             warnings.warn(
                 f"{where}: input {name!r}: all values are whole numbers from {array.min():g} to {array.max():g}; "
