@@ -1,7 +1,7 @@
 // Block floating point (docs/numerics.md, "BFP"): one exponent for a block, two's complement mantissas.
 #pragma once
 
-#include "blocks.inl.h"
+#include "kernels/blocks.inl.h"
 #include "numerics/block_formats.h"
 
 namespace quarkfast::QF_ISA {

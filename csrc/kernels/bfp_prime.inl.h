@@ -2,7 +2,7 @@
 // exponent by a few steps; mantissas have sign and magnitude, so zeros keep their sign.
 #pragma once
 
-#include "blocks.inl.h"
+#include "kernels/blocks.inl.h"
 #include "numerics/block_formats.h"
 
 namespace quarkfast::QF_ISA {

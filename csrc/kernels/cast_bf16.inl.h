@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "bits.inl.h"
+#include "kernels/bits.inl.h"
 #include "numerics/types.h"
 
 namespace quarkfast::QF_ISA {

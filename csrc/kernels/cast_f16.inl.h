@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "convert_f16.inl.h"
-#include "f16_bits.inl.h"
+#include "kernels/convert_f16.inl.h"
+#include "kernels/f16_bits.inl.h"
 #include "numerics/types.h"
 
 namespace quarkfast::QF_ISA {

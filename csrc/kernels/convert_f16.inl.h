@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "f16_bits.inl.h"
+#include "kernels/f16_bits.inl.h"
 #include "numerics/types.h"
 
 namespace quarkfast::QF_ISA {

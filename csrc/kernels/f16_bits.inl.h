@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "bits.inl.h"
+#include "kernels/bits.inl.h"
 
 namespace quarkfast::QF_ISA {
 namespace {

@@ -18,11 +18,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "bits.inl.h"
-#include "chunk.inl.h"
+#include "kernels/bits.inl.h"
+#include "kernels/chunk.inl.h"
+#include "kernels/reduce_range.inl.h"
 #include "numerics/histogram.h"
 #include "numerics/range.h"
-#include "reduce_range.inl.h"
 
 namespace quarkfast::QF_ISA {
 namespace {

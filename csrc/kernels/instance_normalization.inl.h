@@ -9,9 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "bits.inl.h"
-#include "cast_bf16.inl.h"
 #include "kernels.h"
+#include "kernels/bits.inl.h"
+#include "kernels/cast_bf16.inl.h"
 
 namespace quarkfast::QF_ISA {
 namespace {

@@ -7,8 +7,8 @@
 
 #include <cstddef>
 
-#include "cast_bf16.inl.h"
-#include "cast_f16.inl.h"
+#include "kernels/cast_bf16.inl.h"
+#include "kernels/cast_f16.inl.h"
 #include "numerics/types.h"
 
 namespace quarkfast::QF_ISA {

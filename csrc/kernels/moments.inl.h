@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "bits.inl.h"
-#include "chunk.inl.h"
+#include "kernels/bits.inl.h"
+#include "kernels/chunk.inl.h"
 #include "numerics/moments.h"
 #include "numerics/rounding.h"
 

@@ -2,8 +2,8 @@
 // elements.
 #pragma once
 
-#include "bfp.inl.h"
-#include "blocks.inl.h"
+#include "kernels/bfp.inl.h"
+#include "kernels/blocks.inl.h"
 #include "numerics/block_formats.h"
 
 namespace quarkfast::QF_ISA {

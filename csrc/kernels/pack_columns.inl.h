@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "bits.inl.h"
-#include "pack_codes.inl.h"
+#include "kernels/bits.inl.h"
+#include "kernels/pack_codes.inl.h"
 
 namespace quarkfast::QF_ISA {
 namespace {

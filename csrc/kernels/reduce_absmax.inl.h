@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "bits.inl.h"
-#include "chunk.inl.h"
+#include "kernels/bits.inl.h"
+#include "kernels/chunk.inl.h"
 
 namespace quarkfast::QF_ISA {
 namespace {

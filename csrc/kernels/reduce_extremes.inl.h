@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "bits.inl.h"
+#include "kernels/bits.inl.h"
 #include "numerics/order.h"
 
 namespace quarkfast::QF_ISA {

@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "bits.inl.h"
-#include "chunk.inl.h"
+#include "kernels/bits.inl.h"
+#include "kernels/chunk.inl.h"
 #include "numerics/range.h"
 
 namespace quarkfast::QF_ISA {

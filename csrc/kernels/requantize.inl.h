@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "kernels.h"
-#include "linear.inl.h"
+#include "kernels/linear.inl.h"
 
 namespace quarkfast::QF_ISA {
 namespace {

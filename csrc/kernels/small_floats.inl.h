@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "bits.inl.h"
 #include "kernels.h"
+#include "kernels/bits.inl.h"
 #include "numerics/small_floats.h"
 
 namespace quarkfast::QF_ISA {

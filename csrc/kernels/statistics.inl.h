@@ -1,12 +1,12 @@
 // The table rows of all statistics kernels for one tensor type.
 #pragma once
 
-#include "histogram.inl.h"
 #include "kernels.h"
-#include "moments.inl.h"
-#include "reduce_absmax.inl.h"
-#include "reduce_extremes.inl.h"
-#include "reduce_range.inl.h"
+#include "kernels/histogram.inl.h"
+#include "kernels/moments.inl.h"
+#include "kernels/reduce_absmax.inl.h"
+#include "kernels/reduce_extremes.inl.h"
+#include "kernels/reduce_range.inl.h"
 
 namespace quarkfast::QF_ISA {
 namespace {

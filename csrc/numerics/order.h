@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "types.h"
+#include "numerics/types.h"
 
 namespace quarkfast {
 

@@ -106,7 +106,7 @@ namespace quarkfast::ort::slot {
     static constexpr uint32_t since = since_;   \
     static constexpr const char* name = #name_; \
   };
-#include "ort_slots.inc"
+#include "ort/ort_slots.inc"
 #undef ORT_SLOT
 }  // namespace quarkfast::ort::slot
 

@@ -1,4 +1,4 @@
-#include "output.h"
+#include "python/output.h"
 
 #include <pybind11/stl.h>
 

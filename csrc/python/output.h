@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "array.h"
+#include "python/array.h"
 
 namespace quarkfast::python {
 

@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "../block.h"
-#include "array.h"
+#include "block.h"
+#include "python/array.h"
 
 namespace quarkfast::python {
 

@@ -7,11 +7,11 @@
 #include <limits>
 #include <string>
 
-#include "../stats/distribution.h"
-#include "../stats/entropy.h"
-#include "../stats/percentile.h"
-#include "../stats/squared_error.h"
-#include "statistics.h"
+#include "python/statistics.h"
+#include "stats/distribution.h"
+#include "stats/entropy.h"
+#include "stats/percentile.h"
+#include "stats/squared_error.h"
 
 namespace quarkfast::python {
 

@@ -4,8 +4,8 @@
 
 #include <optional>
 
-#include "../stats/collector.h"
-#include "statistics.h"
+#include "python/statistics.h"
+#include "stats/collector.h"
 
 namespace quarkfast::python {
 

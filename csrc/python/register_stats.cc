@@ -5,9 +5,9 @@
 #include <array>
 #include <mutex>
 
-#include "../stats/channels.h"
-#include "../stats/extremes.h"
-#include "statistics.h"
+#include "python/statistics.h"
+#include "stats/channels.h"
+#include "stats/extremes.h"
 
 namespace quarkfast::python {
 

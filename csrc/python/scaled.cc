@@ -1,4 +1,4 @@
-#include "scaled.h"
+#include "python/scaled.h"
 
 #include <pybind11/stl.h>
 
@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "array.h"
-#include "output.h"
+#include "python/array.h"
+#include "python/output.h"
 
 namespace quarkfast::python {
 

@@ -1,4 +1,4 @@
-#include "statistics.h"
+#include "python/statistics.h"
 
 #include <array>
 #include <iterator>

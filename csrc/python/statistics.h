@@ -6,8 +6,8 @@
 #include <cstring>
 #include <string>
 
-#include "../stats/statistics.h"
-#include "array.h"
+#include "python/array.h"
+#include "stats/statistics.h"
 
 namespace quarkfast::python {
 

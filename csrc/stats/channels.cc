@@ -1,10 +1,10 @@
-#include "channels.h"
+#include "stats/channels.h"
 
 #include <algorithm>
 #include <mutex>
 #include <vector>
 
-#include "rows.h"
+#include "stats/rows.h"
 
 namespace quarkfast {
 

@@ -3,9 +3,9 @@
 
 #include <cstddef>
 
-#include "../export.h"
-#include "../numerics/types.h"
-#include "../parallel.h"
+#include "export.h"
+#include "numerics/types.h"
+#include "parallel.h"
 
 namespace quarkfast {
 

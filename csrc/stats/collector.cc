@@ -1,4 +1,4 @@
-#include "collector.h"
+#include "stats/collector.h"
 
 #include <algorithm>
 #include <unordered_map>

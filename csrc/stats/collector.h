@@ -7,10 +7,10 @@
 #include <mutex>
 #include <vector>
 
-#include "../export.h"
-#include "../parallel.h"
-#include "channels.h"
-#include "statistics.h"
+#include "export.h"
+#include "parallel.h"
+#include "stats/channels.h"
+#include "stats/statistics.h"
 
 namespace quarkfast {
 

@@ -1,4 +1,4 @@
-#include "distribution.h"
+#include "stats/distribution.h"
 
 #include <cmath>
 

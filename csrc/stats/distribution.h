@@ -1,8 +1,8 @@
 // Mean and spread of what was seen, of the values or of their signed power.
 #pragma once
 
-#include "../export.h"
-#include "observed.h"
+#include "export.h"
+#include "stats/observed.h"
 
 namespace quarkfast {
 

@@ -1,11 +1,11 @@
-#include "entropy.h"
+#include "stats/entropy.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "logarithm.h"
+#include "stats/logarithm.h"
 
 namespace quarkfast {
 

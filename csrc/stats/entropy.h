@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
-#include "../export.h"
-#include "observed.h"
+#include "export.h"
+#include "stats/observed.h"
 
 namespace quarkfast {
 

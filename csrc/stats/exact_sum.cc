@@ -1,4 +1,4 @@
-#include "exact_sum.h"
+#include "stats/exact_sum.h"
 
 #include <bit>
 

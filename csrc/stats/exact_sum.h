@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "../export.h"
-#include "../numerics/moments.h"
+#include "export.h"
+#include "numerics/moments.h"
 
 namespace quarkfast {
 

@@ -1,4 +1,4 @@
-#include "extremes.h"
+#include "stats/extremes.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,8 +6,8 @@
 #include <mutex>
 #include <vector>
 
-#include "../numerics/order.h"
-#include "rows.h"
+#include "numerics/order.h"
+#include "stats/rows.h"
 
 namespace quarkfast {
 

@@ -3,10 +3,10 @@
 
 #include <cstddef>
 
-#include "../export.h"
-#include "../numerics/types.h"
-#include "../parallel.h"
-#include "../scale_layout.h"
+#include "export.h"
+#include "numerics/types.h"
+#include "parallel.h"
+#include "scale_layout.h"
 
 namespace quarkfast {
 

@@ -1,4 +1,4 @@
-#include "histogram.h"
+#include "stats/histogram.h"
 
 namespace quarkfast {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "../export.h"
-#include "../numerics/histogram.h"
+#include "export.h"
+#include "numerics/histogram.h"
 
 namespace quarkfast {
 

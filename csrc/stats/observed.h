@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "histogram.h"
+#include "stats/histogram.h"
 
 namespace quarkfast {
 

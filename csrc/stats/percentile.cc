@@ -1,4 +1,4 @@
-#include "percentile.h"
+#include "stats/percentile.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,8 +1,8 @@
 // Clips that keep a given share of the values.
 #pragma once
 
-#include "../export.h"
-#include "observed.h"
+#include "export.h"
+#include "stats/observed.h"
 
 namespace quarkfast {
 

@@ -1,7 +1,7 @@
 // The kernels of one tensor type.
 #pragma once
 
-#include "../dispatch.h"
+#include "dispatch.h"
 
 namespace quarkfast {
 

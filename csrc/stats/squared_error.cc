@@ -1,4 +1,4 @@
-#include "squared_error.h"
+#include "stats/squared_error.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "../dispatch.h"
-#include "../export.h"
-#include "observed.h"
+#include "dispatch.h"
+#include "export.h"
+#include "stats/observed.h"
 
 namespace quarkfast {
 

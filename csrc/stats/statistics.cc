@@ -1,9 +1,9 @@
-#include "statistics.h"
+#include "stats/statistics.h"
 
 #include <algorithm>
 #include <memory>
 
-#include "rows.h"
+#include "stats/rows.h"
 
 namespace quarkfast {
 

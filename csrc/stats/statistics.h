@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <mutex>
 
-#include "../export.h"
-#include "../numerics/range.h"
-#include "../numerics/types.h"
-#include "../parallel.h"
-#include "exact_sum.h"
-#include "histogram.h"
+#include "export.h"
+#include "numerics/range.h"
+#include "numerics/types.h"
+#include "parallel.h"
+#include "stats/exact_sum.h"
+#include "stats/histogram.h"
 
 namespace quarkfast {
 
