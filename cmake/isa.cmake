@@ -1,5 +1,5 @@
 # The ISA ladder: the only place where a -m flag appears. Rungs are listed best first; a compiler that does not know a
-# rung's flag simply builds a shorter ladder, and dispatch.cc learns the list from the generated rungs.cc.
+# rung's flag simply builds a shorter ladder, and runtime/dispatch.cc learns the list from the generated rungs.cc.
 include(CheckCXXCompilerFlag)
 
 string(TOLOWER "${CMAKE_OSX_ARCHITECTURES}" quarkfast_arch)
@@ -65,7 +65,7 @@ function(quarkfast_add_kernels out source)
   if(NOT targets)
     message(FATAL_ERROR "quarkfast: the compiler knows none of the instruction sets of the ladder")
   endif()
-  configure_file(csrc/rungs.cc.in ${CMAKE_CURRENT_BINARY_DIR}/rungs.cc @ONLY)
+  configure_file(csrc/runtime/rungs.cc.in ${CMAKE_CURRENT_BINARY_DIR}/rungs.cc @ONLY)
   set(${out} ${targets} PARENT_SCOPE)
   set(${out}_rungs ${CMAKE_CURRENT_BINARY_DIR}/rungs.cc PARENT_SCOPE)
 endfunction()

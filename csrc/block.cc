@@ -5,10 +5,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "dispatch.h"
 #include "elementwise.h"
 #include "halves.h"
 #include "numerics/types.h"
+#include "runtime/dispatch.h"
 
 namespace quarkfast {
 

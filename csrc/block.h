@@ -8,7 +8,7 @@
 #include "export.h"
 #include "numerics/block_formats.h"
 #include "numerics/types.h"
-#include "parallel.h"
+#include "runtime/parallel.h"
 
 namespace quarkfast {
 

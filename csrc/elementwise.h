@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "parallel.h"
+#include "runtime/parallel.h"
 
 namespace quarkfast {
 

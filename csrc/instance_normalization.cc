@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "dispatch.h"
 #include "elementwise.h"
+#include "runtime/dispatch.h"
 
 namespace quarkfast {
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "parallel.h"
+#include "runtime/parallel.h"
 
 namespace quarkfast {
 

@@ -4,8 +4,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "dispatch.h"
 #include "halves.h"
+#include "runtime/dispatch.h"
 #include "scale_tiles.h"
 
 namespace quarkfast {

@@ -1,7 +1,7 @@
 #include "linear_float.h"
 
-#include "dispatch.h"
 #include "elementwise.h"
+#include "runtime/dispatch.h"
 
 namespace quarkfast {
 

@@ -3,7 +3,7 @@
 
 #include "export.h"
 #include "numerics/types.h"
-#include "parallel.h"
+#include "runtime/parallel.h"
 #include "scale_layout.h"
 
 namespace quarkfast {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "dispatch.h"
 #include "linear.h"
+#include "runtime/dispatch.h"
 
 namespace quarkfast {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "parallel.h"
+#include "runtime/parallel.h"
 
 namespace quarkfast {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "kernels.h"
-#include "parallel.h"
+#include "runtime/parallel.h"
 
 namespace quarkfast {
 

@@ -1,6 +1,6 @@
 #include "requantize.h"
 
-#include "dispatch.h"
+#include "runtime/dispatch.h"
 #include "scale_tiles.h"
 
 namespace quarkfast {

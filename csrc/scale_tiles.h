@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "elementwise.h"
-#include "parallel.h"
+#include "runtime/parallel.h"
 #include "scale_layout.h"
 
 namespace quarkfast {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ort/tensor.h"
-#include "parallel.h"
+#include "runtime/parallel.h"
 
 namespace quarkfast::ort {
 

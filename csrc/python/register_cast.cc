@@ -3,10 +3,10 @@
 
 #include <string>
 
-#include "dispatch.h"
 #include "elementwise.h"
 #include "python/array.h"
 #include "python/output.h"
+#include "runtime/dispatch.h"
 
 namespace quarkfast::python {
 

@@ -2,8 +2,8 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include "dispatch.h"
-#include "parallel.h"
+#include "runtime/dispatch.h"
+#include "runtime/parallel.h"
 
 namespace py = pybind11;
 

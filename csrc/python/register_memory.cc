@@ -1,7 +1,7 @@
 // Memory of the process.
 #include <pybind11/pybind11.h>
 
-#include "memory.h"
+#include "runtime/memory.h"
 
 namespace py = pybind11;
 

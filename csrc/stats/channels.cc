@@ -4,7 +4,8 @@
 #include <mutex>
 #include <vector>
 
-#include "stats/rows.h"
+#include "runtime/dispatch.h"
+#include "runtime/statistics_kernels.h"
 
 namespace quarkfast {
 
@@ -17,7 +18,7 @@ constexpr size_t kGrain = 65536;  // values below which a second thread costs mo
 template <class T>
 void channel_absmax(const T* x, size_t outer, size_t channels, size_t inner, float* top, const Pool& pool) {
   if (!outer || !channels || !inner) return;
-  const StatisticsKernels<T>& kernels = rows<T>(active());
+  const StatisticsKernels<T>& kernels = statistics_kernels<T>(active());
   // A row is what one call of a kernel takes: all channels of one position, or what one channel has in a row.
   const bool alternate = inner == 1 && channels > 1;
   const size_t row = alternate ? channels : inner;

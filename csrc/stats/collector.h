@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "export.h"
-#include "parallel.h"
+#include "runtime/parallel.h"
 #include "stats/channels.h"
 #include "stats/statistics.h"
 

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "numerics/order.h"
-#include "stats/rows.h"
+#include "runtime/dispatch.h"
+#include "runtime/statistics_kernels.h"
 
 namespace quarkfast {
 
@@ -32,7 +33,7 @@ template <class T>
 struct Reduction {
   const T* x;
   const ScaleLayout& layout;
-  const StatisticsKernels<T>& kernels = rows<T>(active());
+  const StatisticsKernels<T>& kernels = statistics_kernels<T>(active());
 
   // Elements [begin, end), in their order.
   void values(size_t begin, size_t end, Keys<T>& keys) const {

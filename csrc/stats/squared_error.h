@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "dispatch.h"
 #include "export.h"
+#include "runtime/dispatch.h"
 #include "stats/observed.h"
 
 namespace quarkfast {

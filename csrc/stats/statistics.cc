@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "stats/rows.h"
+#include "runtime/dispatch.h"
+#include "runtime/statistics_kernels.h"
 
 namespace quarkfast {
 
@@ -38,7 +39,7 @@ struct Observation {
   Range range{};  // of this call alone; guarded by the mutex like the statistics
 
   void block(const T* x, size_t n) {
-    const StatisticsKernels<T>& row = rows<T>(kernels);
+    const StatisticsKernels<T>& row = statistics_kernels<T>(kernels);
     Range part;
     if (gather.histogram) {
       HistogramCounters& c = counters();

@@ -8,7 +8,7 @@
 #include "export.h"
 #include "numerics/range.h"
 #include "numerics/types.h"
-#include "parallel.h"
+#include "runtime/parallel.h"
 #include "stats/exact_sum.h"
 #include "stats/histogram.h"
 

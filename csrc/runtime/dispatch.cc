@@ -1,10 +1,10 @@
-#include "dispatch.h"
+#include "runtime/dispatch.h"
 
 #include <atomic>
 #include <cstdlib>
 #include <stdexcept>
 
-#include "rungs.h"
+#include "runtime/rungs.h"
 
 namespace quarkfast {
 

@@ -1,4 +1,4 @@
-// Splits a range over threads. The caller brings the pool: that of threads.h behind the Python door, onnxruntime's own
+// Splits a range over threads. The caller brings the pool: that of runtime/threads.h for Python, onnxruntime's own
 // for operators.
 #pragma once
 

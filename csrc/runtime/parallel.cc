@@ -1,4 +1,4 @@
-#include "parallel.h"
+#include "runtime/parallel.h"
 
 #include <atomic>
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "threads.h"
+#include "runtime/threads.h"
 
 #if !defined(_WIN32)
 #include <pthread.h>

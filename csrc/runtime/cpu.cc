@@ -1,4 +1,4 @@
-#include "cpu.h"
+#include "runtime/cpu.h"
 
 #include <cstdint>
 
