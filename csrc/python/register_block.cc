@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "block.h"
 #include "python/array.h"
+#include "tensor/block.h"
 
 namespace quarkfast::python {
 

@@ -3,10 +3,10 @@
 
 #include <string>
 
-#include "elementwise.h"
 #include "python/array.h"
 #include "python/output.h"
 #include "runtime/dispatch.h"
+#include "tensor/elementwise.h"
 
 namespace quarkfast::python {
 

@@ -1,8 +1,8 @@
 // Linear quantization to and from each integer type and the 16-bit floats, any axis, any block.
-#include "linear.h"
-#include "linear_float.h"
 #include "python/scaled.h"
 #include "runtime/dispatch.h"
+#include "tensor/linear.h"
+#include "tensor/linear_float.h"
 
 namespace quarkfast::python {
 

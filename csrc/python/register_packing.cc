@@ -1,9 +1,9 @@
 // Packing of 2-, 3- and 4-bit codes.
 #include <pybind11/pybind11.h>
 
-#include "packing.h"
 #include "python/array.h"
 #include "runtime/dispatch.h"
+#include "tensor/packing.h"
 
 namespace quarkfast::python {
 

@@ -1,6 +1,6 @@
 // Requantization of 32-bit sums to 8-bit codes, by a scale or by a shift.
 #include "python/scaled.h"
-#include "requantize.h"
+#include "tensor/requantize.h"
 
 namespace quarkfast::python {
 

@@ -7,7 +7,7 @@
 
 #include "python/statistics.h"
 #include "stats/channels.h"
-#include "stats/extremes.h"
+#include "tensor/extremes.h"
 
 namespace quarkfast::python {
 

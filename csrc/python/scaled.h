@@ -7,8 +7,8 @@
 #include <functional>
 #include <string>
 
-#include "linear.h"
 #include "numerics/types.h"
+#include "tensor/linear.h"
 
 namespace quarkfast::python {
 

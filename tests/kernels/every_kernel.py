@@ -15,7 +15,7 @@ from quarkfast import kernels
 from quarkfast.dtypes import qtype
 from quarkfast.kernels.casts import _CODES as FLOAT_CODES
 
-# Enough for several chunks on each of a few threads (csrc/elementwise.h), and no multiple of any lane count.
+# Enough for several chunks on each of a few threads (csrc/tensor/elementwise.h), and no multiple of any lane count.
 COUNT = 3 * 32768 + 1237
 INTEGERS = ("int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "uint32")
 F32 = np.dtype(np.float32)

@@ -75,15 +75,15 @@ OUTSIDE = {
     "torch": [],
 }
 
-# The part of csrc/ that a file belongs to, and the parts that it may include. "core" is what lies in csrc/ itself.
+# The part of csrc/ that a file belongs to, and the parts that it may include.
 CPP_MAY_SEE = {
     "numerics": {"numerics"},
     "kernels": {"numerics", "kernels", "kernels.h"},
     "runtime": {"numerics", "kernels.h", "export.h", "runtime"},
-    "core": {"numerics", "kernels.h", "export.h", "runtime", "core"},
-    "stats": {"numerics", "kernels.h", "export.h", "runtime", "core", "stats"},
-    "ort": {"numerics", "export.h", "runtime", "core", "stats", "ort"},
-    "python": {"numerics", "export.h", "runtime", "core", "stats", "python"},
+    "tensor": {"numerics", "kernels.h", "export.h", "runtime", "tensor"},
+    "stats": {"numerics", "kernels.h", "export.h", "runtime", "stats"},
+    "ort": {"numerics", "export.h", "runtime", "tensor", "stats", "ort"},
+    "python": {"numerics", "export.h", "runtime", "tensor", "stats", "python"},
 }
 # Files of csrc/ itself, each a part of its own: the kernels' contract, and the mark of what the library exports.
 CPP_FILES = {"kernels.h": "kernels", "export.h": "numerics"}
@@ -129,8 +129,7 @@ def test_outside_packages_are_imported_only_where_they_belong(path: Path) -> Non
 
 def part_of(path: Path) -> str:
     """The part of csrc/ that a file belongs to: its folder, or itself."""
-    parts = path.relative_to(CSRC).parts
-    return parts[0] if len(parts) > 1 or parts[0] in CPP_FILES else "core"
+    return path.relative_to(CSRC).parts[0]
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(CSRC).as_posix())

@@ -3,8 +3,8 @@
 
 #include <variant>
 
-#include "block.h"
 #include "ort/node.h"
+#include "tensor/block.h"
 
 namespace quarkfast::ort {
 

@@ -1,9 +1,9 @@
 // ExtendedDequantizeLinear (VitisDequantizeLinear): y = float32(x - zero_point) * scale. docs/operators.md has the
 // details.
-#include "linear.h"
-#include "linear_float.h"
 #include "ort/ops/linear_inputs.h"
 #include "ort/ops/ops.h"
+#include "tensor/linear.h"
+#include "tensor/linear_float.h"
 
 namespace quarkfast::ort {
 

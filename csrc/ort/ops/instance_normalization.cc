@@ -1,6 +1,6 @@
 // ExtendedInstanceNormalization (VitisInstanceNormalization): instance normalization in bfloat16 steps.
 // docs/operators.md has the details.
-#include "instance_normalization.h"
+#include "tensor/instance_normalization.h"
 
 #include "ort/ops/ops.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ort/node.h"
-#include "scale_layout.h"
+#include "tensor/scale_layout.h"
 
 namespace quarkfast::ort {
 

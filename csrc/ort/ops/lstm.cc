@@ -1,5 +1,5 @@
 // ExtendedLSTM (VitisLSTM): a bidirectional LSTM in 16-bit fixed point. docs/operators.md has the details.
-#include "lstm.h"
+#include "tensor/lstm.h"
 
 #include <cmath>
 #include <memory>

@@ -2,10 +2,10 @@
 // can hold. docs/operators.md has the details.
 #include <type_traits>
 
-#include "halves.h"
 #include "ort/ops/block_attributes.h"
 #include "ort/ops/ops.h"
 #include "runtime/dispatch.h"
+#include "tensor/half_precision.h"
 
 namespace quarkfast::ort {
 

@@ -2,10 +2,10 @@
 // y = T(x / scale + zero_point) for bfloat16 and float16. docs/operators.md has the details.
 #include <limits>
 
-#include "linear.h"
-#include "linear_float.h"
 #include "ort/ops/linear_inputs.h"
 #include "ort/ops/ops.h"
+#include "tensor/linear.h"
+#include "tensor/linear_float.h"
 
 namespace quarkfast::ort {
 

@@ -1,7 +1,7 @@
-#include "requantize.h"
+#include "tensor/requantize.h"
 
 #include "runtime/dispatch.h"
-#include "scale_tiles.h"
+#include "tensor/scale_tiles.h"
 
 namespace quarkfast {
 

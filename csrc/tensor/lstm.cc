@@ -1,12 +1,12 @@
-#include "lstm.h"
+#include "tensor/lstm.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 
-#include "linear.h"
 #include "runtime/dispatch.h"
+#include "tensor/linear.h"
 
 namespace quarkfast {
 

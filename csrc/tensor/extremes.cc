@@ -1,4 +1,4 @@
-#include "stats/extremes.h"
+#include "tensor/extremes.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,7 +1,7 @@
-#include "linear_float.h"
+#include "tensor/linear_float.h"
 
-#include "elementwise.h"
 #include "runtime/dispatch.h"
+#include "tensor/elementwise.h"
 
 namespace quarkfast {
 

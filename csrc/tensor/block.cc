@@ -1,14 +1,14 @@
-#include "block.h"
+#include "tensor/block.h"
 
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 #include <vector>
 
-#include "elementwise.h"
-#include "halves.h"
 #include "numerics/types.h"
 #include "runtime/dispatch.h"
+#include "tensor/elementwise.h"
+#include "tensor/half_precision.h"
 
 namespace quarkfast {
 

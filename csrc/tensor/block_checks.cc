@@ -1,7 +1,7 @@
 // Which choices of a block format exist; the sentences are shared by both doors.
 #include <string>
 
-#include "block.h"
+#include "tensor/block.h"
 
 namespace quarkfast {
 

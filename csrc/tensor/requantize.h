@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "export.h"
-#include "linear.h"
+#include "tensor/linear.h"
 
 namespace quarkfast {
 

@@ -1,12 +1,12 @@
-#include "linear.h"
+#include "tensor/linear.h"
 
 #include <algorithm>
 #include <type_traits>
 #include <vector>
 
-#include "halves.h"
 #include "runtime/dispatch.h"
-#include "scale_tiles.h"
+#include "tensor/half_precision.h"
+#include "tensor/scale_tiles.h"
 
 namespace quarkfast {
 

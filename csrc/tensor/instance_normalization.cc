@@ -1,10 +1,10 @@
-#include "instance_normalization.h"
+#include "tensor/instance_normalization.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "elementwise.h"
 #include "runtime/dispatch.h"
+#include "tensor/elementwise.h"
 
 namespace quarkfast {
 

@@ -4,7 +4,7 @@
 #include "export.h"
 #include "numerics/types.h"
 #include "runtime/parallel.h"
-#include "scale_layout.h"
+#include "tensor/scale_layout.h"
 
 namespace quarkfast {
 

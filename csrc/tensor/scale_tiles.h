@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <vector>
 
-#include "elementwise.h"
 #include "runtime/parallel.h"
-#include "scale_layout.h"
+#include "tensor/elementwise.h"
+#include "tensor/scale_layout.h"
 
 namespace quarkfast {
 
