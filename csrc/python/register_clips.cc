@@ -8,10 +8,10 @@
 #include <string>
 
 #include "python/statistics.h"
-#include "stats/distribution.h"
-#include "stats/entropy.h"
-#include "stats/percentile.h"
-#include "stats/squared_error.h"
+#include "ranges/entropy.h"
+#include "ranges/percentile.h"
+#include "ranges/spread.h"
+#include "ranges/squared_error.h"
 
 namespace quarkfast::python {
 

@@ -75,18 +75,11 @@ OUTSIDE = {
     "torch": [],
 }
 
-# The part of csrc/ that a file belongs to, and the parts that it may include.
-CPP_MAY_SEE = {
-    "numerics": {"numerics"},
-    "kernels": {"numerics", "kernels", "kernels.h"},
-    "runtime": {"numerics", "kernels.h", "export.h", "runtime"},
-    "tensor": {"numerics", "kernels.h", "export.h", "runtime", "tensor"},
-    "stats": {"numerics", "kernels.h", "export.h", "runtime", "stats"},
-    "ort": {"numerics", "export.h", "runtime", "tensor", "stats", "ort"},
-    "python": {"numerics", "export.h", "runtime", "tensor", "stats", "python"},
-}
-# Files of csrc/ itself, each a part of its own: the kernels' contract, and the mark of what the library exports.
-CPP_FILES = {"kernels.h": "kernels", "export.h": "numerics"}
+# The folders of csrc/: each sees itself and those above it, never its siblings of one line. Two files in csrc/ itself
+# stand for what is below: kernels.h, the contract, for the kernels, and export.h for the library.
+CPP_LAYERS = [["numerics"], ["kernels"], ["runtime"], ["tensor", "stats", "ranges"], ["ort", "python"]]
+CPP_RANK = {name: rank for rank, names in enumerate(CPP_LAYERS) for name in names}
+CPP_FILES = {"kernels.h": "kernels", "export.h": "runtime"}
 KERNEL_STANDARD_HEADERS = {"cstddef", "cstdint", "cstring", "limits"}
 # Kernels that use instructions by name, each with its measurement in the file.
 INTRINSICS = {"kernels/convert_f16.inl.h", "kernels/histogram.inl.h"}
@@ -127,18 +120,58 @@ def test_outside_packages_are_imported_only_where_they_belong(path: Path) -> Non
         assert allowed is None or where.startswith(tuple(allowed)), f"{where} may not import {name}"
 
 
-def part_of(path: Path) -> str:
+def part_of(where: str) -> str:
     """The part of csrc/ that a file belongs to: its folder, or itself."""
-    return path.relative_to(CSRC).parts[0]
+    return where.partition("/")[0]
+
+
+def may_include(own: str, seen: str) -> bool:
+    """Whether a part of csrc/ may include another; kernels are seen by their contract, by the layers that call them."""
+    if own == seen:
+        return True
+    rank, below = (CPP_RANK[CPP_FILES.get(part, part)] for part in (own, seen))
+    if seen == "export.h":
+        return rank >= below
+    if seen == "kernels.h":
+        return own == "kernels" or rank in (CPP_RANK["runtime"], CPP_RANK["tensor"])
+    return seen != "kernels" and below < rank
+
+
+def test_every_folder_of_csrc_has_a_layer() -> None:
+    assert {part_of(path.relative_to(CSRC).as_posix()) for path in SOURCES} == {*CPP_RANK, *CPP_FILES}
+
+
+@pytest.mark.parametrize(
+    ("own", "seen"),
+    [
+        ("numerics", "kernels.h"),
+        ("numerics", "export.h"),
+        ("kernels", "export.h"),
+        ("kernels", "runtime"),
+        ("kernels.h", "kernels"),
+        ("kernels.h", "runtime"),
+        ("runtime", "tensor"),
+        ("tensor", "kernels"),
+        ("tensor", "stats"),
+        ("stats", "tensor"),
+        ("stats", "ranges"),
+        ("ranges", "stats"),
+        ("ranges", "python"),
+        ("ort", "kernels.h"),
+        ("ort", "python"),
+        ("python", "ort"),
+    ],
+)
+def test_a_breach_of_the_layers_of_csrc_is_seen(own: str, seen: str) -> None:
+    assert not may_include(own, seen)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(CSRC).as_posix())
 def test_a_source_includes_only_what_its_part_may_see(path: Path) -> None:
-    own = part_of(path)
-    allowed = CPP_MAY_SEE[CPP_FILES.get(own, own)]
+    own = part_of(path.relative_to(CSRC).as_posix())
     for included in re.findall(r'^#include "(.+)"', path.read_text(encoding="utf-8"), re.MULTILINE):
         assert (CSRC / included).is_file(), f"{included}: expected a path from csrc/"
-        assert part_of(CSRC / included) in allowed, f"{own} may not see {included}"
+        assert may_include(own, part_of(included)), f"{own} may not see {included}"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(CSRC).as_posix())
@@ -146,7 +179,8 @@ def test_foreign_headers_stay_in_their_door(path: Path) -> None:
     headers = re.findall(r"^#include <(.+)>", path.read_text(encoding="utf-8"), re.MULTILINE)
     if path.relative_to(CSRC).as_posix() in INTRINSICS:
         headers.remove("immintrin.h")
-    assert part_of(path) == "python" or not [h for h in headers if h.startswith("pybind11/") or h == "Python.h"]
+    own = part_of(path.relative_to(CSRC).as_posix())
+    assert own == "python" or not [h for h in headers if h.startswith("pybind11/") or h == "Python.h"]
     assert not [h for h in headers if "onnxruntime" in h], "the ABI is our own declaration"
-    if part_of(path) in ("kernels", "kernels.h", "numerics"):
+    if own in ("kernels", "kernels.h", "numerics"):
         assert set(headers) <= KERNEL_STANDARD_HEADERS

@@ -1,11 +1,11 @@
-#include "stats/entropy.h"
+#include "ranges/entropy.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "stats/logarithm.h"
+#include "ranges/logarithm.h"
 
 namespace quarkfast {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "export.h"
-#include "stats/observed.h"
+#include "ranges/observed.h"
 
 namespace quarkfast {
 

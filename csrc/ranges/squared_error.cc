@@ -1,4 +1,4 @@
-#include "stats/squared_error.h"
+#include "ranges/squared_error.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "stats/histogram.h"
+#include "numerics/histogram.h"
 
 namespace quarkfast {
 

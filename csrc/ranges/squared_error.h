@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "export.h"
+#include "ranges/observed.h"
 #include "runtime/dispatch.h"
-#include "stats/observed.h"
 
 namespace quarkfast {
 

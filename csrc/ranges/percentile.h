@@ -2,7 +2,7 @@
 #pragma once
 
 #include "export.h"
-#include "stats/observed.h"
+#include "ranges/observed.h"
 
 namespace quarkfast {
 

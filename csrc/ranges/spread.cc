@@ -1,4 +1,4 @@
-#include "stats/distribution.h"
+#include "ranges/spread.h"
 
 #include <cmath>
 

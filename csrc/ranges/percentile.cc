@@ -1,4 +1,4 @@
-#include "stats/percentile.h"
+#include "ranges/percentile.h"
 
 #include <algorithm>
 #include <cmath>
