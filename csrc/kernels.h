@@ -203,7 +203,7 @@ struct Kernels {
   void (*fold_histogram)(HistogramCounters* c, const Range& r, uint64_t* counts);
   // The squared error, in units of scale^2 * (scale / bin width), that codes from low to high leave of the values in
   // bins [first, last) of a histogram, both multiples of 8; a bin is `width` scales wide, zero is code 0.
-  double (*histogram_error)(const double* weights, size_t first, size_t last, double width, double low, double high);
+  double (*quantization_error)(const double* weights, size_t first, size_t last, double width, double low, double high);
 };
 
 }  // namespace quarkfast

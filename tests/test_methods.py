@@ -78,7 +78,7 @@ def test_a_percentile_is_that_of_the_values_within_one_bin(name, spec, percent):
 def test_entropy_is_the_slow_telling_on_the_same_histogram(name, bins):
     h = histogram(VALUES[name])
     seen = (h.counts, h.exponent, h.range.min, h.range.max, h.range.zero)
-    expected = reference.clip_entropy_window(seen, bins, 128) if bins else reference.clip_entropy(seen, 128)
+    expected = reference.entropy_window_range(seen, bins, 128) if bins else reference.entropy_range(seen, 128)
     assert _found(VALUES[name], TensorSpec("uint8", symmetric=False, method="entropy", bins=bins)) == expected
 
 
@@ -90,9 +90,9 @@ def test_least_error_is_the_slow_telling_on_the_same_histogram(name, spec):
     codes = qparams.from_range(0, 0, spec.dtype, symmetric=spec.symmetric)
     arguments = (seen, codes.qmin, codes.qmax, spec.symmetric)
     if spec.scale == "power_of_two":
-        expected = reference.clip_power_of_two(*arguments, 5)
+        expected = reference.power_of_two_range(*arguments, 5)
     else:
-        expected = reference.clip_squared_error(*arguments)
+        expected = reference.least_error_range(*arguments)
     assert _found(VALUES[name], _with(spec, method="minmse")) == expected
 
 

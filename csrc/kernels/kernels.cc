@@ -6,13 +6,13 @@
 #include "kernels/cast_bf16.inl.h"
 #include "kernels/cast_f16.inl.h"
 #include "kernels/dot_i16.inl.h"
-#include "kernels/histogram_error.inl.h"
 #include "kernels/instance_normalization.inl.h"
 #include "kernels/linear.inl.h"
 #include "kernels/linear_float.inl.h"
 #include "kernels/mx.inl.h"
 #include "kernels/pack_codes.inl.h"
 #include "kernels/pack_columns.inl.h"
+#include "kernels/quantization_error.inl.h"
 #include "kernels/requantize.inl.h"
 #include "kernels/small_floats.inl.h"
 #include "kernels/statistics.inl.h"
@@ -72,7 +72,7 @@ const Kernels kernels = {
     .stats_f16 = statistics_kernels<f16>(),
     .stats_bf16 = statistics_kernels<bf16>(),
     .fold_histogram = fold_histogram,
-    .histogram_error = histogram_error,
+    .quantization_error = quantization_error,
 };
 
 }  // namespace quarkfast::QF_ISA

@@ -7,13 +7,13 @@ namespace quarkfast::python {
 
 void register_block(py::module_& m);
 void register_cast(py::module_& m);
-void register_clips(py::module_& m);
 void register_collector(py::module_& m);
 void register_isa(py::module_& m);
 void register_linear(py::module_& m);
 void register_memory(py::module_& m);
 void register_output(py::module_& m);
 void register_packing(py::module_& m);
+void register_ranges(py::module_& m);
 void register_requantize(py::module_& m);
 void register_stats(py::module_& m);
 
@@ -23,13 +23,13 @@ PYBIND11_MODULE(_core, m) {
   m.doc() = "Bindings to libquarkfast: they check arguments and call, and never compute.";
   quarkfast::python::register_block(m);
   quarkfast::python::register_cast(m);
-  quarkfast::python::register_clips(m);
   quarkfast::python::register_collector(m);
   quarkfast::python::register_isa(m);
   quarkfast::python::register_linear(m);
   quarkfast::python::register_memory(m);
   quarkfast::python::register_output(m);
   quarkfast::python::register_packing(m);
+  quarkfast::python::register_ranges(m);
   quarkfast::python::register_requantize(m);
   quarkfast::python::register_stats(m);
 }

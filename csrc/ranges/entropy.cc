@@ -24,9 +24,9 @@ struct Magnitudes {
   std::vector<double> terms = std::vector<double>(kHistogramSide + 1);
   int32_t bins = 0;  // up to the last that holds something
 
-  explicit Magnitudes(const Observed& o) {
+  explicit Magnitudes(const HistogramView& h) {
     for (int32_t b = 0; b < kHistogramSide; ++b) {
-      counts[b] = o.counts[kHistogramSide + b] + o.counts[kHistogramSide - 1 - b] - (b ? 0 : o.zero);
+      counts[b] = h.counts[kHistogramSide + b] + h.counts[kHistogramSide - 1 - b] - (b ? 0 : h.zero);
       total[b + 1] = total[b] + counts[b];
       filled[b + 1] = filled[b] + (counts[b] != 0);
       terms[b + 1] = terms[b] + entropy_term(static_cast<double>(counts[b]));
@@ -132,9 +132,9 @@ double window_divergence(const std::vector<uint64_t>& counts, size_t start, size
 
 }  // namespace
 
-Clip clip_entropy(const Observed& o, int32_t levels) {
-  if (!(o.min <= o.max)) return {};
-  const Magnitudes m(o);
+ClippingRange entropy_range(const HistogramView& h, int32_t levels) {
+  if (!(h.min <= h.max)) return {};
+  const Magnitudes m(h);
   Groups groups(m, levels);
   double least = std::numeric_limits<double>::infinity();
   int32_t best = m.bins;
@@ -145,14 +145,14 @@ Clip clip_entropy(const Observed& o, int32_t levels) {
       best = bins;
     }
   }
-  return best == m.bins ? limited(o, largest_magnitude(o)) : limited(o, std::ldexp(best, o.width));
+  return best == m.bins ? limited(h, largest_magnitude(h)) : limited(h, std::ldexp(best, h.width));
 }
 
-Clip clip_entropy_window(const Observed& o, int32_t bins, int32_t levels) {
-  if (!(o.min <= o.max)) return {};
+ClippingRange entropy_window_range(const HistogramView& h, int32_t bins, int32_t levels) {
+  if (!(h.min <= h.max)) return {};
   const int32_t merged = kHistogramBins / bins;
   std::vector<uint64_t> counts(static_cast<size_t>(bins));
-  for (int32_t i = 0; i < kHistogramBins; ++i) counts[static_cast<size_t>(i / merged)] += o.counts[i];
+  for (int32_t i = 0; i < kHistogramBins; ++i) counts[static_cast<size_t>(i / merged)] += h.counts[i];
   double least = std::numeric_limits<double>::infinity();
   int32_t best = levels / 2;
   for (int32_t half = levels / 2; half <= bins / 2; ++half) {
@@ -165,9 +165,9 @@ Clip clip_entropy_window(const Observed& o, int32_t bins, int32_t levels) {
     }
   }
   // The window has one more bin on its right, but for the widest.
-  const double low = -std::ldexp(best * merged, o.width);
-  const double high = std::ldexp((best == bins / 2 ? best : best + 1) * merged, o.width);
-  return {low > o.min ? low : o.min, high < o.max ? high : o.max};
+  const double low = -std::ldexp(best * merged, h.width);
+  const double high = std::ldexp((best == bins / 2 ? best : best + 1) * merged, h.width);
+  return {low > h.min ? low : h.min, high < h.max ? high : h.max};
 }
 
 }  // namespace quarkfast

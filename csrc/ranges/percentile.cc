@@ -33,32 +33,32 @@ double quantile(const Walk& step_at, int32_t bins, double rank) {
   return position;
 }
 
-double total(const Observed& o) {
+double total(const HistogramView& h) {
   uint64_t sum = 0;
-  for (int32_t i = 0; i < kHistogramBins; ++i) sum += o.counts[i];
+  for (int32_t i = 0; i < kHistogramBins; ++i) sum += h.counts[i];
   return static_cast<double>(sum);
 }
 
 }  // namespace
 
-Clip clip_percentile(const Observed& o, double percentile, bool symmetric) {
-  const Clip all = everything(o);
-  const double n = total(o);
+ClippingRange percentile_range(const HistogramView& h, double percentile, bool symmetric) {
+  const ClippingRange all = whole_range(h);
+  const double n = total(h);
   if (n == 0) return {};
-  if (percentile >= 100) return symmetric ? limited(o, largest_magnitude(o)) : all;
+  if (percentile >= 100) return symmetric ? limited(h, largest_magnitude(h)) : all;
   if (symmetric) {
     const auto folded = [&](int32_t b) {
-      return Step{o.counts[kHistogramSide + b] + o.counts[kHistogramSide - 1 - b], b ? 0 : o.zero, 0};
+      return Step{h.counts[kHistogramSide + b] + h.counts[kHistogramSide - 1 - b], b ? 0 : h.zero, 0};
     };
-    return limited(o, std::ldexp(quantile(folded, kHistogramSide, n * (percentile / 100)), o.width));
+    return limited(h, std::ldexp(quantile(folded, kHistogramSide, n * (percentile / 100)), h.width));
   }
   const double cut = n * ((100 - percentile) / 200);
-  const auto upwards = [&](int32_t i) { return Step{o.counts[i], i == kHistogramSide ? o.zero : 0, 0}; };
+  const auto upwards = [&](int32_t i) { return Step{h.counts[i], i == kHistogramSide ? h.zero : 0, 0}; };
   const auto downwards = [&](int32_t i) {
-    return Step{o.counts[kHistogramBins - 1 - i], 0, i == kHistogramSide - 1 ? o.zero : 0};
+    return Step{h.counts[kHistogramBins - 1 - i], 0, i == kHistogramSide - 1 ? h.zero : 0};
   };
-  const double low = std::ldexp(quantile(upwards, kHistogramBins, cut) - kHistogramSide, o.width);
-  const double high = std::ldexp(kHistogramSide - quantile(downwards, kHistogramBins, cut), o.width);
+  const double low = std::ldexp(quantile(upwards, kHistogramBins, cut) - kHistogramSide, h.width);
+  const double high = std::ldexp(kHistogramSide - quantile(downwards, kHistogramBins, cut), h.width);
   // Values count as spread over their bin, so a place in the outermost one may lie beyond either extreme.
   return {std::clamp(low, all.low, all.high), std::clamp(high, all.low, all.high)};
 }

@@ -4,14 +4,14 @@
 
 namespace quarkfast {
 
-Spread spread_of(const Observed& o, int root) {
+Spread spread(const HistogramView& h, int root) {
   double total = 0, sum = 0, squares = 0;
   for (int32_t i = 0; i < kHistogramBins; ++i) {
-    const auto all = static_cast<double>(o.counts[i]);
+    const auto all = static_cast<double>(h.counts[i]);
     total += all;
-    const double count = i == kHistogramSide ? all - static_cast<double>(o.zero) : all;
+    const double count = i == kHistogramSide ? all - static_cast<double>(h.zero) : all;
     if (count == 0) continue;
-    const double middle = std::ldexp(i - kHistogramSide + 0.5, o.width);
+    const double middle = std::ldexp(i - kHistogramSide + 0.5, h.width);
     const double value = root == 3 ? std::cbrt(middle) : middle;
     sum += count * value;
     squares += count * (value * value);

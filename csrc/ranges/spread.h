@@ -1,8 +1,8 @@
-// Mean and spread of what was seen, of the values or of their signed power.
+// Mean and standard deviation of the values of a histogram, or of their signed roots.
 #pragma once
 
 #include "export.h"
-#include "ranges/observed.h"
+#include "ranges/histogram_view.h"
 
 namespace quarkfast {
 
@@ -12,6 +12,6 @@ struct Spread {
 };
 
 // Of sign(x) * |x|^(1/root) for root 1 or 3, values taken as the middles of their bins and zeros as zero.
-QUARKFAST_API Spread spread_of(const Observed& o, int root);
+QUARKFAST_API Spread spread(const HistogramView& h, int root);
 
 }  // namespace quarkfast

@@ -44,8 +44,8 @@ int least_step(int steps, const Error& error) {
 
 }  // namespace
 
-Linear linear_for(const Clip& clip, const Codes& codes, bool symmetric) {
-  double low = std::clamp(clip.low, -kLargestEnd, 0.0), high = std::clamp(clip.high, 0.0, kLargestEnd);
+QParams qparams_from_range(const ClippingRange& range, const CodeRange& codes, bool symmetric) {
+  double low = std::clamp(range.low, -kLargestEnd, 0.0), high = std::clamp(range.high, 0.0, kLargestEnd);
   if (symmetric) {
     high = std::max(-low, high);
     low = -high;
@@ -62,13 +62,13 @@ Linear linear_for(const Clip& clip, const Codes& codes, bool symmetric) {
           static_cast<int64_t>(std::clamp(zero, static_cast<double>(codes.qmin), static_cast<double>(codes.qmax)))};
 }
 
-SquaredError::SquaredError(const Observed& o)
-    : kernels_(active()), weights_(kHistogramBins), bin_(std::ldexp(1.0, o.width)) {
+QuantizationError::QuantizationError(const HistogramView& h)
+    : kernels_(active()), weights_(kHistogramBins), bin_(std::ldexp(1.0, h.width)) {
   double total = 0;
   size_t first = kHistogramBins, last = 0;
   for (size_t i = 0; i < kHistogramBins; ++i) {
-    total += static_cast<double>(o.counts[i]);
-    weights_[i] = static_cast<double>(o.counts[i] - (i == kHistogramSide ? o.zero : 0));
+    total += static_cast<double>(h.counts[i]);
+    weights_[i] = static_cast<double>(h.counts[i] - (i == kHistogramSide ? h.zero : 0));
     if (weights_[i] == 0) continue;
     first = std::min(first, i);
     last = i + 1;
@@ -79,44 +79,46 @@ SquaredError::SquaredError(const Observed& o)
   last_ = (last + kLanes - 1) / kLanes * kLanes;
 }
 
-double SquaredError::operator()(const Linear& linear, const Codes& codes) const {
+double QuantizationError::operator()(const QParams& qparams, const CodeRange& codes) const {
   if (first_ == last_) return 0;
-  const double low = static_cast<double>(codes.qmin - linear.zero_point);
-  const double high = static_cast<double>(codes.qmax - linear.zero_point);
-  const double sum = kernels_.histogram_error(weights_.data(), first_, last_, bin_ / linear.scale, low, high);
-  return sum * linear.scale * linear.scale * (linear.scale / bin_);
+  const double low = static_cast<double>(codes.qmin - qparams.zero_point);
+  const double high = static_cast<double>(codes.qmax - qparams.zero_point);
+  const double sum = kernels_.quantization_error(weights_.data(), first_, last_, bin_ / qparams.scale, low, high);
+  return sum * qparams.scale * qparams.scale * (qparams.scale / bin_);
 }
 
-Clip clip_squared_error(const Observed& o, const Codes& codes, bool symmetric) {
-  if (!(o.min <= o.max)) return {};
-  const SquaredError error(o);
-  const auto cost = [&](const Clip& clip) { return error(linear_for(clip, codes, symmetric), codes); };
+ClippingRange least_error_range(const HistogramView& h, const CodeRange& codes, bool symmetric) {
+  if (!(h.min <= h.max)) return {};
+  const QuantizationError error(h);
+  const auto cost = [&](const ClippingRange& range) {
+    return error(qparams_from_range(range, codes, symmetric), codes);
+  };
   constexpr int kSteps = kOctaves * kStepsPerOctave;
   if (symmetric) {
-    const double top = largest_magnitude(o);
-    return limited(o,
+    const double top = largest_magnitude(h);
+    return limited(h,
                    top * shrunk(least_step(kSteps, [&](int g) { return cost({-top * shrunk(g), top * shrunk(g)}); })));
   }
-  const double low = std::min(o.min, 0.0), high = std::max(o.max, 0.0);
+  const double low = std::min(h.min, 0.0), high = std::max(h.max, 0.0);
   const double both = shrunk(least_step(kSteps, [&](int g) { return cost({low * shrunk(g), high * shrunk(g)}); }));
-  Clip best{low * both, high * both};
+  ClippingRange best{low * both, high * both};
   if (best.low < 0 && best.high > 0) {  // each end alone, from where it was up to two octaves inwards
     constexpr int kAlone = 2 * kStepsPerOctave;
     best.high = high * shrunk(least_step(kAlone, [&](int g) { return cost({best.low, high * shrunk(g)}); }));
     best.low = low * shrunk(least_step(kAlone, [&](int g) { return cost({low * shrunk(g), best.high}); }));
   }
-  return {std::max(best.low, o.min), std::min(best.high, o.max)};
+  return {std::max(best.low, h.min), std::min(best.high, h.max)};
 }
 
-Clip clip_power_of_two(const Observed& o, const Codes& codes, bool symmetric, int count) {
-  if (!(o.min <= o.max)) return {};
-  const SquaredError error(o);
-  const Linear base = linear_for(everything(o), codes, symmetric);
+ClippingRange power_of_two_range(const HistogramView& h, const CodeRange& codes, bool symmetric, int count) {
+  if (!(h.min <= h.max)) return {};
+  const QuantizationError error(h);
+  const QParams base = qparams_from_range(whole_range(h), codes, symmetric);
   int exponent = 0;
   const double fraction = std::frexp(base.scale, &exponent);  // the nearest power is half of 2^exponent below sqrt(1/2)
   exponent -= fraction <= 0.70710678118654752440;
   double least = std::numeric_limits<double>::infinity(), scale = std::ldexp(1.0, exponent);
-  if (o.min < 0 || o.max > 0) {  // otherwise every candidate is exact, and the nearest stays
+  if (h.min < 0 || h.max > 0) {  // otherwise every candidate is exact, and the nearest stays
     for (int i = 0; i < count; ++i) {
       const double candidate = std::ldexp(1.0, std::clamp(exponent + 1 - i, -126, 127));
       const double found = error({candidate, base.zero_point}, codes);

@@ -5,17 +5,12 @@
 #include <cstdint>
 
 #include "export.h"
+#include "numerics/code_range.h"
 #include "numerics/types.h"
 #include "runtime/parallel.h"
 #include "tensor/scale_layout.h"
 
 namespace quarkfast {
-
-// The integer range [qmin, qmax] of codes; narrower than the type for symmetric ranges and 3-bit codes in int8_t.
-struct CodeRange {
-  int64_t qmin;
-  int64_t qmax;
-};
 
 // Q is i2, u2, i4, u4, int8_t, uint8_t, int16_t, uint16_t, int32_t or uint32_t; X and Y are float, f16 or bf16, which
 // are widened to float32 before and rounded (half to even) after. scale and zero_point hold layout.scales() values;

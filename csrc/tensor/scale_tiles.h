@@ -30,14 +30,14 @@ inline bool has_short_runs(const ScaleLayout& layout) {
   return layout.scales() > 1 && run < kShortRun && (layout.scales_alternate() || run % kLanes != 0);
 }
 
-// Writes n copies of value in stores of fixed size, hence up to kSpread - 1 more: the next run writes over them. Runs
+// Writes n copies of value in stores of fixed size, hence up to kFill - 1 more: the next run writes over them. Runs
 // of a tile are short, and a call of memset takes longer than most of them.
-inline constexpr size_t kSpread = 16;
+inline constexpr size_t kFill = 16;
 
 template <class T>
-void spread(T* to, size_t n, T value) {
-  for (size_t i = 0; i < n; i += kSpread) {
-    for (size_t j = 0; j < kSpread; ++j) to[i + j] = value;
+void fill_run(T* to, size_t n, T value) {
+  for (size_t i = 0; i < n; i += kFill) {
+    for (size_t j = 0; j < kFill; ++j) to[i + j] = value;
   }
 }
 
@@ -51,8 +51,8 @@ struct Tile {
         layout, begin, begin + size,
         [&](size_t at, size_t runs, size_t n, size_t s) {
           for (size_t to = at - begin; runs; --runs, to += n, ++s) {
-            spread(scale + to, n, scales[s]);
-            spread(zero_point + to, n, zero_points[s]);
+            fill_run(scale + to, n, scales[s]);
+            fill_run(zero_point + to, n, zero_points[s]);
           }
         },
         [&](size_t at, size_t n, size_t s) {
@@ -61,8 +61,8 @@ struct Tile {
         });
   }
 
-  Scale scale[kTile + kSpread];
-  Q zero_point[kTile + kSpread];
+  Scale scale[kTile + kFill];
+  Q zero_point[kTile + kFill];
 };
 
 // Covers elements [begin, end) with calls of the operation; x and y point at element begin. An operation takes `runs`

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 _Array = NDArray[Any]
 _Dims = tuple[int, int, int]
 _Histogram = tuple[_Array, int]
-_Clip = tuple[float, float]
+_ClippingRange = tuple[float, float]
 
 def active_isa() -> str: ...
 def available_isas() -> list[str]: ...
@@ -266,17 +266,19 @@ class Mx:
     @property
     def record_bytes(self) -> int: ...
 
-def clip_percentile(
+def percentile_range(
     counts: _Array, width: int, extremes: tuple[float, float], zero: int, percentile: float, symmetric: bool
-) -> _Clip: ...
-def clip_entropy(counts: _Array, width: int, extremes: tuple[float, float], zero: int, levels: int) -> _Clip: ...
-def clip_entropy_window(
+) -> _ClippingRange: ...
+def entropy_range(
+    counts: _Array, width: int, extremes: tuple[float, float], zero: int, levels: int
+) -> _ClippingRange: ...
+def entropy_window_range(
     counts: _Array, width: int, extremes: tuple[float, float], zero: int, bins: int, levels: int
-) -> _Clip: ...
-def clip_squared_error(
+) -> _ClippingRange: ...
+def least_error_range(
     counts: _Array, width: int, extremes: tuple[float, float], zero: int, qmin: int, qmax: int, symmetric: bool
-) -> _Clip: ...
-def clip_power_of_two(
+) -> _ClippingRange: ...
+def power_of_two_range(
     counts: _Array,
     width: int,
     extremes: tuple[float, float],
@@ -285,8 +287,8 @@ def clip_power_of_two(
     qmax: int,
     symmetric: bool,
     count: int,
-) -> _Clip: ...
-def histogram_error(
+) -> _ClippingRange: ...
+def quantization_error(
     counts: _Array,
     width: int,
     extremes: tuple[float, float],
@@ -296,7 +298,7 @@ def histogram_error(
     qmin: int,
     qmax: int,
 ) -> float: ...
-def spread_of(counts: _Array, width: int, extremes: tuple[float, float], zero: int, root: int) -> _Clip: ...
+def spread(counts: _Array, width: int, extremes: tuple[float, float], zero: int, root: int) -> tuple[float, float]: ...
 
 class Collector:
     """Statistics of many tensors, filled by Observe operators and read from Python."""

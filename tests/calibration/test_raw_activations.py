@@ -95,7 +95,7 @@ def _seen(calibration, name):
 @pytest.mark.parametrize("name", FEW)
 def test_entropy_is_the_slow_telling_on_the_same_histogram(calibration, name):
     found = _range(calibration, name, TensorSpec("int8"), method="entropy")
-    assert found == reference.clip_entropy(_seen(calibration, name), 128)
+    assert found == reference.entropy_range(_seen(calibration, name), 128)
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -104,7 +104,7 @@ def test_least_error_is_the_slow_telling_on_the_same_histogram(calibration, name
     codes = qparams.from_range(0, 0, spec.dtype, symmetric=spec.symmetric)
     arguments = (_seen(calibration, name), codes.qmin, codes.qmax, spec.symmetric)
     if spec.scale == "power_of_two":
-        expected = reference.clip_power_of_two(*arguments, 5)
+        expected = reference.power_of_two_range(*arguments, 5)
     else:
-        expected = reference.clip_squared_error(*arguments)
+        expected = reference.least_error_range(*arguments)
     assert _range(calibration, name, spec, method="minmse") == expected

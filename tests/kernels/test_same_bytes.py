@@ -20,15 +20,16 @@ THREADS = (1, 2, 3, 8)
 OFFSETS = (0, 1, 7)
 # What _core offers beside kernels.
 NO_KERNELS = {"active_isa", "available_isas", "use_isa", "num_threads", "set_num_threads", "output", "Collector"}
-# Mathematics on one histogram in one thread: no array to cut, and tests/kernels/test_clips.py runs it on every rung.
+# Functions of one histogram in one thread: no array to cut; tests/kernels/test_range_estimation.py runs them on every
+# rung.
 ON_A_HISTOGRAM = {
-    "clip_entropy",
-    "clip_entropy_window",
-    "clip_percentile",
-    "clip_power_of_two",
-    "clip_squared_error",
-    "histogram_error",
-    "spread_of",
+    "entropy_range",
+    "entropy_window_range",
+    "least_error_range",
+    "percentile_range",
+    "power_of_two_range",
+    "quantization_error",
+    "spread",
 }
 # What _core offers as arguments of kernels.
 CHOICES = {"Bfp", "BfpPrime", "Mx"}

@@ -103,8 +103,8 @@ def test_the_range_of_least_error_is_no_worse_than_the_whole_range(x, codes, sym
     if h.range.finite:
         found = kernels.least_error_range(h, *codes, symmetric=symmetric)
         errors = [
-            kernels.quantization_error(h, *reference.linear_for(clip, *codes, symmetric), *codes)
-            for clip in (found, (h.range.min, h.range.max))
+            kernels.quantization_error(h, *reference.qparams_from_range(ends, *codes, symmetric), *codes)
+            for ends in (found, (h.range.min, h.range.max))
         ]
         # The range is cut at what was seen, which moves the scale of a one-sided symmetric range by a rounding.
         assert errors[0] <= errors[1] * (1 + 2.0**-20)
@@ -113,7 +113,7 @@ def test_the_range_of_least_error_is_no_worse_than_the_whole_range(x, codes, sym
 @given(CROWDED)
 def test_every_method_gives_a_finite_range(x):
     h = quarkfast.histogram(x)
-    for clip in (
+    for ends in (
         kernels.percentile_range(h),
         kernels.entropy_range(h),
         kernels.entropy_range(h, rule="onnxruntime", bins=256),
@@ -121,4 +121,4 @@ def test_every_method_gives_a_finite_range(x):
         kernels.power_of_two_range(h, 0, 255, symmetric=False),
         kernels.spread(h),
     ):
-        assert np.isfinite(clip).all()
+        assert np.isfinite(ends).all()

@@ -14,14 +14,6 @@ from quarkfast.kernels.bfp import (
     quantize_bfp_prime,
 )
 from quarkfast.kernels.casts import cast, round_trip
-from quarkfast.kernels.clips import (
-    entropy_range,
-    least_error_range,
-    percentile_range,
-    power_of_two_range,
-    quantization_error,
-    spread,
-)
 from quarkfast.kernels.linear import (
     dequantize_linear,
     fake_quantize_linear,
@@ -33,6 +25,14 @@ from quarkfast.kernels.linear_float import dequantize_float, quantize_float
 from quarkfast.kernels.matmul_nbits import MatMulNBits, pack_matmul_nbits, unpack_matmul_nbits
 from quarkfast.kernels.mx import dequantize_mx, fake_quantize_mx, quantize_mx
 from quarkfast.kernels.packing import pack_codes, pack_columns, unpack_codes
+from quarkfast.kernels.range_estimation import (
+    entropy_range,
+    least_error_range,
+    percentile_range,
+    power_of_two_range,
+    quantization_error,
+    spread,
+)
 from quarkfast.kernels.requantize import requantize_linear, requantize_shift
 from quarkfast.kernels.statistics import Histogram, Moments, Range, absmax, extremes, histogram, moments, reduce_range
 

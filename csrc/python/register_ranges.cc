@@ -1,4 +1,4 @@
-// The mathematics of calibration: from a histogram to the range of values to keep.
+// Range estimation: from a histogram to the range of values to keep.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -22,7 +22,8 @@ void require_that(bool holds, const char* expected) {
 }
 
 // A view into the caller's array, which outlives it.
-Observed observed(const py::array& counts, int32_t width, const std::array<double, 2>& extremes, uint64_t zero) {
+HistogramView histogram_view(const py::array& counts, int32_t width, const std::array<double, 2>& extremes,
+                             uint64_t zero) {
   require(counts, "histogram", "counts", "uint64");
   require_size(counts, "histogram", "counts", kHistogramBins);
   require_that(width >= kSmallestWidth && width <= kLargestWidth, "a width exponent from -126 to 117");
@@ -35,7 +36,7 @@ Observed observed(const py::array& counts, int32_t width, const std::array<doubl
   return {values, width, extremes[0], extremes[1], zero};
 }
 
-Codes codes_of(int64_t qmin, int64_t qmax) {
+CodeRange codes_of(int64_t qmin, int64_t qmax) {
   require_that(qmin >= -(int64_t{1} << 31) && qmin < qmax && qmax < int64_t{1} << 32, "codes of 32 bits in order");
   return {qmin, qmax};
 }
@@ -48,80 +49,80 @@ auto unlocked(Compute&& compute) {
 }
 
 template <class Compute>
-py::tuple clip_of(Compute&& compute) {
-  const Clip clip = unlocked(compute);
-  return py::make_tuple(clip.low, clip.high);
+py::tuple range_tuple(Compute&& compute) {
+  const ClippingRange range = unlocked(compute);
+  return py::make_tuple(range.low, range.high);
 }
 
 }  // namespace
 
-void register_clips(py::module_& m) {
+void register_ranges(py::module_& m) {
   m.def(
-      "clip_percentile",
+      "percentile_range",
       [](const py::array& counts, int32_t width, std::array<double, 2> extremes, uint64_t zero, double percentile,
          bool symmetric) {
         require_that(percentile >= 0 && percentile <= 100, "a percentile from 0 to 100");
-        const Observed seen = observed(counts, width, extremes, zero);
-        return clip_of([&] { return clip_percentile(seen, percentile, symmetric); });
+        const HistogramView view = histogram_view(counts, width, extremes, zero);
+        return range_tuple([&] { return percentile_range(view, percentile, symmetric); });
       },
       py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("percentile"),
       py::arg("symmetric"));
   m.def(
-      "clip_entropy",
+      "entropy_range",
       [](const py::array& counts, int32_t width, std::array<double, 2> extremes, uint64_t zero, int32_t levels) {
         require_that(levels >= 2 && levels <= kHistogramSide, "2 to 2048 levels");
-        const Observed seen = observed(counts, width, extremes, zero);
-        return clip_of([&] { return clip_entropy(seen, levels); });
+        const HistogramView view = histogram_view(counts, width, extremes, zero);
+        return range_tuple([&] { return entropy_range(view, levels); });
       },
       py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("levels"));
   m.def(
-      "clip_entropy_window",
+      "entropy_window_range",
       [](const py::array& counts, int32_t width, std::array<double, 2> extremes, uint64_t zero, int32_t bins,
          int32_t levels) {
         require_that(levels >= 2 && levels <= bins && bins <= kHistogramBins && (bins & (bins - 1)) == 0,
                      "2 levels or more and a power of two of bins from there to 4096");
-        const Observed seen = observed(counts, width, extremes, zero);
-        return clip_of([&] { return clip_entropy_window(seen, bins, levels); });
+        const HistogramView view = histogram_view(counts, width, extremes, zero);
+        return range_tuple([&] { return entropy_window_range(view, bins, levels); });
       },
       py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("bins"), py::arg("levels"));
   m.def(
-      "clip_squared_error",
+      "least_error_range",
       [](const py::array& counts, int32_t width, std::array<double, 2> extremes, uint64_t zero, int64_t qmin,
          int64_t qmax, bool symmetric) {
-        const Observed seen = observed(counts, width, extremes, zero);
-        const Codes codes = codes_of(qmin, qmax);
-        return clip_of([&] { return clip_squared_error(seen, codes, symmetric); });
+        const HistogramView view = histogram_view(counts, width, extremes, zero);
+        const CodeRange codes = codes_of(qmin, qmax);
+        return range_tuple([&] { return least_error_range(view, codes, symmetric); });
       },
       py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("qmin"), py::arg("qmax"),
       py::arg("symmetric"));
   m.def(
-      "clip_power_of_two",
+      "power_of_two_range",
       [](const py::array& counts, int32_t width, std::array<double, 2> extremes, uint64_t zero, int64_t qmin,
          int64_t qmax, bool symmetric, int count) {
         require_that(count >= 1 && count <= 32, "1 to 32 candidates");
-        const Observed seen = observed(counts, width, extremes, zero);
-        const Codes codes = codes_of(qmin, qmax);
-        return clip_of([&] { return clip_power_of_two(seen, codes, symmetric, count); });
+        const HistogramView view = histogram_view(counts, width, extremes, zero);
+        const CodeRange codes = codes_of(qmin, qmax);
+        return range_tuple([&] { return power_of_two_range(view, codes, symmetric, count); });
       },
       py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("qmin"), py::arg("qmax"),
       py::arg("symmetric"), py::arg("count"));
   m.def(
-      "histogram_error",
+      "quantization_error",
       [](const py::array& counts, int32_t width, std::array<double, 2> extremes, uint64_t zero, double scale,
          int64_t zero_point, int64_t qmin, int64_t qmax) {
-        const Codes codes = codes_of(qmin, qmax);
+        const CodeRange codes = codes_of(qmin, qmax);
         require_that(scale >= 0x1p-149 && scale < 0x1p128, "a scale within float32 and > 0");
         require_that(zero_point >= qmin && zero_point <= qmax, "a zero point among the codes");
-        const Observed seen = observed(counts, width, extremes, zero);
-        return unlocked([&] { return SquaredError(seen)({scale, zero_point}, codes); });
+        const HistogramView view = histogram_view(counts, width, extremes, zero);
+        return unlocked([&] { return QuantizationError(view)({scale, zero_point}, codes); });
       },
       py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("scale"),
       py::arg("zero_point"), py::arg("qmin"), py::arg("qmax"));
   m.def(
-      "spread_of",
+      "spread",
       [](const py::array& counts, int32_t width, std::array<double, 2> extremes, uint64_t zero, int root) {
-        const Spread spread = spread_of(observed(counts, width, extremes, zero), root);
-        return py::make_tuple(spread.mean, spread.deviation);
+        const Spread found = spread(histogram_view(counts, width, extremes, zero), root);
+        return py::make_tuple(found.mean, found.deviation);
       },
       py::arg("counts"), py::arg("width"), py::arg("extremes"), py::arg("zero"), py::arg("root"));
 }

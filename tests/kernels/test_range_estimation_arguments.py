@@ -1,4 +1,4 @@
-"""What the mathematics of calibration refuses, and in which words."""
+"""What range estimation refuses, and in which words."""
 
 from __future__ import annotations
 
@@ -67,19 +67,19 @@ def test_arguments_of_another_type_meet_a_sentence(call, message):
 )
 def test_the_native_door_refuses_what_is_no_histogram(arguments, expected):
     with pytest.raises(ValueError, match=expected):
-        _core.spread_of(*arguments, 1)
+        _core.spread(*arguments, 1)
 
 
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (lambda seen: _core.clip_percentile(*seen, 101.0, True), "a percentile from 0 to 100"),
-        (lambda seen: _core.clip_entropy(*seen, 1), "2 to 2048 levels"),
-        (lambda seen: _core.clip_entropy_window(*seen, 100, 10), "a power of two of bins"),
-        (lambda seen: _core.clip_squared_error(*seen, 1, 0, True), "codes of 32 bits in order"),
-        (lambda seen: _core.clip_power_of_two(*seen, 0, 1, True, 0), "1 to 32 candidates"),
-        (lambda seen: _core.histogram_error(*seen, 0.0, 0, 0, 1), "a scale within float32"),
-        (lambda seen: _core.histogram_error(*seen, 1.0, 2, 0, 1), "a zero point among the codes"),
+        (lambda seen: _core.percentile_range(*seen, 101.0, True), "a percentile from 0 to 100"),
+        (lambda seen: _core.entropy_range(*seen, 1), "2 to 2048 levels"),
+        (lambda seen: _core.entropy_window_range(*seen, 100, 10), "a power of two of bins"),
+        (lambda seen: _core.least_error_range(*seen, 1, 0, True), "codes of 32 bits in order"),
+        (lambda seen: _core.power_of_two_range(*seen, 0, 1, True, 0), "1 to 32 candidates"),
+        (lambda seen: _core.quantization_error(*seen, 0.0, 0, 0, 1), "a scale within float32"),
+        (lambda seen: _core.quantization_error(*seen, 1.0, 2, 0, 1), "a zero point among the codes"),
     ],
 )
 def test_the_native_door_refuses_other_arguments(call, expected):

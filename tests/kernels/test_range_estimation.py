@@ -1,4 +1,4 @@
-"""The mathematics of calibration equals its slow telling, and onnxruntime's where both compute the same."""
+"""Range estimation equals the reference, and onnxruntime's where both compute the same."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_percentiles_equal_the_reference(kind, symmetric):
     h = histogram(sample(kind))
     for percentile in (0, 0.1, 37.0, 50, 99, 99.9, 99.999, 100):
         got = kernels.percentile_range(h, percentile, symmetric=symmetric)
-        assert got == reference.clip_percentile(seen(h), percentile, symmetric)
+        assert got == reference.percentile_range(seen(h), percentile, symmetric)
 
 
 @pytest.mark.parametrize("kind", ["normal", "shifted", "relu", "heavy", "uniform", "negative", "far"])
@@ -104,7 +104,7 @@ def test_entropy_ranges_have_the_least_divergence_of_the_reference(kind, levels)
     least = min(found.values(), default=0.0)
     fits = [bins for bins, value in found.items() if value <= least + DIVERGENCE_TOLERANCE]
     thresholds = {max(abs(v) for v in got), max(-h.range.min, h.range.max)}
-    assert got == reference.clip_entropy(seen(h), levels) or thresholds & {bins * 2.0**h.exponent for bins in fits}
+    assert got == reference.entropy_range(seen(h), levels) or thresholds & {bins * 2.0**h.exponent for bins in fits}
 
 
 @pytest.mark.parametrize(("bins", "levels"), [(128, 128), (512, 128), (256, 64)], ids=str)
@@ -112,7 +112,7 @@ def test_entropy_ranges_have_the_least_divergence_of_the_reference(kind, levels)
 def test_entropy_windows_equal_the_reference(kind, bins, levels):
     h = histogram(sample(kind))
     got = kernels.entropy_range(h, rule="onnxruntime", bins=bins, levels=levels)
-    assert got == reference.clip_entropy_window(seen(h), bins, levels)
+    assert got == reference.entropy_window_range(seen(h), bins, levels)
 
 
 @pytest.mark.parametrize("codes", CODES)
@@ -120,12 +120,12 @@ def test_entropy_windows_equal_the_reference(kind, bins, levels):
 def test_expected_errors_equal_the_integral_of_the_reference(isa, kind, codes):
     h = histogram(sample(kind))
     qmin, qmax = CODES[codes]
-    for clip in ((h.range.min, h.range.max), (h.range.min / 3, h.range.max / 3)):
-        if not np.isfinite(clip).all():
+    for ends in ((h.range.min, h.range.max), (h.range.min / 3, h.range.max / 3)):
+        if not np.isfinite(ends).all():
             continue
-        scale, zero = reference.linear_for(clip, qmin, qmax, False)
+        scale, zero = reference.qparams_from_range(ends, qmin, qmax, False)
         got = kernels.quantization_error(h, scale, zero, qmin, qmax)
-        assert got == pytest.approx(reference.histogram_error(seen(h), scale, zero, qmin, qmax), rel=ERROR_TOLERANCE)
+        assert got == pytest.approx(reference.quantization_error(seen(h), scale, zero, qmin, qmax), rel=ERROR_TOLERANCE)
 
 
 def test_errors_of_narrow_bins_beside_a_code_are_not_lost_in_those_of_wide_ones():
@@ -133,7 +133,7 @@ def test_errors_of_narrow_bins_beside_a_code_are_not_lost_in_those_of_wide_ones(
     x = np.concatenate([np.full(6, 3.3999999e38, np.float32), np.full(12, 1e35, np.float32)])
     h = histogram(x)
     scale = 1.1333332835774387e38
-    expected = reference.histogram_error(seen(h), scale, -2, -2, 1)
+    expected = reference.quantization_error(seen(h), scale, -2, -2, 1)
     assert kernels.quantization_error(h, scale, -2, -2, 1) == pytest.approx(expected, rel=ERROR_TOLERANCE)
 
 
@@ -174,7 +174,7 @@ def test_the_search_for_the_least_error_equals_the_reference(kind, codes, symmet
         return kernels.quantization_error(h, scale, zero, low, high)
 
     got = kernels.least_error_range(h, qmin, qmax, symmetric=symmetric)
-    assert got == reference.clip_squared_error(seen(h), qmin, qmax, symmetric, error)
+    assert got == reference.least_error_range(seen(h), qmin, qmax, symmetric, error)
 
 
 @pytest.mark.parametrize("kind", ["normal", "relu", "heavy", "outlier", "sparse", "shifted"])
@@ -182,8 +182,8 @@ def test_no_other_threshold_on_a_grid_has_less_error(kind):
     h = histogram(sample(kind))
     found = kernels.least_error_range(h, -8, 7)
 
-    def error(clip: tuple[float, float]) -> float:
-        scale, zero = reference.linear_for(clip, -8, 7, True)
+    def error(ends: tuple[float, float]) -> float:
+        scale, zero = reference.qparams_from_range(ends, -8, 7, True)
         return kernels.quantization_error(h, scale, zero, -8, 7)
 
     top = max(-h.range.min, h.range.max)
@@ -199,22 +199,22 @@ def test_power_of_two_ranges_equal_the_reference(kind, codes, symmetric):
     h = histogram(sample(kind))
     qmin, qmax = CODES[codes]
     got = kernels.power_of_two_range(h, qmin, qmax, symmetric=symmetric)
-    assert got == reference.clip_power_of_two(seen(h), qmin, qmax, symmetric, 5)
+    assert got == reference.power_of_two_range(seen(h), qmin, qmax, symmetric, 5)
 
 
 def test_codes_of_one_bit_have_a_finite_scale_at_the_end_of_float32():
     h = histogram(np.float32([-3.4e38, 1.0, 3.4e38]))
     got = kernels.power_of_two_range(h, 0, 1, symmetric=True)
-    assert got == reference.clip_power_of_two(seen(h), 0, 1, True, 5)
+    assert got == reference.power_of_two_range(seen(h), 0, 1, True, 5)
     assert np.abs(got).max() <= 2.0**127
 
 
 @pytest.mark.parametrize("codes", ["int8", "uint8", "uint16", "uint2"])
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "asymmetric"])
 def test_scales_inside_the_search_are_those_of_qparams(codes, symmetric):
-    for clip in ((-1.0, 3.0), (0.0, 2.7), (-5.0, -1.0), (0.25, 0.5), (0.0, 0.0), (-1e-45, 1e-45), (-1e38, 3e38)):
-        expected = qparams.from_range(*clip, codes, symmetric=symmetric)
-        scale, zero = reference.linear_for(clip, expected.qmin, expected.qmax, symmetric)
+    for ends in ((-1.0, 3.0), (0.0, 2.7), (-5.0, -1.0), (0.25, 0.5), (0.0, 0.0), (-1e-45, 1e-45), (-1e38, 3e38)):
+        expected = qparams.from_range(*ends, codes, symmetric=symmetric)
+        scale, zero = reference.qparams_from_range(ends, expected.qmin, expected.qmax, symmetric)
         assert (scale, zero) == (float(expected.scale), int(expected.zero_point))
 
 
@@ -223,7 +223,7 @@ def test_scales_inside_the_search_are_those_of_qparams(codes, symmetric):
 def test_spreads_equal_the_reference(kind, root):
     h = histogram(sample(kind))
     # The reference adds in pairs, the kernel in order: 4096 additions may differ by that many roundings.
-    expected = reference.spread_of(seen(h), root)
+    expected = reference.spread(seen(h), root)
     top = max(abs(h.range.min), abs(h.range.max), 1.0)
     assert kernels.spread(h, root=root) == pytest.approx(expected, rel=1e-9, abs=1e-9 * top)
 

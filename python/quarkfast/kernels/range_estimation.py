@@ -1,7 +1,7 @@
-"""The mathematics of calibration: from the histogram of a tensor to the range of values worth keeping.
+"""Range estimation: from the histogram of a tensor to the range of values worth keeping.
 
 Every function reads a :class:`Histogram` alone, takes microseconds to half a millisecond, and gives the same bits on
-every machine (``docs/numerics.md``, "Calibration mathematics"). What lies outside a range becomes its nearer end.
+every machine (``docs/numerics.md``, "Range estimation"). What lies outside a range becomes its nearer end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 _BINS = 4096
 
 
-def _observed(h: Histogram, where: str) -> tuple[Any, int, tuple[float, float], int]:
+def _view(h: Histogram, where: str) -> tuple[Any, int, tuple[float, float], int]:
     if not isinstance(h, Histogram):
         raise TypeError(f"{where}: h: expected a Histogram, got {shown(h)}")
     return h.counts, h.exponent, (h.range.min, h.range.max), h.range.zero
@@ -86,7 +86,7 @@ def percentile_range(h: Histogram, percentile: float = 99.999, *, symmetric: boo
     share = _number(percentile, where, "percentile")
     if not 0 <= share <= 100:
         raise ValueError(f"{where}: percentile: expected 0 to 100, got {percentile}")
-    return _core.clip_percentile(*_observed(h, where), share, as_flag(symmetric, where, "symmetric"))
+    return _core.percentile_range(*_view(h, where), share, as_flag(symmetric, where, "symmetric"))
 
 
 def entropy_range(
@@ -126,8 +126,8 @@ def entropy_range(
     if not levels <= bins <= _BINS or bins & (bins - 1):
         raise ValueError(f"{where}: bins: expected a power of two from {levels} to {_BINS}, got {bins}")
     if rule == "tensorrt":
-        return _core.clip_entropy(*_observed(h, where), levels)
-    return _core.clip_entropy_window(*_observed(h, where), bins, levels)
+        return _core.entropy_range(*_view(h, where), levels)
+    return _core.entropy_window_range(*_view(h, where), bins, levels)
 
 
 def least_error_range(h: Histogram, qmin: int, qmax: int, *, symmetric: bool = True) -> tuple[float, float]:
@@ -158,7 +158,7 @@ def least_error_range(h: Histogram, qmin: int, qmax: int, *, symmetric: bool = T
     """
     where = "least_error_range"
     codes = _codes(qmin, qmax, where)
-    return _core.clip_squared_error(*_observed(h, where), *codes, as_flag(symmetric, where, "symmetric"))
+    return _core.least_error_range(*_view(h, where), *codes, as_flag(symmetric, where, "symmetric"))
 
 
 def power_of_two_range(
@@ -191,7 +191,7 @@ def power_of_two_range(
     """
     where = "power_of_two_range"
     codes, count = _codes(qmin, qmax, where), _within(count, where, "count", 1, 32)
-    return _core.clip_power_of_two(*_observed(h, where), *codes, as_flag(symmetric, where, "symmetric"), count)
+    return _core.power_of_two_range(*_view(h, where), *codes, as_flag(symmetric, where, "symmetric"), count)
 
 
 def quantization_error(h: Histogram, scale: float, zero_point: int, qmin: int, qmax: int) -> float:
@@ -223,7 +223,7 @@ def quantization_error(h: Histogram, scale: float, zero_point: int, qmin: int, q
     if not 2.0**-149 <= step < 2.0**128:
         raise ValueError(f"{where}: scale: expected a value within float32 and > 0, got {scale}")
     zero_point = _within(zero_point, where, "zero_point", *codes)
-    return _core.histogram_error(*_observed(h, where), step, zero_point, *codes)
+    return _core.quantization_error(*_view(h, where), step, zero_point, *codes)
 
 
 def spread(h: Histogram, *, root: Literal[1, 3] = 1) -> tuple[float, float]:
@@ -248,4 +248,4 @@ def spread(h: Histogram, *, root: Literal[1, 3] = 1) -> tuple[float, float]:
     """
     if as_integer(root, "spread", "root") not in (1, 3):
         raise ValueError(f"spread: root: expected 1 or 3, got {root}")
-    return _core.spread_of(*_observed(h, "spread"), root)
+    return _core.spread(*_view(h, "spread"), root)

@@ -1,4 +1,4 @@
-// The squared error that integer codes leave, read from a histogram (docs/numerics.md, "Calibration mathematics").
+// The squared error that integer codes leave, read from a histogram (docs/numerics.md, "Range estimation").
 //
 // With positions in units of the scale, the antiderivative of the squared error is
 //     G(u) = n / 12 + (u - n)^3 / 3,    n = rne(clamp(u, low, high)),
@@ -32,7 +32,7 @@ inline ErrorIntegral error_integral(double u, double low, double high) {
 
 // The sum over bins [first, last), both multiples of kErrorLanes, of weights[i] * (G(edge i + 1) - G(edge i)); bins are
 // `width` scales wide, and codes reach from low to high.
-double histogram_error(const double* weights, size_t first, size_t last, double width, double low, double high) {
+double quantization_error(const double* weights, size_t first, size_t last, double width, double low, double high) {
   double sum[kErrorLanes] = {};
   for (size_t i = first; i < last; i += kErrorLanes) {
     const int32_t bin = static_cast<int32_t>(i) - kHistogramSide;

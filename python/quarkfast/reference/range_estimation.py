@@ -1,4 +1,4 @@
-"""The mathematics of calibration, told slowly; ``seen`` is (counts, exponent, min, max, zeros)."""
+"""Range estimation, slowly; a ``HistogramView`` is (counts, exponent, min, max, zeros)."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "clip_entropy",
-    "clip_entropy_window",
-    "clip_percentile",
-    "clip_power_of_two",
-    "clip_squared_error",
     "entropy_divergences",
-    "histogram_error",
-    "linear_for",
-    "spread_of",
+    "entropy_range",
+    "entropy_window_range",
+    "least_error_range",
+    "percentile_range",
+    "power_of_two_range",
+    "qparams_from_range",
+    "quantization_error",
+    "spread",
 ]
 
 Array = NDArray[Any]
-Seen = tuple[Array, int, float, float, int]
-Clip = tuple[float, float]
+HistogramView = tuple[Array, int, float, float, int]
+ClippingRange = tuple[float, float]
 
 _SIDE = 2048
 
 
-def _limited(seen: Seen, threshold: float) -> Clip:
-    return max(-threshold, seen[2]), min(threshold, seen[3])
+def _limited(h: HistogramView, threshold: float) -> ClippingRange:
+    return max(-threshold, h[2]), min(threshold, h[3])
 
 
-def _absmax(seen: Seen) -> float:
-    return max(-seen[2], seen[3])
+def _absmax(h: HistogramView) -> float:
+    return max(-h[2], h[3])
 
 
 def _quantile(counts: Array, rank: float, zeros_before: Array, zeros_behind: Array) -> float:
@@ -46,30 +46,30 @@ def _quantile(counts: Array, rank: float, zeros_before: Array, zeros_behind: Arr
     return float(filled[-1] + 1)
 
 
-def clip_percentile(seen: Seen, percentile: float, symmetric: bool) -> Clip:
+def percentile_range(h: HistogramView, percentile: float, symmetric: bool) -> ClippingRange:
     """Interpolate linearly inside the bin where the share is reached, from zero or from either end."""
-    counts, exponent, low, high, zeros = seen
+    counts, exponent, low, high, zeros = h
     total = float(counts.sum())
     if not total:
         return 0.0, 0.0
     if percentile >= 100:
-        return _limited(seen, _absmax(seen)) if symmetric else (low, high)
+        return _limited(h, _absmax(h)) if symmetric else (low, high)
     at_zero, none = np.zeros(2 * _SIDE), np.zeros(2 * _SIDE)
     at_zero[_SIDE] = zeros
     if symmetric:
         folded = counts[_SIDE:] + counts[:_SIDE][::-1]
         threshold = _quantile(folded, total * (percentile / 100), at_zero[_SIDE:], none[_SIDE:])
-        return _limited(seen, threshold * 2.0**exponent)
+        return _limited(h, threshold * 2.0**exponent)
     cut = total * ((100 - percentile) / 200)
     first = (_quantile(counts, cut, at_zero, none) - _SIDE) * 2.0**exponent
     last = (_SIDE - _quantile(counts[::-1], cut, none, at_zero[::-1])) * 2.0**exponent
     return min(max(first, low), high), max(min(last, high), low)
 
 
-def entropy_divergences(seen: Seen, levels: int) -> dict[int, float]:
+def entropy_divergences(h: HistogramView, levels: int) -> dict[int, float]:
     """The divergence of each threshold, by its number of bins: P is the magnitudes cut there, Q their groups' means."""
-    counts = (seen[0][_SIDE:] + seen[0][:_SIDE][::-1]).astype(np.float64)
-    counts[0] -= seen[4]
+    counts = (h[0][_SIDE:] + h[0][:_SIDE][::-1]).astype(np.float64)
+    counts[0] -= h[4]
     found = {}
     for bins in range(levels, int(np.flatnonzero(counts).max(initial=-1)) + 2):
         p, q = counts[:bins].copy(), np.zeros(bins)
@@ -85,23 +85,23 @@ def entropy_divergences(seen: Seen, levels: int) -> dict[int, float]:
     return found
 
 
-def clip_entropy(seen: Seen, levels: int) -> Clip:
+def entropy_range(h: HistogramView, levels: int) -> ClippingRange:
     """The threshold of the first least divergence."""
-    if not seen[2] <= seen[3]:
+    if not h[2] <= h[3]:
         return 0.0, 0.0
-    found = entropy_divergences(seen, levels)
+    found = entropy_divergences(h, levels)
     best = min(found, key=lambda bins: found[bins], default=None)
     if best is None or best == max(found):
-        return _limited(seen, _absmax(seen))
-    return _limited(seen, best * 2.0 ** seen[1])
+        return _limited(h, _absmax(h))
+    return _limited(h, best * 2.0 ** h[1])
 
 
-def clip_entropy_window(seen: Seen, bins: int, levels: int) -> Clip:
-    """onnxruntime's search, told from its documentation and arithmetic, in float64."""
-    if not seen[2] <= seen[3]:
+def entropy_window_range(h: HistogramView, bins: int, levels: int) -> ClippingRange:
+    """onnxruntime's search, from its documentation and arithmetic, in float64."""
+    if not h[2] <= h[3]:
         return 0.0, 0.0
-    counts = seen[0].reshape(bins, -1).sum(axis=1).astype(np.int64)
-    edges = np.arange(-bins // 2, bins // 2 + 1) * (2 * _SIDE // bins) * 2.0 ** seen[1]
+    counts = h[0].reshape(bins, -1).sum(axis=1).astype(np.int64)
+    edges = np.arange(-bins // 2, bins // 2 + 1) * (2 * _SIDE // bins) * 2.0 ** h[1]
     found = {}
     for half in range(levels // 2, bins // 2 + 1):
         start, end = bins // 2 - half, min(bins // 2 + half + 1, bins)
@@ -121,7 +121,7 @@ def clip_entropy_window(seen: Seen, bins: int, levels: int) -> Clip:
             found[half] = float((p * np.log2(p / q)).sum())
     best = min(found, key=lambda half: found[half])
     start, end = bins // 2 - best, min(bins // 2 + best + 1, bins)
-    return max(float(edges[start]), seen[2]), min(float(edges[end]), seen[3])
+    return max(float(edges[start]), h[2]), min(float(edges[end]), h[3])
 
 
 def _smooth(p: Array) -> Array:
@@ -132,10 +132,10 @@ def _smooth(p: Array) -> Array:
     return moved
 
 
-def linear_for(clip: Clip, qmin: int, qmax: int, symmetric: bool) -> tuple[float, int]:
+def qparams_from_range(found: ClippingRange, qmin: int, qmax: int, symmetric: bool) -> tuple[float, int]:
     """Scale, rounded to float32, and zero point of a range widened to hold zero and, where symmetric, its mirror."""
     end = float(np.finfo(np.float32).max) / 2  # the difference of two is finite in float32
-    low, high = max(min(clip[0], 0.0), -end), min(max(clip[1], 0.0), end)
+    low, high = max(min(found[0], 0.0), -end), min(max(found[1], 0.0), end)
     if symmetric:
         high = max(-low, high)
         low = -high
@@ -148,9 +148,9 @@ def linear_for(clip: Clip, qmin: int, qmax: int, symmetric: bool) -> tuple[float
     return float(np.float32(step)), zero
 
 
-def histogram_error(seen: Seen, scale: float, zero_point: int, qmin: int, qmax: int) -> float:
+def quantization_error(h: HistogramView, scale: float, zero_point: int, qmin: int, qmax: int) -> float:
     """The mean squared error, by integrating piece by piece between the places where the code changes."""
-    counts, exponent, _, _, zeros = seen
+    counts, exponent, _, _, zeros = h
     width = 2.0**exponent
     total = 0.0
     for i in np.flatnonzero(counts):
@@ -177,49 +177,51 @@ def _shrunk(step: int) -> float:
     return (128 - step % 64) / 128 * 2.0 ** -(step // 64)
 
 
-def clip_squared_error(seen: Seen, qmin: int, qmax: int, symmetric: bool, error: Any = histogram_error) -> Clip:
+def least_error_range(
+    h: HistogramView, qmin: int, qmax: int, symmetric: bool, error: Any = quantization_error
+) -> ClippingRange:
     """Shrink both ends together, then each alone where there are two."""
-    if not seen[2] <= seen[3]:
+    if not h[2] <= h[3]:
         return 0.0, 0.0
 
     def cost(low: float, high: float) -> float:
-        return float(error(seen, *linear_for((low, high), qmin, qmax, symmetric), qmin, qmax))
+        return float(error(h, *qparams_from_range((low, high), qmin, qmax, symmetric), qmin, qmax))
 
     if symmetric:
-        top = _absmax(seen)
-        return _limited(seen, top * _shrunk(_least(704, lambda g: cost(-top * _shrunk(g), top * _shrunk(g)))))
-    low, high = min(seen[2], 0.0), max(seen[3], 0.0)
+        top = _absmax(h)
+        return _limited(h, top * _shrunk(_least(704, lambda g: cost(-top * _shrunk(g), top * _shrunk(g)))))
+    low, high = min(h[2], 0.0), max(h[3], 0.0)
     both = _shrunk(_least(704, lambda g: cost(low * _shrunk(g), high * _shrunk(g))))
     first, last = low * both, high * both
     if first < 0 < last:
         last = high * _shrunk(_least(128, lambda g: cost(first, high * _shrunk(g))))
         first = low * _shrunk(_least(128, lambda g: cost(low * _shrunk(g), last)))
-    return max(first, seen[2]), min(last, seen[3])
+    return max(first, h[2]), min(last, h[3])
 
 
-def clip_power_of_two(seen: Seen, qmin: int, qmax: int, symmetric: bool, count: int) -> Clip:
+def power_of_two_range(h: HistogramView, qmin: int, qmax: int, symmetric: bool, count: int) -> ClippingRange:
     """Compare twice the power of two nearest to the range's scale, itself, its half, ...; the first of equals."""
-    if not seen[2] <= seen[3]:
+    if not h[2] <= h[3]:
         return 0.0, 0.0
-    scale, zero = linear_for((seen[2], seen[3]), qmin, qmax, symmetric)
+    scale, zero = qparams_from_range((h[2], h[3]), qmin, qmax, symmetric)
     nearest = int(np.rint(np.log2(scale)))
     best = 2.0**nearest
-    if seen[2] < 0 or seen[3] > 0:
+    if h[2] < 0 or h[3] > 0:
         least = np.inf
         for i in range(count):
             candidate = 2.0 ** int(np.clip(nearest + 1 - i, -126, 127))
-            error = histogram_error(seen, candidate, zero, qmin, qmax)
+            error = quantization_error(h, candidate, zero, qmin, qmax)
             if error < least * (1 - 2.0**-20):  # errors that differ by rounding alone count as equal
                 least, best = error, candidate
     return (qmin - zero) * best, (qmax - zero) * best
 
 
-def spread_of(seen: Seen, root: int) -> tuple[float, float]:
+def spread(h: HistogramView, root: int) -> tuple[float, float]:
     """Mean and deviation of the middles of bins, or of their cube roots; zeros are zero."""
-    counts = seen[0].astype(np.float64)
+    counts = h[0].astype(np.float64)
     total = counts.sum()
-    counts[_SIDE] -= seen[4]
-    middles = (np.arange(-_SIDE, _SIDE) + 0.5) * 2.0 ** seen[1]
+    counts[_SIDE] -= h[4]
+    middles = (np.arange(-_SIDE, _SIDE) + 0.5) * 2.0 ** h[1]
     values = np.cbrt(middles) if root == 3 else middles
     mean = (counts * values).sum() / total
     return float(mean), float(np.sqrt(max((counts * values**2).sum() / total - mean**2, 0.0)))

@@ -1,4 +1,4 @@
-"""The mathematics of calibration as fuzz targets: a histogram of random values, and what the slow telling allows."""
+"""Range estimation as fuzz targets: a histogram of random values, and what the reference allows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quarkfast.kernels import Histogram, histogram
 
 from .draw import Draw
 
-# As in tests/kernels/test_clips.py: roundings of sums over at most 4096 bins.
+# As in tests/kernels/test_range_estimation.py: roundings of sums over at most 4096 bins.
 _TOLERANCE = 2.0**-32
 
 
@@ -66,7 +66,7 @@ def _draw_power_of_two(d: Draw) -> dict[str, Any]:
 def _draw_error(d: Draw) -> dict[str, Any]:
     h, codes, symmetric = _histogram(d), _codes(d), d.chance(0.5)
     ends = (h.range.min, h.range.max) if h.range.finite else (0.0, 0.0)
-    scale, zero = reference.linear_for(ends, codes["qmin"], codes["qmax"], symmetric)
+    scale, zero = reference.qparams_from_range(ends, codes["qmin"], codes["qmax"], symmetric)
     return {"h": h, "scale": scale * d.pick((1.0, 0.5, 0.01)), "zero_point": zero, **codes}
 
 
@@ -75,33 +75,33 @@ def _draw_spread(d: Draw) -> dict[str, Any]:
 
 
 def _percentile(h: Histogram, percentile: float, symmetric: bool) -> Any:
-    return reference.clip_percentile(_seen(h), float(percentile), symmetric)
+    return reference.percentile_range(_seen(h), float(percentile), symmetric)
 
 
 def _entropy(h: Histogram, levels: int, rule: str, bins: int) -> Any:
     levels, bins = int(levels), int(bins)
     if rule == "onnxruntime":
-        return reference.clip_entropy_window(_seen(h), bins, levels)
+        return reference.entropy_window_range(_seen(h), bins, levels)
     found = reference.entropy_divergences(_seen(h), levels)
     least = min(found.values(), default=0.0)
     ties = [bins for bins, value in found.items() if value <= least + _TOLERANCE]
     ends = [(max(-t, h.range.min), min(t, h.range.max)) for t in (each * 2.0**h.exponent for each in ties)]
-    return OneOf([*ends, reference.clip_entropy(_seen(h), levels)])
+    return OneOf([*ends, reference.entropy_range(_seen(h), levels)])
 
 
 def _least_error(h: Histogram, qmin: int, qmax: int, symmetric: bool) -> Any:
     def error(_: Any, *arguments: Any) -> float:
         return kernels.quantization_error(h, *arguments)
 
-    return reference.clip_squared_error(_seen(h), int(qmin), int(qmax), symmetric, error)
+    return reference.least_error_range(_seen(h), int(qmin), int(qmax), symmetric, error)
 
 
 def _power_of_two(h: Histogram, qmin: int, qmax: int, symmetric: bool, count: int) -> Any:
-    return reference.clip_power_of_two(_seen(h), int(qmin), int(qmax), symmetric, int(count))
+    return reference.power_of_two_range(_seen(h), int(qmin), int(qmax), symmetric, int(count))
 
 
 def _error(h: Histogram, scale: float, zero_point: int, qmin: int, qmax: int) -> Any:
-    expected = reference.histogram_error(_seen(h), float(scale), int(zero_point), int(qmin), int(qmax))
+    expected = reference.quantization_error(_seen(h), float(scale), int(zero_point), int(qmin), int(qmax))
     return pytest.approx(expected, rel=_TOLERANCE)
 
 
@@ -109,7 +109,7 @@ def _spread(h: Histogram, root: int) -> Any:
     if not h.range.finite:
         return (0.0, 0.0)
     top = float(np.abs([h.range.min, h.range.max]).max())
-    return pytest.approx(reference.spread_of(_seen(h), int(root)), rel=1e-9, abs=1e-6 * max(top, np.cbrt(top)))
+    return pytest.approx(reference.spread(_seen(h), int(root)), rel=1e-9, abs=1e-6 * max(top, np.cbrt(top)))
 
 
 #: Name: function, how to draw a right call, what it should answer.
