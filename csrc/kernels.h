@@ -82,7 +82,7 @@ struct StatisticsKernels {
   // Merges the range of x into r.
   void (*reduce_range)(const T* x, size_t n, Range* r);
   // Merges the range of n <= kHistogramBlock values into an empty r and counts their bins into empty counters. The
-  // width starts at the one that c has, best that of the histogram to fold into, and grows where it must.
+  // exponent starts at the one that c has, best that of the histogram to fold into, and grows where it must.
   void (*count_histogram)(const T* x, size_t n, Range* r, HistogramCounters* c);
   // Adds n <= kMomentsBlock values to fresh sums.
   void (*sum_moments)(const T* x, size_t n, ExponentSums* sums);

@@ -37,8 +37,8 @@ inline uint32_t largest_magnitude(const Range& r) {
 constexpr size_t kTogether = 128;
 constexpr size_t kUnrolled = 8;
 
-// Index of a finite value, counted from zero outwards; reciprocal = 2^-width. The product is exact, or below one where
-// it underflows, and cut towards zero.
+// Index of a finite value, counted from zero outwards; reciprocal = 2^-exponent. The product is exact, or below one
+// where it underflows, and cut towards zero.
 inline int32_t bin_of(float x, float reciprocal) {
   return static_cast<int32_t>(x * reciprocal) + (bit_copy<int32_t>(x) >> 31);
 }
@@ -124,13 +124,13 @@ inline void count_bins(const float* __restrict x, size_t n, const Bins& find, ui
   for (size_t j = 0; j < found; ++j) ++even[bins[j]];
 }
 
-inline void widen_counters(HistogramCounters* c, int32_t width) {
-  for (uint16_t* lane : c->lanes) merge_bins(lane, width - c->width);
-  c->width = width;
+inline void widen_counters(HistogramCounters* c, int32_t exponent) {
+  for (uint16_t* lane : c->lanes) merge_bins(lane, exponent - c->exponent);
+  c->exponent = exponent;
 }
 
 // The range of at most kHistogramBlock values into *r, and their bins into *c, which fold_histogram has emptied. c
-// starts at the width it has, which should be that of the histogram to fold into, and grows where it must.
+// starts at the exponent it has, which should be that of the histogram to fold into, and grows where it must.
 template <class T>
 void count_histogram(const T* x, size_t n, Range* r, HistogramCounters* c) {
   uint16_t* const even = c->lanes[0] + kHistogramSide;
@@ -139,10 +139,10 @@ void count_histogram(const T* x, size_t n, Range* r, HistogramCounters* c) {
   for_chunks(x, n, [&](const float* values, size_t size) {
     Range chunk;
     chunk_range(values, size, kSmallestNormal<T>, &chunk);
-    const int32_t width = histogram_width(largest_magnitude(chunk));
-    if (width > c->width && empty) c->width = width;
-    if (width > c->width) widen_counters(c, width);
-    const float reciprocal = bit_copy<float>(reciprocal_width_bits(c->width));
+    const int32_t exponent = histogram_exponent(largest_magnitude(chunk));
+    if (exponent > c->exponent && empty) c->exponent = exponent;
+    if (exponent > c->exponent) widen_counters(c, exponent);
+    const float reciprocal = bit_copy<float>(reciprocal_width_bits(c->exponent));
     if (chunk.min == chunk.max && finite(chunk) == static_cast<int64_t>(size)) {
       // A constant chunk would wait for its one counter at every value.
       if (chunk.zero == 0) {
@@ -164,7 +164,7 @@ void count_histogram(const T* x, size_t n, Range* r, HistogramCounters* c) {
 void fold_histogram(HistogramCounters* c, const Range& r, uint64_t* counts) {
   counts[kHistogramSide] += static_cast<uint64_t>(r.zero);
   if (!(r.min <= r.max)) return;
-  const float reciprocal = bit_copy<float>(reciprocal_width_bits(c->width));
+  const float reciprocal = bit_copy<float>(reciprocal_width_bits(c->exponent));
   const auto first = static_cast<size_t>(kHistogramSide + bin_of(r.min, reciprocal));
   const auto last = static_cast<size_t>(kHistogramSide + bin_of(r.max, reciprocal));
   uint16_t* __restrict even = c->lanes[0];

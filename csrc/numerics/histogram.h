@@ -17,19 +17,19 @@ constexpr int32_t kHistogramBins = 2 * kHistogramSide;
 
 // The narrowest bin is the smallest normal float32: its reciprocal is finite, and subnormals fall into the first bin
 // whether or not the processor flushes them to zero.
-constexpr int32_t kSmallestWidth = -126;
-constexpr int32_t kLargestWidth = 128 - kHistogramSideBits;
+constexpr int32_t kSmallestBinExponent = -126;
+constexpr int32_t kLargestBinExponent = 128 - kHistogramSideBits;
 
-// The width exponent for values up to the given magnitude (bits of a finite float32 without sign): the smallest e, but
-// for the limit above, with magnitude < 2^(e + kHistogramSideBits).
-constexpr int32_t histogram_width(uint32_t magnitude) {
-  const int32_t width = static_cast<int32_t>(magnitude >> 23) - 126 - kHistogramSideBits;
-  return width < kSmallestWidth ? kSmallestWidth : width;
+// The exponent of the bin width for values up to the given magnitude (bits of a finite float32 without sign): the
+// smallest e, but for the limit above, with magnitude < 2^(e + kHistogramSideBits).
+constexpr int32_t histogram_exponent(uint32_t magnitude) {
+  const int32_t exponent = static_cast<int32_t>(magnitude >> 23) - 126 - kHistogramSideBits;
+  return exponent < kSmallestBinExponent ? kSmallestBinExponent : exponent;
 }
 
-// Bits of the float32 2^-width, exact for every width.
-constexpr uint32_t reciprocal_width_bits(int32_t width) {
-  return static_cast<uint32_t>(127 - width) << 23;
+// Bits of the float32 2^-exponent, exact for every exponent.
+constexpr uint32_t reciprocal_width_bits(int32_t exponent) {
+  return static_cast<uint32_t>(127 - exponent) << 23;
 }
 
 // Where bin i lies after every bin has doubled `doublings` times; i counts from the most negative bin.
@@ -61,7 +61,7 @@ constexpr size_t kHistogramBlock = 62 * 2048;
 static_assert(kHistogramBlock / 2 + 2 * 128 < 1 << 16);
 constexpr size_t kHistogramSpare = 32;
 struct HistogramCounters {
-  int32_t width = kSmallestWidth;
+  int32_t exponent = kSmallestBinExponent;
   uint16_t lanes[2][kHistogramBins + kHistogramSpare] = {};
 };
 

@@ -63,7 +63,7 @@ void register_type(py::module_& m) {
         const Statistics s = gathered<T>(histogram.c_str(), x, {.histogram = true});
         return py::make_tuple(to_dict(s.range), to_tuple(s.histogram));
       },
-      py::arg("x"), "The range, and the dyadic histogram as (counts, width exponent).");
+      py::arg("x"), "The range, and the dyadic histogram as (counts, exponent).");
   m.def(
       moments.c_str(),
       [moments](const py::array& x) {

@@ -55,18 +55,18 @@ py::tuple to_tuple(const Histogram& h) {
   uint64_t* to = counts.mutable_data();
   std::memset(to, 0, kHistogramBins * sizeof(uint64_t));
   if (!h.counts.empty()) std::memcpy(to, h.counts.data(), kHistogramBins * sizeof(uint64_t));
-  return py::make_tuple(counts, h.width);
+  return py::make_tuple(counts, h.exponent);
 }
 
-Histogram histogram_of(const py::array& counts, int64_t width) {
+Histogram histogram_of(const py::array& counts, int64_t exponent) {
   require(counts, "histogram", "counts", "uint64");
   require_size(counts, "histogram", "counts", kHistogramBins);
-  if (width < kSmallestWidth || width > kLargestWidth) {
-    throw py::value_error("histogram: width: expected an exponent from " + std::to_string(kSmallestWidth) + " to " +
-                          std::to_string(kLargestWidth) + ", got " + std::to_string(width));
+  if (exponent < kSmallestBinExponent || exponent > kLargestBinExponent) {
+    throw py::value_error("histogram: exponent: expected a value from " + std::to_string(kSmallestBinExponent) +
+                          " to " + std::to_string(kLargestBinExponent) + ", got " + std::to_string(exponent));
   }
   const auto* from = static_cast<const uint64_t*>(counts.data());
-  return {.width = static_cast<int32_t>(width), .counts = {from, from + kHistogramBins}};
+  return {.exponent = static_cast<int32_t>(exponent), .counts = {from, from + kHistogramBins}};
 }
 
 py::tuple to_tuple(const Extremes& e) {

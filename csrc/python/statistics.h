@@ -30,9 +30,9 @@ struct FloatType<bf16> {
 py::dict to_dict(const Range& r);
 Range range_of(const py::dict& fields);
 
-// (counts, width exponent); counts are uint64, kHistogramBins of them.
+// (counts, exponent of the bin width); counts are uint64, kHistogramBins of them.
 py::tuple to_tuple(const Histogram& h);
-Histogram histogram_of(const py::array& counts, int64_t width);
+Histogram histogram_of(const py::array& counts, int64_t exponent);
 
 // (observations, sum of minima, sum of maxima); sums in units of 2^-149.
 py::tuple to_tuple(const Extremes& e);

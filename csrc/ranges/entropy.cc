@@ -145,7 +145,7 @@ ClippingRange entropy_range(const HistogramView& h, int32_t levels) {
       best = bins;
     }
   }
-  return best == m.bins ? limited(h, largest_magnitude(h)) : limited(h, std::ldexp(best, h.width));
+  return best == m.bins ? limited(h, largest_magnitude(h)) : limited(h, std::ldexp(best, h.exponent));
 }
 
 ClippingRange entropy_window_range(const HistogramView& h, int32_t bins, int32_t levels) {
@@ -165,8 +165,8 @@ ClippingRange entropy_window_range(const HistogramView& h, int32_t bins, int32_t
     }
   }
   // The window has one more bin on its right, but for the widest.
-  const double low = -std::ldexp(best * merged, h.width);
-  const double high = std::ldexp((best == bins / 2 ? best : best + 1) * merged, h.width);
+  const double low = -std::ldexp(best * merged, h.exponent);
+  const double high = std::ldexp((best == bins / 2 ? best : best + 1) * merged, h.exponent);
   return {low > h.min ? low : h.min, high < h.max ? high : h.max};
 }
 

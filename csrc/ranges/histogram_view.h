@@ -11,7 +11,7 @@ namespace quarkfast {
 // +inf.
 struct HistogramView {
   const uint64_t* counts;  // kHistogramBins of them
-  int32_t width;
+  int32_t exponent;        // of the bin width, 2^exponent
   double min;
   double max;
   uint64_t zero;

@@ -50,15 +50,15 @@ ClippingRange percentile_range(const HistogramView& h, double percentile, bool s
     const auto folded = [&](int32_t b) {
       return Step{h.counts[kHistogramSide + b] + h.counts[kHistogramSide - 1 - b], b ? 0 : h.zero, 0};
     };
-    return limited(h, std::ldexp(quantile(folded, kHistogramSide, n * (percentile / 100)), h.width));
+    return limited(h, std::ldexp(quantile(folded, kHistogramSide, n * (percentile / 100)), h.exponent));
   }
   const double cut = n * ((100 - percentile) / 200);
   const auto upwards = [&](int32_t i) { return Step{h.counts[i], i == kHistogramSide ? h.zero : 0, 0}; };
   const auto downwards = [&](int32_t i) {
     return Step{h.counts[kHistogramBins - 1 - i], 0, i == kHistogramSide - 1 ? h.zero : 0};
   };
-  const double low = std::ldexp(quantile(upwards, kHistogramBins, cut) - kHistogramSide, h.width);
-  const double high = std::ldexp(kHistogramSide - quantile(downwards, kHistogramBins, cut), h.width);
+  const double low = std::ldexp(quantile(upwards, kHistogramBins, cut) - kHistogramSide, h.exponent);
+  const double high = std::ldexp(kHistogramSide - quantile(downwards, kHistogramBins, cut), h.exponent);
   // Values count as spread over their bin, so a place in the outermost one may lie beyond either extreme.
   return {std::clamp(low, all.low, all.high), std::clamp(high, all.low, all.high)};
 }

@@ -11,7 +11,7 @@ Spread spread(const HistogramView& h, int root) {
     total += all;
     const double count = i == kHistogramSide ? all - static_cast<double>(h.zero) : all;
     if (count == 0) continue;
-    const double middle = std::ldexp(i - kHistogramSide + 0.5, h.width);
+    const double middle = std::ldexp(i - kHistogramSide + 0.5, h.exponent);
     const double value = root == 3 ? std::cbrt(middle) : middle;
     sum += count * value;
     squares += count * (value * value);

@@ -63,7 +63,7 @@ QParams qparams_from_range(const ClippingRange& range, const CodeRange& codes, b
 }
 
 QuantizationError::QuantizationError(const HistogramView& h)
-    : kernels_(active()), weights_(kHistogramBins), bin_(std::ldexp(1.0, h.width)) {
+    : kernels_(active()), weights_(kHistogramBins), bin_(std::ldexp(1.0, h.exponent)) {
   double total = 0;
   size_t first = kHistogramBins, last = 0;
   for (size_t i = 0; i < kHistogramBins; ++i) {

@@ -21,10 +21,10 @@ HistogramCounters& counters() {
 }
 
 void fold(HistogramCounters& c, const Range& r, Histogram& h, const Kernels& kernels) {
-  widen(h, c.width);
-  if (c.width < h.width) {  // another thread met a larger value meanwhile
-    for (uint16_t* lane : c.lanes) merge_bins(lane, h.width - c.width);
-    c.width = h.width;
+  widen(h, c.exponent);
+  if (c.exponent < h.exponent) {  // another thread met a larger value meanwhile
+    for (uint16_t* lane : c.lanes) merge_bins(lane, h.exponent - c.exponent);
+    c.exponent = h.exponent;
   }
   kernels.fold_histogram(&c, r, h.counts.data());
 }
@@ -45,7 +45,7 @@ struct Observation {
       HistogramCounters& c = counters();
       {
         const std::lock_guard lock(mutex);
-        c.width = statistics.histogram.width;
+        c.exponent = statistics.histogram.exponent;
       }
       row.count_histogram(x, n, &part, &c);
       const std::lock_guard lock(mutex);

@@ -267,20 +267,20 @@ class Mx:
     def record_bytes(self) -> int: ...
 
 def percentile_range(
-    counts: _Array, width: int, extremes: tuple[float, float], zero: int, percentile: float, symmetric: bool
+    counts: _Array, exponent: int, extremes: tuple[float, float], zero: int, percentile: float, symmetric: bool
 ) -> _ClippingRange: ...
 def entropy_range(
-    counts: _Array, width: int, extremes: tuple[float, float], zero: int, levels: int
+    counts: _Array, exponent: int, extremes: tuple[float, float], zero: int, levels: int
 ) -> _ClippingRange: ...
 def entropy_window_range(
-    counts: _Array, width: int, extremes: tuple[float, float], zero: int, bins: int, levels: int
+    counts: _Array, exponent: int, extremes: tuple[float, float], zero: int, bins: int, levels: int
 ) -> _ClippingRange: ...
 def least_error_range(
-    counts: _Array, width: int, extremes: tuple[float, float], zero: int, qmin: int, qmax: int, symmetric: bool
+    counts: _Array, exponent: int, extremes: tuple[float, float], zero: int, qmin: int, qmax: int, symmetric: bool
 ) -> _ClippingRange: ...
 def power_of_two_range(
     counts: _Array,
-    width: int,
+    exponent: int,
     extremes: tuple[float, float],
     zero: int,
     qmin: int,
@@ -290,7 +290,7 @@ def power_of_two_range(
 ) -> _ClippingRange: ...
 def quantization_error(
     counts: _Array,
-    width: int,
+    exponent: int,
     extremes: tuple[float, float],
     zero: int,
     scale: float,
@@ -298,7 +298,9 @@ def quantization_error(
     qmin: int,
     qmax: int,
 ) -> float: ...
-def spread(counts: _Array, width: int, extremes: tuple[float, float], zero: int, root: int) -> tuple[float, float]: ...
+def spread(
+    counts: _Array, exponent: int, extremes: tuple[float, float], zero: int, root: int
+) -> tuple[float, float]: ...
 
 class Collector:
     """Statistics of many tensors, filled by Observe operators and read from Python."""

@@ -59,11 +59,11 @@ def test_arguments_of_another_type_meet_a_sentence(call, message):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ((H.counts, 200, (0.0, 1.0), 0), "a width exponent from -126 to 117"),
+        ((H.counts, 200, (0.0, 1.0), 0), "an exponent from -126 to 117"),
         ((H.counts, 0, (2.0, 1.0), 0), "extremes in order"),
         ((H.counts, 0, (0.0, 1.0), 5), "no more zeros than the first positive bin holds"),
     ],
-    ids=["width", "extremes", "zeros"],
+    ids=["exponent", "extremes", "zeros"],
 )
 def test_the_native_door_refuses_what_is_no_histogram(arguments, expected):
     with pytest.raises(ValueError, match=expected):

@@ -315,10 +315,10 @@ class TestCollector:
                 np.zeros(4096, np.uint64),
                 118,
                 ValueError,
-                "histogram: width: expected an exponent from -126 to 117, got 118",
+                "histogram: exponent: expected a value from -126 to 117, got 118",
             ),
         ],
-        ids=["dtype", "size", "width"],
+        ids=["dtype", "size", "exponent"],
     )
     def test_arrays_that_are_no_histogram_are_refused(self, counts, exponent, error, message):
         collector = _core.Collector(1, histogram=True)
