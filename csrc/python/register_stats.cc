@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "python/statistics.h"
-#include "stats/channels.h"
+#include "stats/absmax.h"
 #include "tensor/extremes.h"
 
 namespace quarkfast::python {
@@ -83,7 +83,7 @@ void register_type(py::module_& m) {
         const auto* data = static_cast<const T*>(x.data());
         {
           const py::gil_scoped_release release;  // only raw memory from here on
-          channel_absmax(data, dims[0], dims[1], dims[2], to, shared_pool());
+          reduce_absmax(data, dims[0], dims[1], dims[2], to, shared_pool());
         }
         return top;
       },

@@ -9,7 +9,7 @@
 
 #include "export.h"
 #include "runtime/parallel.h"
-#include "stats/channels.h"
+#include "stats/absmax.h"
 #include "stats/statistics.h"
 
 namespace quarkfast {
@@ -35,7 +35,7 @@ class QUARKFAST_API Collector {
   template <class T>
   void observe_channels(size_t slot, const T* x, size_t outer, size_t channels, size_t inner, const Pool& pool) {
     std::vector<float> top(channels);
-    quarkfast::channel_absmax(x, outer, channels, inner, top.data(), pool);
+    quarkfast::reduce_absmax(x, outer, channels, inner, top.data(), pool);
     merge_channels(slot, top);
   }
 

@@ -1,4 +1,4 @@
-#include "stats/channels.h"
+#include "stats/absmax.h"
 
 #include <algorithm>
 #include <mutex>
@@ -16,7 +16,7 @@ constexpr size_t kGrain = 65536;  // values below which a second thread costs mo
 }  // namespace
 
 template <class T>
-void channel_absmax(const T* x, size_t outer, size_t channels, size_t inner, float* top, const Pool& pool) {
+void reduce_absmax(const T* x, size_t outer, size_t channels, size_t inner, float* top, const Pool& pool) {
   if (!outer || !channels || !inner) return;
   const StatisticsKernels<T>& kernels = statistics_kernels<T>(active());
   // A row is what one call of a kernel takes: all channels of one position, or what one channel has in a row.
@@ -41,8 +41,8 @@ void channel_absmax(const T* x, size_t outer, size_t channels, size_t inner, flo
   parallel_for(pool, outer * channels * inner, kGrain, piece);
 }
 
-template QUARKFAST_API void channel_absmax(const float*, size_t, size_t, size_t, float*, const Pool&);
-template QUARKFAST_API void channel_absmax(const f16*, size_t, size_t, size_t, float*, const Pool&);
-template QUARKFAST_API void channel_absmax(const bf16*, size_t, size_t, size_t, float*, const Pool&);
+template QUARKFAST_API void reduce_absmax(const float*, size_t, size_t, size_t, float*, const Pool&);
+template QUARKFAST_API void reduce_absmax(const f16*, size_t, size_t, size_t, float*, const Pool&);
+template QUARKFAST_API void reduce_absmax(const bf16*, size_t, size_t, size_t, float*, const Pool&);
 
 }  // namespace quarkfast
