@@ -180,12 +180,12 @@ struct Kernels {
   void (*saturate_round_f32_f16)(const float* x, float* y, size_t n);
 
   // y = bfloat16(x / scale + zero_point), as cast_f32_bf16 rounds; scale finite and > 0, zero_point finite.
-  void (*quantize_linear_f32_bf16)(const float* x, bf16* y, size_t n, float scale, float zero_point);
+  void (*quantize_float_f32_bf16)(const float* x, bf16* y, size_t n, float scale, float zero_point);
   // y = float16(x / scale + zero_point), as cast_f32_f16 rounds, but saturating at +-65504.
-  void (*quantize_linear_f32_f16)(const float* x, f16* y, size_t n, float scale, float zero_point);
+  void (*quantize_float_f32_f16)(const float* x, f16* y, size_t n, float scale, float zero_point);
   // y = (float32(x) - zero_point) * scale.
-  void (*dequantize_linear_bf16_f32)(const bf16* x, float* y, size_t n, float scale, float zero_point);
-  void (*dequantize_linear_f16_f32)(const f16* x, float* y, size_t n, float scale, float zero_point);
+  void (*dequantize_float_bf16_f32)(const bf16* x, float* y, size_t n, float scale, float zero_point);
+  void (*dequantize_float_f16_f32)(const f16* x, float* y, size_t n, float scale, float zero_point);
 
   // The mean and variance of each of `instances` rows of n > 0 values, in the steps of a bfloat16 NPU.
   void (*instance_moments_f32)(const float* x, size_t instances, size_t n, InstanceMoments* m);

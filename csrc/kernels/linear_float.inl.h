@@ -14,11 +14,11 @@
 namespace quarkfast::QF_ISA {
 namespace {
 
-void quantize_linear_f32_bf16(const float* __restrict x, bf16* __restrict y, size_t n, float scale, float zero_point) {
+void quantize_float_f32_bf16(const float* __restrict x, bf16* __restrict y, size_t n, float scale, float zero_point) {
   for (size_t i = 0; i < n; ++i) y[i].bits = static_cast<uint16_t>(rounded_bf16_bits(x[i] / scale + zero_point) >> 16);
 }
 
-void quantize_linear_f32_f16(const float* __restrict x, f16* __restrict y, size_t n, float scale, float zero_point) {
+void quantize_float_f32_f16(const float* __restrict x, f16* __restrict y, size_t n, float scale, float zero_point) {
   const float offset = zero_point == 0 ? -0.0f : zero_point;  // v + -0 is v for every v, -0 included
   float buffer[kF16Buffer];
   for (size_t size; n; x += size, y += size, n -= size) {
@@ -28,14 +28,13 @@ void quantize_linear_f32_f16(const float* __restrict x, f16* __restrict y, size_
   }
 }
 
-void dequantize_linear_bf16_f32(const bf16* __restrict x, float* __restrict y, size_t n, float scale,
-                                float zero_point) {
+void dequantize_float_bf16_f32(const bf16* __restrict x, float* __restrict y, size_t n, float scale, float zero_point) {
   for (size_t i = 0; i < n; ++i) {
     y[i] = (bit_copy<float>(static_cast<uint32_t>(x[i].bits) << 16) - zero_point) * scale;
   }
 }
 
-void dequantize_linear_f16_f32(const f16* __restrict x, float* __restrict y, size_t n, float scale, float zero_point) {
+void dequantize_float_f16_f32(const f16* __restrict x, float* __restrict y, size_t n, float scale, float zero_point) {
   for (size_t size; n; x += size, y += size, n -= size) {
     size = smaller(n, kF16Buffer);
     cast_f16_f32(x, y, size);

@@ -66,9 +66,8 @@ template <class F>
 void def_linear_floats(py::module_& m, const std::string& code, const char* dtype,
                        double (*value)(const void*, size_t)) {
   const ZeroPointType zero_point{dtype, {}, nullptr, value};
-  def_linear_float<F, float, F>(m, "quantize_linear_f32_" + code, "float32", dtype, zero_point, quantize_linear);
-  def_linear_float<F, F, float>(m, "dequantize_linear_" + code + "_f32", dtype, "float32", zero_point,
-                                dequantize_linear);
+  def_linear_float<F, float, F>(m, "quantize_float_f32_" + code, "float32", dtype, zero_point, quantize_float);
+  def_linear_float<F, F, float>(m, "dequantize_float_" + code + "_f32", dtype, "float32", zero_point, dequantize_float);
 }
 
 template <class F, auto widen>

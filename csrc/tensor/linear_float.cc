@@ -36,28 +36,28 @@ void drive(void (*kernel)(const X*, Y*, size_t, float, float), const X* x, Y* y,
 
 }  // namespace
 
-void quantize_linear(const float* x, bf16* y, const ScaleLayout& layout, const float* scale, const bf16* zero_point,
-                     const Pool& pool) {
+void quantize_float(const float* x, bf16* y, const ScaleLayout& layout, const float* scale, const bf16* zero_point,
+                    const Pool& pool) {
   const Kernels& k = active();
-  drive(k.quantize_linear_f32_bf16, x, y, layout, scale, zero_point, k, pool);
+  drive(k.quantize_float_f32_bf16, x, y, layout, scale, zero_point, k, pool);
 }
 
-void quantize_linear(const float* x, f16* y, const ScaleLayout& layout, const float* scale, const f16* zero_point,
-                     const Pool& pool) {
+void quantize_float(const float* x, f16* y, const ScaleLayout& layout, const float* scale, const f16* zero_point,
+                    const Pool& pool) {
   const Kernels& k = active();
-  drive(k.quantize_linear_f32_f16, x, y, layout, scale, zero_point, k, pool);
+  drive(k.quantize_float_f32_f16, x, y, layout, scale, zero_point, k, pool);
 }
 
-void dequantize_linear(const bf16* x, float* y, const ScaleLayout& layout, const float* scale, const bf16* zero_point,
-                       const Pool& pool) {
+void dequantize_float(const bf16* x, float* y, const ScaleLayout& layout, const float* scale, const bf16* zero_point,
+                      const Pool& pool) {
   const Kernels& k = active();
-  drive(k.dequantize_linear_bf16_f32, x, y, layout, scale, zero_point, k, pool);
+  drive(k.dequantize_float_bf16_f32, x, y, layout, scale, zero_point, k, pool);
 }
 
-void dequantize_linear(const f16* x, float* y, const ScaleLayout& layout, const float* scale, const f16* zero_point,
-                       const Pool& pool) {
+void dequantize_float(const f16* x, float* y, const ScaleLayout& layout, const float* scale, const f16* zero_point,
+                      const Pool& pool) {
   const Kernels& k = active();
-  drive(k.dequantize_linear_f16_f32, x, y, layout, scale, zero_point, k, pool);
+  drive(k.dequantize_float_f16_f32, x, y, layout, scale, zero_point, k, pool);
 }
 
 }  // namespace quarkfast

@@ -99,10 +99,10 @@ def dequantize_linear_i8_f32(
     x: _Array, out: _Array | None, scale: Any, zero_point: Any, axis: Any, block_size: Any
 ) -> _Array | None: ...
 
-quantize_linear_f32_f16 = dequantize_linear_i8_f32
-dequantize_linear_f16_f32 = dequantize_linear_i8_f32
-quantize_linear_f32_bf16 = dequantize_linear_i8_f32
-dequantize_linear_bf16_f32 = dequantize_linear_i8_f32
+quantize_float_f32_f16 = dequantize_linear_i8_f32
+dequantize_float_f16_f32 = dequantize_linear_i8_f32
+quantize_float_f32_bf16 = dequantize_linear_i8_f32
+dequantize_float_bf16_f32 = dequantize_linear_i8_f32
 
 fake_quantize_linear_f32_i8 = quantize_linear_f32_i8
 quantize_linear_f32_i2 = quantize_linear_f32_i8

@@ -151,9 +151,9 @@ def linear_float_rows(name: str) -> list[Row]:
         return kernels.dequantize_float(x, scales[0], zeros[0], out=out)
 
     return [
-        Row(f"quantize_linear_f32_{row.code}", floats, row.dtype, there),
-        Row(f"quantize_linear_channels_f32_{row.code}", floats, row.dtype, there_by_element),
-        Row(f"dequantize_linear_{row.code}_f32", any_bits(row.dtype), np.float32, back),
+        Row(f"quantize_float_f32_{row.code}", floats, row.dtype, there),
+        Row(f"quantize_float_channels_f32_{row.code}", floats, row.dtype, there_by_element),
+        Row(f"dequantize_float_{row.code}_f32", any_bits(row.dtype), np.float32, back),
     ]
 
 

@@ -1,5 +1,7 @@
 // ExtendedDequantizeLinear (VitisDequantizeLinear): y = float32(x - zero_point) * scale. docs/operators.md has the
 // details.
+#include <limits>
+
 #include "ort/ops/linear_inputs.h"
 #include "ort/ops/ops.h"
 #include "tensor/linear.h"
@@ -18,7 +20,12 @@ class DequantizeLinear {
 
   void operator()(const Run& run, In<Q> x, In<F32> scale, In<Q> zero_point, Out<F32> y) const {
     const ScaleLayout layout = inputs_.layout(x.shape, scale, zero_point);
-    dequantize_linear(x.data, y.allocate(x.shape), layout, scale.data, zero_point.data, run.pool());
+    float* out = y.allocate(x.shape);
+    if constexpr (std::numeric_limits<typename Q::storage>::is_integer) {
+      dequantize_linear(x.data, out, layout, scale.data, zero_point.data, run.pool());
+    } else {
+      dequantize_float(x.data, out, layout, scale.data, zero_point.data, run.pool());
+    }
   }
 
  private:

@@ -26,7 +26,7 @@ class QuantizeLinear {
     if constexpr (Limits::is_integer) {
       quantize_linear(x.data, out, layout, scale.data, zero_point.data, {Limits::min(), Limits::max()}, run.pool());
     } else {
-      quantize_linear(x.data, out, layout, scale.data, zero_point.data, run.pool());
+      quantize_float(x.data, out, layout, scale.data, zero_point.data, run.pool());
     }
   }
 

@@ -58,7 +58,7 @@ def quantize_float(
     target = row.dtype
     if target not in _CODES:
         raise TypeError(f"quantize_float: dtype: expected float16 or bfloat16, got {row.name}")
-    where = f"quantize_linear_f32_{row.code}"
+    where = f"quantize_float_f32_{row.code}"
     run, array = getattr(_core, where), as_array(x, where)
     y = run(array, out, scale, zero_point, axis, block_size)
     if y is None:
@@ -104,7 +104,7 @@ def dequantize_float(
     code = _CODES.get(array.dtype)
     if code is None:
         raise TypeError(f"dequantize_float: x: expected dtype float16 or bfloat16, got {array.dtype}")
-    where = f"dequantize_linear_{code}_f32"
+    where = f"dequantize_float_{code}_f32"
     run = getattr(_core, where)
     y = run(array, out, scale, zero_point, axis, block_size)
     if y is None:

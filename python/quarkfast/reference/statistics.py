@@ -45,7 +45,7 @@ def reduce_range(x: Array) -> dict[str, float | int]:
 
 
 def count_histogram(x: Array) -> tuple[Array, int]:
-    """Counts and exponent: bins are 2^exponent wide, the least with which the largest magnitude fits, at least 2^-126."""
+    """Counts and exponent of the bin width: the least with which the largest magnitude fits, at least -126."""
     finite = _finite(x)
     exponent = -126
     while np.abs(finite).max(initial=0.0) >= _SIDE * 2.0**exponent:
