@@ -36,7 +36,7 @@ def runs() -> dict[str, tuple[Callable[[], object], Callable[[], object] | None]
             lambda: _core.dequantize_linear_i8_f32(codes, y, scale, zero, 1, 0),
         ),
         "cast": (lambda: quarkfast.cast(x, f16, out=half), lambda: _core.cast_f32_f16(x, half)),
-        "round_trip": (lambda: quarkfast.round_trip(x, f16, out=y), lambda: _core.round_f32_f16(x, y)),
+        "round_trip": (lambda: quarkfast.round_trip(x, f16, out=y), lambda: _core.round_trip_f32_f16(x, y)),
         "fake_quantize_bfp": (lambda: quarkfast.fake_quantize_bfp(x, out=y), None),
         "fake_quantize_mx": (lambda: quarkfast.fake_quantize_mx(x, "fp8_e4m3", out=y), None),
         "reduce_range": (lambda: quarkfast.reduce_range(x), lambda: _core.reduce_range_f32(x)),

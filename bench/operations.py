@@ -100,7 +100,7 @@ def _rounded(work: Workload, part: slice) -> Array:
     x = work.x.reshape(-1)[part]
     if work.row.bits <= 8:
         return small_floats.round_trip(x, work.row.code)
-    return getattr(reference, f"round_f32_{work.row.code}")(x)
+    return getattr(reference, f"round_trip_f32_{work.row.code}")(x)
 
 
 def _packed(work: Workload, _: slice) -> Array:

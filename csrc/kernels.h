@@ -119,8 +119,8 @@ struct SmallFloatKernels {
   void (*saturate_from_f32)(const float* x, T* y, size_t n);
   void (*cast_to_f32)(const T* x, float* y, size_t n);
   // There and back.
-  void (*round_f32)(const float* x, float* y, size_t n);
-  void (*saturate_round_f32)(const float* x, float* y, size_t n);
+  void (*round_trip_f32)(const float* x, float* y, size_t n);
+  void (*saturate_round_trip_f32)(const float* x, float* y, size_t n);
 };
 
 struct Kernels {
@@ -162,11 +162,11 @@ struct Kernels {
   // bfloat16 -> float32, exact.
   void (*cast_bf16_f32)(const bf16* x, float* y, size_t n);
   // cast_bf16_f32(cast_f32_bf16(x)).
-  void (*round_f32_bf16)(const float* x, float* y, size_t n);
+  void (*round_trip_f32_bf16)(const float* x, float* y, size_t n);
 
   // The same with overflow and infinities at the largest finite bfloat16.
   void (*saturate_f32_bf16)(const float* x, bf16* y, size_t n);
-  void (*saturate_round_f32_bf16)(const float* x, float* y, size_t n);
+  void (*saturate_round_trip_f32_bf16)(const float* x, float* y, size_t n);
 
   // float32 -> float16, round half to even, subnormals kept; finite overflow gives infinity; NaN keeps sign and the top
   // ten payload bits and becomes quiet.
@@ -174,10 +174,10 @@ struct Kernels {
   // float16 -> float32, exact; a signalling NaN becomes quiet.
   void (*cast_f16_f32)(const f16* x, float* y, size_t n);
   // cast_f16_f32(cast_f32_f16(x)).
-  void (*round_f32_f16)(const float* x, float* y, size_t n);
+  void (*round_trip_f32_f16)(const float* x, float* y, size_t n);
   // The same with overflow and infinities at +-65504.
   void (*saturate_f32_f16)(const float* x, f16* y, size_t n);
-  void (*saturate_round_f32_f16)(const float* x, float* y, size_t n);
+  void (*saturate_round_trip_f32_f16)(const float* x, float* y, size_t n);
 
   // y = bfloat16(x / scale + zero_point), as cast_f32_bf16 rounds; scale finite and > 0, zero_point finite.
   void (*quantize_float_f32_bf16)(const float* x, bf16* y, size_t n, float scale, float zero_point);

@@ -29,7 +29,7 @@ void cast_bf16_f32(const bf16* __restrict x, float* __restrict y, size_t n) {
   for (size_t i = 0; i < n; ++i) y[i] = bit_copy<float>(static_cast<uint32_t>(x[i].bits) << 16);
 }
 
-void round_f32_bf16(const float* x, float* y, size_t n) {
+void round_trip_f32_bf16(const float* x, float* y, size_t n) {
   for (size_t i = 0; i < n; ++i) y[i] = bit_copy<float>(rounded_bf16_bits(x[i]) & 0xffff0000u);
 }
 
@@ -45,7 +45,7 @@ void saturate_f32_bf16(const float* __restrict x, bf16* __restrict y, size_t n) 
   for (size_t i = 0; i < n; ++i) y[i].bits = static_cast<uint16_t>(rounded_bf16_bits(within_bf16(x[i])) >> 16);
 }
 
-void saturate_round_f32_bf16(const float* x, float* y, size_t n) {
+void saturate_round_trip_f32_bf16(const float* x, float* y, size_t n) {
   for (size_t i = 0; i < n; ++i) y[i] = bit_copy<float>(rounded_bf16_bits(within_bf16(x[i])) & 0xffff0000u);
 }
 

@@ -24,7 +24,7 @@ void cast_f16_f32(const f16* __restrict x, float* __restrict y, size_t n) {
   for (size_t i = whole; i < n; ++i) y[i] = f16_value(x[i].bits);
 }
 
-void round_f32_f16(const float* x, float* y, size_t n) {
+void round_trip_f32_f16(const float* x, float* y, size_t n) {
   const size_t whole = n / kF16Lanes * kF16Lanes;
   for (size_t i = 0; i < whole; i += kF16Lanes) round_lanes(x + i, y + i);
   for (size_t i = whole; i < n; ++i) y[i] = f16_value(f16_bits(x[i]));
@@ -49,12 +49,12 @@ void saturate_f32_f16(const float* __restrict x, f16* __restrict y, size_t n) {
   }
 }
 
-void saturate_round_f32_f16(const float* x, float* y, size_t n) {
+void saturate_round_trip_f32_f16(const float* x, float* y, size_t n) {
   float buffer[kF16Buffer];
   for (size_t size; n; x += size, y += size, n -= size) {
     size = smaller(n, kF16Buffer);
     for (size_t i = 0; i < size; ++i) buffer[i] = within_f16(x[i]);
-    round_f32_f16(buffer, y, size);
+    round_trip_f32_f16(buffer, y, size);
   }
 }
 

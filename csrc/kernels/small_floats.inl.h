@@ -127,7 +127,7 @@ void cast_small_f32(const T* __restrict x, float* __restrict y, size_t n) {
 }
 
 template <class T, bool kSaturate>
-void round_f32_small(const float* x, float* y, size_t n) {
+void round_trip_f32_small(const float* x, float* y, size_t n) {
   for (size_t i = 0; i < n; ++i) y[i] = rounded_small<T, kSaturate>(x[i]);
 }
 
@@ -141,14 +141,14 @@ void cast_e8m0fnu_f32(const e8m0fnu* __restrict x, float* __restrict y, size_t n
 }
 
 template <bool kSaturate>
-void round_f32_e8m0fnu(const float* x, float* y, size_t n) {
+void round_trip_f32_e8m0fnu(const float* x, float* y, size_t n) {
   for (size_t i = 0; i < n; ++i) y[i] = e8m0_value(e8m0_code<kSaturate>(x[i]));
 }
 
 template <class T>
 constexpr SmallFloatKernels<T> small_float_kernels() {
-  return {cast_f32_small<T, false>, cast_f32_small<T, true>, cast_small_f32<T>, round_f32_small<T, false>,
-          round_f32_small<T, true>};
+  return {cast_f32_small<T, false>, cast_f32_small<T, true>, cast_small_f32<T>, round_trip_f32_small<T, false>,
+          round_trip_f32_small<T, true>};
 }
 
 }  // namespace

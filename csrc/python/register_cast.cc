@@ -40,15 +40,17 @@ void def_elementwise(py::module_& m, const std::string& name, Get get, const cha
 template <class T>
 void def_half(py::module_& m, const std::string& code, const char* dtype,
               void (*Kernels::*down)(const float*, T*, size_t), void (*Kernels::*saturate)(const float*, T*, size_t),
-              void (*Kernels::*up)(const T*, float*, size_t), void (*Kernels::*round)(const float*, float*, size_t),
-              void (*Kernels::*saturate_round)(const float*, float*, size_t)) {
+              void (*Kernels::*up)(const T*, float*, size_t),
+              void (*Kernels::*round_trip)(const float*, float*, size_t),
+              void (*Kernels::*saturate_round_trip)(const float*, float*, size_t)) {
   def_elementwise<float, T>(m, "cast_f32_" + code, [=](const Kernels& k) { return k.*down; }, "float32", dtype);
   def_elementwise<float, T>(m, "saturate_f32_" + code, [=](const Kernels& k) { return k.*saturate; }, "float32", dtype);
   def_elementwise<T, float>(m, "cast_" + code + "_f32", [=](const Kernels& k) { return k.*up; }, dtype, "float32");
   def_elementwise<float, float>(
-      m, "round_f32_" + code, [=](const Kernels& k) { return k.*round; }, "float32", "float32");
+      m, "round_trip_f32_" + code, [=](const Kernels& k) { return k.*round_trip; }, "float32", "float32");
   def_elementwise<float, float>(
-      m, "saturate_round_f32_" + code, [=](const Kernels& k) { return k.*saturate_round; }, "float32", "float32");
+      m, "saturate_round_trip_f32_" + code, [=](const Kernels& k) { return k.*saturate_round_trip; }, "float32",
+      "float32");
 }
 
 // The five kernels of a float of 8 bits or fewer.
@@ -61,20 +63,20 @@ void def_small(py::module_& m, const std::string& code, const char* dtype, Small
   def_elementwise<T, float>(
       m, "cast_" + code + "_f32", [=](const Kernels& k) { return (k.*family).cast_to_f32; }, dtype, "float32");
   def_elementwise<float, float>(
-      m, "round_f32_" + code, [=](const Kernels& k) { return (k.*family).round_f32; }, "float32", "float32");
+      m, "round_trip_f32_" + code, [=](const Kernels& k) { return (k.*family).round_trip_f32; }, "float32", "float32");
   def_elementwise<float, float>(
-      m, "saturate_round_f32_" + code, [=](const Kernels& k) { return (k.*family).saturate_round_f32; }, "float32",
-      "float32");
+      m, "saturate_round_trip_f32_" + code, [=](const Kernels& k) { return (k.*family).saturate_round_trip_f32; },
+      "float32", "float32");
 }
 
 }  // namespace
 
 void register_cast(py::module_& m) {
   using K = Kernels;
-  def_half<bf16>(m, "bf16", "bfloat16", &K::cast_f32_bf16, &K::saturate_f32_bf16, &K::cast_bf16_f32, &K::round_f32_bf16,
-                 &K::saturate_round_f32_bf16);
-  def_half<f16>(m, "f16", "float16", &K::cast_f32_f16, &K::saturate_f32_f16, &K::cast_f16_f32, &K::round_f32_f16,
-                &K::saturate_round_f32_f16);
+  def_half<bf16>(m, "bf16", "bfloat16", &K::cast_f32_bf16, &K::saturate_f32_bf16, &K::cast_bf16_f32,
+                 &K::round_trip_f32_bf16, &K::saturate_round_trip_f32_bf16);
+  def_half<f16>(m, "f16", "float16", &K::cast_f32_f16, &K::saturate_f32_f16, &K::cast_f16_f32, &K::round_trip_f32_f16,
+                &K::saturate_round_trip_f32_f16);
   def_small(m, "e4m3fn", "float8_e4m3fn", &K::e4m3fn);
   def_small(m, "e5m2", "float8_e5m2", &K::e5m2);
   def_small(m, "e4m3fnuz", "float8_e4m3fnuz", &K::e4m3fnuz);

@@ -122,7 +122,7 @@ void fake_quantize_halves(const T* x, T* y, const BlockLayout& l, const P& p, co
   const BlockKernels<P>& k = kernels_of(all, p);
   const auto load = [&](const T* from, float* to, size_t n) {
     widen(all, from, to, n);
-    if (through_bf16) all.round_f32_bf16(to, to, n);
+    if (through_bf16) all.round_trip_f32_bf16(to, to, n);
   };
   if (l.inner == 1) {
     for_each_run(l, p.block, kScratch, pool, [&](size_t at, size_t n) {
@@ -166,7 +166,7 @@ void fake_quantize_blocks(const T* x, T* y, const BlockLayout& layout, const P& 
                           bool through_bf16) {
   if (!layout.size()) return;
   if constexpr (std::is_same_v<T, float>) {
-    if (through_bf16) elementwise(active().round_f32_bf16, x, y, layout.size(), pool);
+    if (through_bf16) elementwise(active().round_trip_f32_bf16, x, y, layout.size(), pool);
     fake_quantize_floats(through_bf16 ? y : x, y, layout, p, pool);
   } else {
     fake_quantize_halves(x, y, layout, p, pool, through_bf16);

@@ -129,7 +129,12 @@ def cast_rows(name: str) -> list[Row]:
         Row(
             f"cast_{row.code}_f32", any_bits(row.dtype), np.float32, lambda x, out, _: quarkfast.cast(x, "f4", out=out)
         ),
-        Row(f"round_f32_{row.code}", floats, np.float32, lambda x, out, _: quarkfast.round_trip(x, row.dtype, out=out)),
+        Row(
+            f"round_trip_f32_{row.code}",
+            floats,
+            np.float32,
+            lambda x, out, _: quarkfast.round_trip(x, row.dtype, out=out),
+        ),
     ]
 
 
@@ -171,14 +176,14 @@ def small_float_rows(dtype: Any, code: str, in_table: bool) -> list[Row]:
 
     rows = [
         Row(f"saturate_f32_{code}", floats, dtype, down(True)),
-        Row(f"saturate_round_f32_{code}", floats, np.float32, trip(True)),
+        Row(f"saturate_round_trip_f32_{code}", floats, np.float32, trip(True)),
     ]
     if in_table:
         return rows
     return [
         *rows,
         Row(f"cast_f32_{code}", floats, dtype, down(False)),
-        Row(f"round_f32_{code}", floats, np.float32, trip(False)),
+        Row(f"round_trip_f32_{code}", floats, np.float32, trip(False)),
         Row(f"cast_{code}_f32", any_code, np.float32, lambda x, out, _: quarkfast.cast(x, "f4", out=out)),
     ]
 

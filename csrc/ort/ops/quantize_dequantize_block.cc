@@ -48,11 +48,11 @@ class QuantizeDequantizeBlock {
     if (!through_bf16_ || std::is_same_v<T, bf16>) return;
     const Kernels& k = active();
     if constexpr (std::is_same_v<T, float>) {
-      k.round_f32_bf16(x, y, 1);
+      k.round_trip_f32_bf16(x, y, 1);
     } else {
       float wide;
       widen(k, x, &wide, 1);
-      k.round_f32_bf16(&wide, &wide, 1);
+      k.round_trip_f32_bf16(&wide, &wide, 1);
       narrow(k, &wide, y, 1);
     }
   }

@@ -41,7 +41,7 @@ _UP = {
 }
 _CASTS = _DOWN | _UP
 _ROUNDS = {
-    (spelling, saturate): f"{'saturate_' if saturate else ''}round_f32_{code}"
+    (spelling, saturate): f"{'saturate_' if saturate else ''}round_trip_f32_{code}"
     for dtype, code in _CODES.items()
     for spelling in spellings(dtype)
     for saturate in (False, True)

@@ -22,8 +22,8 @@ from quarkfast.reference.casts import (
     cast_f16_f32,
     cast_f32_bf16,
     cast_f32_f16,
-    round_f32_bf16,
-    round_f32_f16,
+    round_trip_f32_bf16,
+    round_trip_f32_f16,
 )
 from quarkfast.reference.linear import (
     dequantize_float,
@@ -101,8 +101,8 @@ __all__ = [
     "reduce_range",
     "requantize_linear",
     "requantize_shift",
-    "round_f32_bf16",
-    "round_f32_f16",
+    "round_trip_f32_bf16",
+    "round_trip_f32_f16",
     "split_blocks",
     "spread",
     "sum_moments",

@@ -13,8 +13,8 @@ __all__ = [
     "cast_f16_f32",
     "cast_f32_bf16",
     "cast_f32_f16",
-    "round_f32_bf16",
-    "round_f32_f16",
+    "round_trip_f32_bf16",
+    "round_trip_f32_f16",
 ]
 
 Array = NDArray[Any]
@@ -33,7 +33,7 @@ def cast_bf16_f32(x: Array) -> Array:
     return (np.asarray(x).view(np.uint16).astype(np.uint32) << 16).view(np.float32)
 
 
-def round_f32_bf16(x: Array) -> Array:
+def round_trip_f32_bf16(x: Array) -> Array:
     """There and back."""
     return cast_bf16_f32(cast_f32_bf16(x))
 
@@ -65,6 +65,6 @@ def cast_f16_f32(x: Array) -> Array:
     return (sign | np.where(exponent == 31, special, finite)).astype(np.uint32).view(np.float32)
 
 
-def round_f32_f16(x: Array) -> Array:
+def round_trip_f32_f16(x: Array) -> Array:
     """There and back."""
     return cast_f16_f32(cast_f32_f16(x))
