@@ -101,7 +101,7 @@ def find_ranges(
         source = replace(source, first=None if samples.random else samples.row())
         histogram = any(needs_histogram(placement.specs[name]) for name in placement.observed)
         tensors = tuple(dict.fromkeys((*placement.observed, *axes)))
-        gather = Gather(histogram, axes=axes)
+        gather = Gather(histogram=histogram, axes=axes)
         job = Job(model, tensors, source.key, gather, scheme.batch_size, max_memory=source.limit)
         with clock.stage("calibrate", samples.total) as report:
             found = calibrate_prepared(job, samples, report)
