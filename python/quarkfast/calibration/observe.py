@@ -71,6 +71,8 @@ class Observer:
         self._remove = weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
         axes = {slot: gather.axes[name] for slot, name in enumerate(tensors) if name in gather.axes}
         self._session = observed_session(proto, tensors, self._collector.id, gather.threads, temporary, folder, axes)
+        del proto
+        _core.release_memory()
 
     def run(self, feeds: Iterable[Feed], number: int = 1) -> Iterator[None]:
         """Runs the model on each of `feeds` and yields after each.
