@@ -51,7 +51,7 @@ def agrees(found: Mapping[str, float]) -> bool:
 def _run(
     result: QuantizedModel, feed: Feed, remedy: tuple[str, str] | None = None, optimize: bool = True
 ) -> list[NDArray[Any]]:
-    options = ort.session_options(optimize=optimize)
+    options = ort.session_options(threads=1, optimize=optimize)
     if remedy is not None:
         options.add_session_config_entry(*remedy)
     return ort.run(ort.inference_session(result.model_bytes, options), feed)
