@@ -7,7 +7,8 @@ import pytest
 
 from quarkfast.errors import ModelError
 from quarkfast.graph.load import external_bytes, load_model
-from tiny_models import conv_relu_model
+from quarkfast.prepare import prepare
+from tiny_models import conv_relu_model, tiny_model
 
 
 def _save_external(folder, location="model.data"):
@@ -99,3 +100,25 @@ def test_the_callers_model_is_not_changed():
     loaded = load_model(model)
     loaded.graph.remove(loaded.graph[3], safe=False)
     assert len(model.graph) == 4
+
+
+def test_a_model_of_the_caller_keeps_the_names_of_its_constants():
+    """onnx-ir writes the name of a value into its tensor, which is the caller's."""
+    text = """g (float[4] x, bool b) => (float[4] y) {
+        two = Constant <value = float {2.0}> ()
+        a = Mul (x, two)
+        y = If (b) <
+            then_branch = yes () => (float[4] p) <float[4] c = {1, 2, 3, 4}> { p = Add (a, c) },
+            else_branch = no () => (float[4] q) <float[4] c = {4, 3, 2, 1}> { q = Add (a, c) }
+        >
+    }"""
+    proto = tiny_model(text)
+    held = ir.serde.deserialize_model(onnx.ModelProto.FromString(proto.SerializeToString()))
+
+    def contents():
+        return [each.SerializeToString(deterministic=True) for each in (proto, ir.serde.serialize_model(held))]
+
+    before = contents()
+    for model in (proto, held):
+        assert "two" in prepare(load_model(model), 13).graph.initializers
+    assert contents() == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,9 +47,9 @@ def load_model(model: ModelSource) -> ir.Model:
 
 def _load(model: ModelSource) -> ir.Model:
     if isinstance(model, ir.Model):
-        return model.clone()
+        return _with_own_names(model.clone())
     if isinstance(model, onnx.ModelProto):
-        return _from_proto(model, "model", Path())
+        return _with_own_names(_from_proto(model, "model", Path()))
     if isinstance(model, str | os.PathLike):
         path = Path(model)
         return _from_proto(_read(path), str(path), path.parent)
@@ -90,6 +91,31 @@ def _from_proto(proto: onnx.ModelProto, where: str, folder: Path) -> ir.Model:
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
         ir.external_data.set_base_dir(graph, folder)
     return model
+
+
+def _with_own_names(model: ir.Model) -> ir.Model:
+    """Copies the constants of `model` that may get another name, which onnx-ir writes into the caller's tensor.
+
+    They are those of attributes, which preparation makes initializers of, and those of bodies, whose names may stand
+    outside too. Initializers of the model's own graph keep their names, and are not copied.
+    """
+    for graph in (*model.graphs(), *(function.graph for function in model.functions.values())):
+        for value in graph.initializers.values() if graph is not model.graph else ():
+            if value.const_value is not None:
+                value.const_value = _copied(value.const_value)
+        for node in graph:
+            for name, attribute in tuple(node.attributes.items()):
+                if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
+                    node.attributes[name] = ir.AttrTensor(name, _copied(attribute.value))
+    return model
+
+
+def _copied(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    if isinstance(tensor, ir.TensorProtoTensor):
+        proto = onnx.TensorProto()
+        proto.CopyFrom(tensor.raw)
+        return ir.TensorProtoTensor(proto)
+    return copy.copy(tensor)
 
 
 def external_bytes(model: ir.Model) -> int:
