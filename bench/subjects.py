@@ -109,12 +109,13 @@ def _wild(model: Path, data: Path) -> Subject:
     found = RECORDINGS[model.stem]
     calibration = found.samples(data, 0, found.calibration)
     evaluation = found.samples(data, found.calibration, found.end)
-    subject = partial(Subject, model.stem, model, calibration, evaluation, found.batch, by_sample=True)
-    if model.stem == "ppocr_rec":
-        return subject(unit="words read", judge=partial(_words_read, characters(model), words(data)))
-    if model.stem == "ppocr_cls":
+    subject = partial(Subject, model.stem, model, calibration, evaluation, found.batch)
+    if model.stem == "ppocr_cls":  # samples that it is sure of have over 100 dB each, which no mean should count
         return subject(unit="same as float", judge=lambda out, reference: agreement(reference, out))
-    return subject(parts=boxes_and_scores if model.stem == "text_yolox" else every_output)
+    if model.stem == "ppocr_rec":
+        judge = partial(_words_read, characters(model), words(data))
+        return subject(unit="words read", judge=judge, by_sample=True)
+    return subject(parts=boxes_and_scores if model.stem == "text_yolox" else every_output, by_sample=True)
 
 
 def _words_read(alphabet: list[str], truth: list[str], probabilities: NDArray[Any], _: NDArray[Any]) -> float:
