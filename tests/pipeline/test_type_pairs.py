@@ -76,7 +76,7 @@ MODELS = {
 }  # fmt: skip
 
 
-def _losses(name, activation, weight, **options):
+def _compare(name, activation, weight, **options):
     if RUNTIME < (1, 20) and {"int4", "uint4"} & {activation, weight}:
         pytest.skip(f"onnxruntime {ort.runtime_version()} has no tensors of 4 bits")
     text, arrays, shape = MODELS[name]
@@ -85,18 +85,21 @@ def _losses(name, activation, weight, **options):
     result = quarkfast.quantize(model, calibration_data=feed, **options)
     if any("onnxruntime before 1.27 refuses" in note for note in result.summary.notes) and RUNTIME < (1, 27):
         result = quarkfast.quantize(model, calibration_data=feed, weight_symmetric=True, **options)
-    return losses(result, feed, ort.run(ort.inference_session(model.SerializeToString()), feed))
+    found = losses(result, feed, ort.run(ort.inference_session(model.SerializeToString()), feed))
+    return agrees(result, found), found
 
 
 @pytest.mark.parametrize("weight", WEIGHTS)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_default_session_computes_what_a_pair_of_types_means(name, activation, weight):
-    assert agrees(_losses(name, activation, weight))
+    agree, found = _compare(name, activation, weight)
+    assert agree, found
 
 
 @pytest.mark.parametrize("weight", [each for each in WEIGHTS if each in TYPES and each not in ("bfloat16", "float16")])
 @pytest.mark.parametrize("activation", SOME)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_default_session_computes_what_a_scale_for_each_channel_means(name, activation, weight):
-    assert agrees(_losses(name, activation, weight, per_channel=True))
+    agree, found = _compare(name, activation, weight, per_channel=True)
+    assert agree, found

@@ -1,0 +1,91 @@
+"""Every preset on every model at hand: a default session agrees with exact sums, or the summary says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+import quarkfast
+from agreement import agrees, losses
+from models_at_hand import SHARED, SMALL, AtHand
+from quarkfast import UnsupportedError, ort
+from quarkfast.config import Scheme
+from quarkfast.config.quark import get_default_config, scheme_of
+from quarkfast.config.quark.legacy import LEGACY_NAMES
+
+
+def _schemes() -> Mapping[str, Scheme]:
+    """Every preset, and those of Quark's that run and are none of ours under another name."""
+    found = dict(quarkfast.PRESETS)
+    known = {replace(scheme, name="") for scheme in found.values()}
+    for name in LEGACY_NAMES:
+        try:
+            scheme = scheme_of(get_default_config(name))
+        except UnsupportedError:  # by the name of what it needs: tests/config/test_quark_configs.py
+            continue
+        if replace(scheme, name="") not in known:
+            known.add(replace(scheme, name=""))
+            found[f"quark {name}"] = scheme
+    return MappingProxyType(found)
+
+
+SCHEMES = _schemes()
+
+# Models of which a cell takes about a second: they leave out formats that differ from one that they keep in the bits of
+# their elements alone, and schemes of Quark's that differ from a preset in a method or a symmetry.
+LARGE = ("minilm", "ppocr_rec", "resnet56", "text_yolox")
+LEFT_OUT = frozenset(
+    {"MX4", "MX6", "MXFP8E4M3", "MXFP8E5M2", "MXFP6E3M2", "MXFP6E2M3", "MXFP4E2M1"}
+    | {name for name in SCHEMES if name.startswith("quark ")}
+    - {"quark INT16_CNN_DEFAULT", "quark INT16_TRANSFORMER_DEFAULT", "quark U16S8_AAWS", "quark BF16_BFP16"}
+)
+CELLS = [
+    (model, scheme) for model in (*SMALL, *SHARED) for scheme in SCHEMES if model not in LARGE or scheme not in LEFT_OUT
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _schemas():
+    quarkfast.register_schemas()
+
+
+@cache
+def _loaded(name: str, shared: Path | None) -> tuple[AtHand, list[object]]:
+    """A model, and the outputs of its float form."""
+    found = SMALL[name]() if shared is None else SHARED[name](shared)
+    model = found.model if isinstance(found.model, Path) else found.model.SerializeToString()
+    return found, ort.run(ort.inference_session(model, ort.session_options(threads=1)), found.feed)
+
+
+@pytest.fixture
+def at_hand(request, model):
+    return _loaded(model, None if model in SMALL else request.getfixturevalue("shared"))
+
+
+# What is said of some models is true: a detector that reads 0 to 255, and models without a matrix product.
+@pytest.mark.filterwarnings("ignore:calibration data. input 'images'. all values are whole numbers:UserWarning")
+@pytest.mark.filterwarnings("ignore:quantize. the model has no weight that can be stored so:UserWarning")
+@pytest.mark.filterwarnings("ignore:quantize. nothing in the model can be quantized:UserWarning")
+@pytest.mark.parametrize(("model", "scheme"), CELLS, ids=lambda each: each)
+def test_a_default_session_is_close_to_exact_sums_or_the_summary_says_why_not(at_hand, scheme):
+    found, reference = at_hand
+    data = {} if SCHEMES[scheme].weights_only else {"calibration_data": found.feed}
+    result = quarkfast.quantize(found.model, preset=SCHEMES[scheme], **data)
+    lost = losses(result, found.feed, reference)
+    assert agrees(result, lost), f"{lost} dB; the summary says {list(result.summary.notes)}"
+
+
+def test_every_preset_of_quarkfast_and_quark_is_tried():
+    """Quark's 65 names are 29 that run, 13 of them presets or one another by another name, and 36 that are refused."""
+    assert set(quarkfast.PRESETS) < set(SCHEMES)
+    assert len(SCHEMES) - len(quarkfast.PRESETS) == 16
+
+
+def test_every_shared_model_is_at_hand(shared):
+    loaded = [load(shared).model for name, load in SHARED.items() if name != "minilm"]
+    assert sorted(loaded) == sorted((shared / "models").glob("*.onnx"))
