@@ -109,7 +109,7 @@ def _unseen(feeds: Iterator[Feed], seen: int) -> Iterator[Feed]:
     """Yields what comes after the first `seen` samples: runs may have had another number of rows."""
     for feed in feeds:
         rows = rows_of(feed)
-        if seen < rows:
+        if not seen or seen < rows:
             yield {name: array[seen:] for name, array in feed.items()} if seen else feed
         seen = max(0, seen - rows)
 

@@ -44,7 +44,7 @@ def copy_unchanged(model: ModelSource, path: Path | None) -> Unchanged:
     loaded = load_model(model)
     opset = loaded.opset_imports.get("", 0)
     if not external_bytes(loaded):
-        if isinstance(model, onnx.ModelProto):
+        if isinstance(model, onnx.ModelProto) and not needs_data_file(loaded):
             return Unchanged(model.SerializeToString(deterministic=True), None, opset)
         if isinstance(model, str | os.PathLike):
             return Unchanged(Path(model).read_bytes(), None, opset)
