@@ -207,12 +207,12 @@ def _write(
         placement, conflicts = resolve_conflicts(model, placement, ranges)
         plan = refine(model, freeze(model, placement, scheme, ranges, seen, reaches), scheme.target)
         findings, warned = find_findings(model, plan, statistics), preflight(model, placement, scheme)
-        notes = saturation_note(model, placement, scheme, plan)
+        first, unmeasured = (None, ()) if large else source.sample_to_measure(model)
+        notes = (*unmeasured, *saturation_note(model, placement, scheme, plan))
         notes += insert(model, plan, scheme)
         plan = replace(plan, notes=(*notes_of(model), *source.notes, *conflicts, *plan.notes, *notes))
         sign(model, outline(placement, scheme), shown, plan.reductions)
         if not needs_data_file(model) and (path is None or not large):
-            first = None if large else source.first
             return _Written(
                 serialize(model), placement, None, plan, findings, samples or source.samples, warned, first=first
             )

@@ -4,7 +4,7 @@ from quarkfast.calibration.cache import load_calibration, save_calibration
 from quarkfast.calibration.gather import Job, calibrate_prepared, fit_rows
 from quarkfast.calibration.images import PREPROCESSES
 from quarkfast.calibration.inputs import Feed, ModelInput, model_inputs
-from quarkfast.calibration.memory import parse_bytes, readable
+from quarkfast.calibration.memory import live_bytes, parse_bytes, readable
 from quarkfast.calibration.observe import Gather, Observer, observe
 from quarkfast.calibration.random_data import RandomDataReader, random_feeds
 from quarkfast.calibration.reaches import channel_reaches
@@ -29,6 +29,7 @@ __all__ = [
     "calibrate_prepared",
     "channel_reaches",
     "fit_rows",
+    "live_bytes",
     "load_calibration",
     "merge",
     "merge_statistics",
