@@ -34,13 +34,18 @@ def _notes(preset, word, model=None, **options):
 )  # fmt: skip
 def test_products_whose_activations_are_rounded_are_named_with_the_remedy(preset, options, release):
     (note,) = _notes(preset, "MatMulNBits", **options)
-    assert note.startswith(f"node 'first' and 1 more: onnxruntime {release} and newer round")
-    assert note.endswith("with the session option session.qdq_matmulnbits_accuracy_level at 1 they do not")
+    assert note.startswith(f"node 'first' and 1 more: onnxruntime from {release} on rounds")
+    assert note.endswith("with the session option session.qdq_matmulnbits_accuracy_level at 1 it does not")
+
+
+def test_products_with_groups_of_4_bits_are_named_too():
+    (note,) = _notes("INT4_WO", "MatMulNBits")
+    assert note.startswith("node 'first' and 1 more: onnxruntime 1.32 rounds")
 
 
 @pytest.mark.parametrize(
     ("preset", "options"),
-    [("A8W8", {}), ("U8S8", {"per_channel": True}), ("INT4_WO", {}), ("BF16", {}), ("A16W8", {"weight_type": "int16"})],
+    [("A8W8", {}), ("U8S8", {"per_channel": True}), ("BF16", {}), ("A16W8", {"weight_type": "int16"})],
 )
 def test_products_of_equally_narrow_codes_or_of_wider_weights_are_not(preset, options):
     assert not _notes(preset, "MatMulNBits", **options)

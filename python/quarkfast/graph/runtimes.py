@@ -13,9 +13,11 @@ __all__ = ["runtime_notes"]
 
 _BYTES = frozenset({ir.DataType.INT8, ir.DataType.UINT8})
 
+_NIBBLES = frozenset({ir.DataType.INT4, ir.DataType.UINT4})
+
 _ROUNDED = (
-    "onnxruntime {release} and newer round what such a product reads to 8 bits on CPUs (MatMulNBits); with the session "
-    "option session.qdq_matmulnbits_accuracy_level at 1 they do not"
+    "onnxruntime {release} rounds what such a product reads to 8 bits on CPUs (MatMulNBits); with the session "
+    "option session.qdq_matmulnbits_accuracy_level at 1 it does not"
 )
 _REFUSED = (
     "onnxruntime before 1.27 refuses uint8 weights with a zero point for each channel (QLinearConv); "
@@ -29,8 +31,7 @@ def runtime_notes(model: ir.Model) -> tuple[str, ...]:
     1. From 1.25 on onnxruntime makes a MatMulNBits of a MatMul or Gemm whose weight, of two dimensions, a
        DequantizeLinear gives from 8-bit codes with one scale a tensor or output channel; where another DequantizeLinear
        gives the activations, from 1.32 on. By default that operator rounds activations to 8 bits in blocks of 32:
-       MiniLM in INT8_WO has 25.5 dB in place of 27.3, and takes 28 % less time. Weights of 4 bits lose far more than
-       that by themselves, and are not named.
+       MiniLM in INT8_WO has 25.5 dB in place of 27.3, and takes 28 % less time. 1.32 does so with groups of 4 bits too.
     2. Before 1.27 its QLinearConv takes one zero point for all channels of a weight.
     """
     found: dict[str, list[str]] = {}
@@ -59,19 +60,23 @@ def _has_zero_points(node: ir.Node) -> bool:
 
 
 def _rounded_from(node: ir.Node) -> str:
-    """Returns the release of onnxruntime from which on it rounds what `node` reads, or nothing."""
+    """Returns the releases of onnxruntime that round what `node` reads, or nothing."""
     if not is_standard(node) or node.op_type not in ("Gemm", "MatMul") or not _is_plain(node):
         return ""
     decoder, source = _decoder(node, 1), _decoder(node, 0)
     codes = None if decoder is None else decoder.inputs[0]
-    if decoder is None or codes is None or not is_constant(codes) or codes.dtype not in _BYTES or rank_of(codes) != 2:
+    if decoder is None or codes is None or not is_constant(codes) or rank_of(codes) != 2:
         return ""
-    if len(decoder.outputs[0].uses()) != 1:
+    if len(decoder.outputs[0].uses()) != 1 or codes.dtype not in _BYTES | _NIBBLES:
         return ""
+    if codes.dtype in _NIBBLES:
+        return "1.32" if "block_size" in decoder.attributes and source is None else ""
     if source is None:
-        return "1.25"
+        return "from 1.25 on"
     read = source.inputs[0]
-    return "" if read is None or read.dtype in _BYTES else "1.32"  # 8-bit codes on both sides are multiplied as such
+    return (
+        "" if read is None or read.dtype in _BYTES else "from 1.32 on"
+    )  # 8-bit codes on both sides are multiplied as such
 
 
 def _is_plain(node: ir.Node) -> bool:
