@@ -17,6 +17,10 @@ from quarkfast.evaluate.exact_sums import exact_session
 # lies between two codes to the other one, and floats are added up in another order.
 CLOSE = 1.0
 
+# Ratios from here on are equal: what is left is the order in which floats are added up, and no 8-bit sums have as much.
+# Rounding uniform values to 8 bits leaves 20 log10(2^8) + 1.76 = 50 dB.
+EQUAL = 60.0
+
 # What the summary names as the cause of a loss -> the entry of a session's configuration that ends it.
 REMEDIES = {"MatMulNBits": ("session.qdq_matmulnbits_accuracy_level", "1")}
 
@@ -24,9 +28,9 @@ Feed = Mapping[str, NDArray[Any]]
 
 
 def ratios(reference: Sequence[NDArray[Any]], outputs: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
-    """The ratio of signal to noise of each output in dB; 300 for outputs that are equal to the float model's."""
+    """The ratio of signal to noise of each output in dB, at most that of equal ones."""
     pairs = zip(reference, outputs, strict=True)
-    return np.array([min(sqnr(one, other), 300.0) for one, other in pairs])
+    return np.array([min(sqnr(one, other), EQUAL) for one, other in pairs])
 
 
 def losses(result: QuantizedModel, feed: Feed, reference: Sequence[NDArray[Any]]) -> dict[str, float]:

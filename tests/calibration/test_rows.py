@@ -41,6 +41,8 @@ def runs(monkeypatch):
         return run(session, feed)
 
     monkeypatch.setattr("quarkfast.ort.run", counted)
+    # What measures the outputs on the first sample is no calibration.
+    monkeypatch.setattr("quarkfast.evaluate.first_sample.output_sqnr", lambda *_: ())
     return seen
 
 

@@ -19,7 +19,16 @@ THREADS = (1, 2, 3, 8)
 # Elements between the begin of a cache line and the begin of an array.
 OFFSETS = (0, 1, 7)
 # What _core offers beside kernels.
-NO_KERNELS = {"active_isa", "available_isas", "use_isa", "num_threads", "set_num_threads", "output", "Collector"}
+NO_KERNELS = {
+    "active_isa",
+    "available_isas",
+    "use_isa",
+    "num_threads",
+    "set_num_threads",
+    "output",
+    "Collector",
+    "release_memory",
+}
 # Functions of one histogram in one thread: no array to cut; tests/kernels/test_range_estimation.py runs them on every
 # rung.
 ON_A_HISTOGRAM = {
