@@ -1,4 +1,4 @@
-// Marks the C++ door: what libquarkfast shows to the Python module.
+// Marks the C++ API: what libquarkfast exports to the Python module.
 #pragma once
 
 #if defined(_WIN32) && defined(QUARKFAST_BUILDING_LIBRARY)

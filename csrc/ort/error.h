@@ -9,7 +9,7 @@
 
 namespace quarkfast::ort {
 
-// A mistake in the model or its data, told as `<what>: expected ..., got ...[; remedy]`. The trampoline puts the
+// A mistake in the model or its data, reported as `<what>: expected ..., got ...[; remedy]`. The trampoline puts the
 // operator and the node in front of it.
 struct Error {
   std::string text;

@@ -1,4 +1,4 @@
-// The door for ONNX Runtime: RegisterCustomOps adds quarkfast's operators to a session.
+// The entry point for ONNX Runtime: RegisterCustomOps adds quarkfast's operators to a session.
 #include <deque>
 #include <mutex>
 #include <string>

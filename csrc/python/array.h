@@ -1,4 +1,4 @@
-// The one place where the Python door checks an array.
+// The one place where the bindings check an array.
 #pragma once
 
 #include <pybind11/numpy.h>

@@ -1,4 +1,4 @@
-// The Python door: a list of what is registered.
+// The Python bindings: a list of what is registered.
 #include <pybind11/pybind11.h>
 
 namespace py = pybind11;

@@ -136,14 +136,14 @@ void def_family(py::module_& m, const std::string& family) {
 
 void register_block(py::module_& m) {
   py::class_<BfpParams>(m, "Bfp", "Choices of block floating point.")
-      .def(py::init(&bfp), py::arg("block"), py::arg("bit_width"), py::arg("rounding"), py::arg("raise_exponent"))
+      .def(py::init(&bfp), py::arg("block_size"), py::arg("bit_width"), py::arg("rounding"), py::arg("raise_exponent"))
       .def_property_readonly("record_bytes", [](const BfpParams& p) { return record_bytes(p); });
   py::class_<BfpPrimeParams>(m, "BfpPrime", "Choices of block floating point with shared micro-exponents.")
-      .def(py::init(&bfp_prime), py::arg("block"), py::arg("sub_block"), py::arg("shift_bits"), py::arg("bit_width"),
-           py::arg("rounding"))
+      .def(py::init(&bfp_prime), py::arg("block_size"), py::arg("sub_block_size"), py::arg("shift_bits"),
+           py::arg("bit_width"), py::arg("rounding"))
       .def_property_readonly("record_bytes", [](const BfpPrimeParams& p) { return record_bytes(p); });
   py::class_<MxParams>(m, "Mx", "Choices of an OCP microscaling format.")
-      .def(py::init(&mx), py::arg("block"), py::arg("element"), py::arg("rounding"), py::arg("ocp"))
+      .def(py::init(&mx), py::arg("block_size"), py::arg("element"), py::arg("rounding"), py::arg("ocp"))
       .def_property_readonly("record_bytes", [](const MxParams& p) { return record_bytes(p); });
   def_family<BfpParams>(m, "bfp");
   def_family<BfpPrimeParams>(m, "bfp_prime");

@@ -30,7 +30,7 @@ void def_packing(py::module_& m, const std::string& code, const char* dtype, siz
         const py::gil_scoped_release release;  // only raw memory from here on
         return pack_codes((active().*kernels).*pack_kernel, from, to, n, bits, shared_pool());
       },
-      py::arg("x"), py::arg("out"), "Packs codes; tells whether all of them fit.");
+      py::arg("x"), py::arg("out"), "Packs codes; returns whether all of them fit.");
 
   const std::string unpack = "unpack_codes_" + packed + "_" + code;
   m.def(

@@ -177,7 +177,7 @@ CodeRange checked_range(const ScaledKernel& kernel, Limit qmin, Limit qmax, cons
   return range;
 }
 
-struct Door {
+struct ScaledCall {
   ScaledKernel kernel;
   py::dtype made;
 
@@ -219,10 +219,10 @@ void def_scaled(py::module_& m, ScaledKernel kernel, const char* doc) {
   const char *made = kernel.out, *factor = kernel.factor;
   m.def(
       kernel.name.c_str(),
-      [door = Door{kernel, dtype_named(made)}](const py::array& x, const py::object& out, const py::object& scale,
-                                               const py::object& zero_point, const py::object& axis,
-                                               const py::object& block_size) {
-        return door(x, out, scale, zero_point, axis, block_size, {}, {});
+      [call = ScaledCall{kernel, dtype_named(made)}](const py::array& x, const py::object& out, const py::object& scale,
+                                                     const py::object& zero_point, const py::object& axis,
+                                                     const py::object& block_size) {
+        return call(x, out, scale, zero_point, axis, block_size, {}, {});
       },
       py::arg("x"), py::arg("out"), py::arg(factor), py::arg("zero_point"), py::arg("axis"), py::arg("block_size"),
       doc);
@@ -230,7 +230,7 @@ void def_scaled(py::module_& m, ScaledKernel kernel, const char* doc) {
 
 void def_scaled_to_range(py::module_& m, ScaledKernel kernel, const char* doc) {
   const char *made = kernel.out, *factor = kernel.factor;
-  m.def(kernel.name.c_str(), Door{kernel, dtype_named(made)}, py::arg("x"), py::arg("out"), py::arg(factor),
+  m.def(kernel.name.c_str(), ScaledCall{kernel, dtype_named(made)}, py::arg("x"), py::arg("out"), py::arg(factor),
         py::arg("zero_point"), py::arg("axis"), py::arg("block_size"), py::arg("qmin"), py::arg("qmax"), doc);
 }
 

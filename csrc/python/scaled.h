@@ -1,4 +1,4 @@
-// The one door to all kernels that take a scale and a zero point: linear quantization and requantization.
+// The one binding of all kernels that take a scale and a zero point: linear quantization and requantization.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -14,7 +14,7 @@ namespace quarkfast::python {
 
 namespace py = pybind11;
 
-// What the door has to know of the type of zero points.
+// What a binding has to know of the type of zero points.
 struct ZeroPointType {
   const char* dtype;
   CodeRange limits;                             // of an integer; a float has none
@@ -51,7 +51,7 @@ ZeroPointType integer_zero_points(const char* dtype) {
           [](const void* data, size_t i) { return static_cast<double>(code_of(static_cast<const Q*>(data)[i])); }};
 }
 
-// A kernel as the door calls it, with a range of codes or without.
+// A kernel as the binding calls it, with a range of codes or without.
 template <class X, class Y, class F, class Z>
 ScaledRun erased(void (*run)(const X*, Y*, const ScaleLayout&, const F*, const Z*, CodeRange, const Pool&)) {
   return [run](const void* x, void* y, const ScaleLayout& layout, const void* factor, const void* zero_point,

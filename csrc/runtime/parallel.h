@@ -49,7 +49,7 @@ void parallel_for(const Pool& pool, size_t n, size_t grain, Body&& body) {
 // The calling thread alone.
 QUARKFAST_API Pool serial_pool();
 
-// The pool behind the Python door. A child made by fork() runs serially: threads do not survive a fork.
+// The pool of calls from Python. A child made by fork() runs serially: threads do not survive a fork.
 QUARKFAST_API Pool shared_pool();
 
 // Threads of shared_pool(): QUARKFAST_NUM_THREADS, else all processors that the process may use.

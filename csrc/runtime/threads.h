@@ -1,4 +1,4 @@
-// The threads behind the Python door. They help a caller with the pieces of its work and are never waited for: a thread
+// The threads of calls from Python. They help a caller with the pieces of its work and are never waited for: a thread
 // that wakes late finds the work done, where at the barrier of an OpenMP region all others would stand until it came.
 #pragma once
 

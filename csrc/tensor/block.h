@@ -1,4 +1,4 @@
-// Block formats over whole arrays: blocks along any axis, spread over a pool. Both doors call this.
+// Block formats over whole arrays: blocks along any axis, spread over a pool. Operators and bindings call this.
 #pragma once
 
 #include <cstddef>

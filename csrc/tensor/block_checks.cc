@@ -1,4 +1,4 @@
-// Which choices of a block format exist; the sentences are shared by both doors.
+// Which choices of a block format exist; operators and bindings share the sentences.
 #include <string>
 
 #include "tensor/block.h"

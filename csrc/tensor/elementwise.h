@@ -1,4 +1,4 @@
-// Runs a kernel of the form f(x, y, n) over a whole array, spread over a pool. Both doors call this.
+// Runs a kernel of the form f(x, y, n) over a whole array, spread over a pool. Operators and bindings call this.
 #pragma once
 
 #include <algorithm>

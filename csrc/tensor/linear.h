@@ -1,4 +1,5 @@
-// Linear quantization of whole arrays: per tensor, per channel or per block, spread over a pool. Both doors call this.
+// Linear quantization of whole arrays: per tensor, per channel or per block, spread over a pool. Operators and bindings
+// call this.
 #pragma once
 
 #include <cstddef>

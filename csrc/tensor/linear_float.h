@@ -1,4 +1,5 @@
-// Linear quantization to the 16-bit floats: no integer grid, only a scale and an offset. Both doors call this.
+// Linear quantization to the 16-bit floats: no integer grid, only a scale and an offset. Operators and bindings call
+// this.
 #pragma once
 
 #include "export.h"

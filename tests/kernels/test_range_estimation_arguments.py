@@ -65,7 +65,7 @@ def test_arguments_of_another_type_meet_a_sentence(call, message):
     ],
     ids=["exponent", "extremes", "zeros"],
 )
-def test_the_native_door_refuses_what_is_no_histogram(arguments, expected):
+def test_the_binding_refuses_what_is_no_histogram(arguments, expected):
     with pytest.raises(ValueError, match=expected):
         _core.spread(*arguments, 1)
 
@@ -82,6 +82,6 @@ def test_the_native_door_refuses_what_is_no_histogram(arguments, expected):
         (lambda seen: _core.quantization_error(*seen, 1.0, 2, 0, 1), "a zero point among the codes"),
     ],
 )
-def test_the_native_door_refuses_other_arguments(call, expected):
+def test_the_binding_refuses_other_arguments(call, expected):
     with pytest.raises(ValueError, match=expected):
         call((H.counts, H.exponent, (1.0, 1.0), 0))

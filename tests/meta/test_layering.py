@@ -175,7 +175,7 @@ def test_a_source_includes_only_what_its_part_may_see(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(CSRC).as_posix())
-def test_foreign_headers_stay_in_their_door(path: Path) -> None:
+def test_foreign_headers_stay_in_their_folder(path: Path) -> None:
     headers = re.findall(r"^#include <(.+)>", path.read_text(encoding="utf-8"), re.MULTILINE)
     if path.relative_to(CSRC).as_posix() in INTRINSICS:
         headers.remove("immintrin.h")

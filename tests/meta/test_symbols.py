@@ -1,4 +1,4 @@
-"""What the compiled files show to the linker: one table per instruction set, and two doors."""
+"""What the compiled files show to the linker: one table per instruction set, and two interfaces."""
 
 import re
 import shutil
@@ -58,7 +58,7 @@ def test_quantization_is_vectorized_in_the_registers_of_its_rung(rung: str) -> N
     assert re.search(PACKED_DIVIDE[rung], subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def test_the_library_exports_its_two_doors_and_nothing_else() -> None:
+def test_the_library_exports_its_two_interfaces_and_nothing_else() -> None:
     exported = {name for _, name in symbols(LIBRARY, "-D", "--defined-only")}
     assert "RegisterCustomOps" in exported
     foreign = {name for name in exported - {"RegisterCustomOps"} if "quarkfast::" not in name}

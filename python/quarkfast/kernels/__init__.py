@@ -1,8 +1,8 @@
-"""The kernels, NumPy in and NumPy out: typed doors to the native library.
+"""The kernels, NumPy in and NumPy out: typed functions over the native library.
 
 Every function accepts arrays of any shape and memory layout; one that is not C-contiguous is copied first. ``out``
 must be C-contiguous, of the right dtype and shape, and may be ``x`` itself where both have the same item size.
-The arithmetic is stated in ``docs/numerics.md`` and told again, slowly, in :mod:`quarkfast.reference`.
+The arithmetic is stated in ``docs/numerics.md`` and written again, slowly, in :mod:`quarkfast.reference`.
 """
 
 from quarkfast.kernels.bfp import (

@@ -1,4 +1,4 @@
-"""Checks that all doors to the native library share."""
+"""Checks that all functions over the native library share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doors of all block formats share: checks, shapes and the calls themselves."""
+"""What the functions of all block formats share: checks, shapes and the calls themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Block formats, told slowly: every function takes one block a row, in float64, where all steps are exact."""
+"""Block formats, slow and obvious: every function takes one block a row, in float64, where all steps are exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Casts to and from the 16-bit floats, told slowly."""
+"""Casts to and from the 16-bit floats, slow and obvious."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear quantization, told slowly."""
+"""Linear quantization, slow and obvious."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packing of narrow codes, told slowly: a stream of single bits."""
+"""Packing of narrow codes, slow and obvious: a stream of single bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Range estimation, slowly; a ``HistogramView`` is (counts, exponent, min, max, zeros)."""
+"""Range estimation, slow and obvious; a ``HistogramView`` is (counts, exponent, min, max, zeros)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requantization, told slowly."""
+"""Requantization, slow and obvious."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def requantize_linear(x: Array, scale: Array, zero_point: Array, dtype: Any) -> 
 
 
 def requantize_shift(x: Array, shift: Array, zero_point: Array, dtype: Any, rounding: str) -> Array:
-    """Divide exactly in float64, round as told, add the zero point, saturate."""
+    """Divide exactly in float64, round as asked, add the zero point, saturate."""
     row = qtype(dtype)
     quotient = np.ldexp(np.asarray(x).astype(np.float64), -np.asarray(shift).astype(np.int64))
     rounded: Array = np.floor(quotient + 0.5) if rounding == "half_up" else np.rint(quotient)

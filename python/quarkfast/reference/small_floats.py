@@ -1,4 +1,4 @@
-"""Floats of 8 bits and fewer, told slowly: the table of all values, and the nearest of them."""
+"""Floats of 8 bits and fewer, slow and obvious: the table of all values, and the nearest of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statistics, told slowly."""
+"""Statistics, slow and obvious."""
 
 from __future__ import annotations
 

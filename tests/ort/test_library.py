@@ -1,4 +1,4 @@
-"""get_library_path, register, session_options and inference_session: the door for onnxruntime."""
+"""get_library_path, register, session_options and inference_session: how onnxruntime loads the library."""
 
 import sys
 from pathlib import Path
