@@ -1,0 +1,1 @@
+"""Recorded hashes of quantized models: ``python -m tests.recorded`` records them anew."""
