@@ -7,6 +7,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+import quarkfast
 from quarkfast import _core, kernels, ort
 from quarkfast.calibration import blocked
 from quarkfast.calibration.observe import Gather, Observer
@@ -152,3 +153,13 @@ def test_a_session_that_is_closed_leaves_no_file(tmp_path, monkeypatch):
         del observer
         assert not folder.exists()
         assert len(seen) == len(TENSORS)
+
+
+def test_a_session_that_cannot_be_opened_leaves_no_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    model = _model()
+    next(node for node in model.graph if node.op_type == "Mul").op_type = "Mystery"
+    with pytest.raises(quarkfast.ModelError, match="Mystery") as raised:
+        Observer(model, TENSORS, Gather(threads=1))
+    assert raised.tb is not None  # it is held, and with it what was made
+    assert not list(tmp_path.iterdir())
