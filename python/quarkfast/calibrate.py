@@ -95,10 +95,10 @@ def calibrate(
         raise ConfigError(f"calibrate: expected a preset that quantizes activations, got {schemes[0].name}")
     clock = Clock(progress)
     with clock.stage("import"):
+        from quarkfast.atomic_files import check_output
         from quarkfast.calibration import Gather, Job, calibrate_prepared, model_inputs, open_data, parse_bytes
         from quarkfast.graph.load import load_model
         from quarkfast.graph.outside import constants_in_files
-        from quarkfast.graph.save import check_output
         from quarkfast.prepare import prepare
         from quarkfast.qdq import lowest_opset
     path = None if output is None else check_output(output)

@@ -65,7 +65,7 @@ class QuantizedModel:
         Raises:
             ModelError: If the folder does not exist or the file cannot be written.
         """
-        from quarkfast.graph.save import check_output, save_bytes
+        from quarkfast.atomic_files import check_output, save_bytes
 
         output = check_output(path)
         save_bytes(self.model_bytes, output)
@@ -125,10 +125,10 @@ def quantize(
         data, summary, path = store_weights(model, output, scheme, clock)
         return QuantizedModel(data, summary, path)
     with clock.stage("import"):
+        from quarkfast.atomic_files import check_output, save_bytes
         from quarkfast.graph.external import check_not_a_source
         from quarkfast.graph.load import external_files, load_model, model_bytes
         from quarkfast.graph.outside import constants_in_files
-        from quarkfast.graph.save import check_output, save_bytes
         from quarkfast.preflight import preflight
         from quarkfast.prepare import prepare
         from quarkfast.qdq import lowest_opset, needs_ranges, place

@@ -48,10 +48,10 @@ def store_weights(
         UnsupportedError: If the model cannot be converted, or there is no `output` and it does not fit into one file.
     """
     with clock.stage("import"):
+        from quarkfast.atomic_files import check_output
         from quarkfast.graph.external import check_not_a_source
         from quarkfast.graph.load import external_bytes, external_files, load_model, model_bytes
         from quarkfast.graph.notes import notes_of
-        from quarkfast.graph.save import check_output
         from quarkfast.prepare import prepare_for_weights
         from quarkfast.weights import lowest_opset, place_weights, rewrite
     path = None if output is None else check_output(output)
@@ -103,7 +103,7 @@ class _Written:
 
 def _unchanged(model: ModelSource, path: Path | None) -> _Written:
     """Returns the model as it came, after saying so, and writes it."""
-    from quarkfast.graph.save import save_bytes
+    from quarkfast.atomic_files import save_bytes
     from quarkfast.graph.unchanged import copy_unchanged
 
     warnings.warn("quantize: the model has no weight that can be stored so; all of them stay", stacklevel=4)

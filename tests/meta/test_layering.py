@@ -14,6 +14,7 @@ CSRC = ROOT / "csrc"
 # A module sees those above it; siblings of one line do not see each other.
 PYTHON_LAYERS = [
     ["_core", "deferred", "errors"],
+    ["atomic_files"],
     ["dtypes", "block_formats"],
     ["kernels", "reference", "isa"],
     ["qparams"],

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import quarkfast
+from quarkfast.atomic_files import check_output, save_files
 from quarkfast.calibration.foreign import read_table
 from quarkfast.calibration.result import Calibration
 from quarkfast.calibration.statistics import TensorStatistics
 from quarkfast.errors import CalibrationError
-from quarkfast.graph.save import check_output, save_files
 from quarkfast.kernels import Histogram, Range
 
 __all__ = ["load_calibration", "save_calibration"]

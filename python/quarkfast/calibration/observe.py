@@ -71,7 +71,9 @@ class Observer:
         self._remove = weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
         axes = {slot: gather.axes[name] for slot, name in enumerate(tensors) if name in gather.axes}
         try:
-            self._session = observed_session(proto, tensors, self._collector.id, gather.threads, temporary, folder, axes)
+            self._session = observed_session(
+                proto, tensors, self._collector.id, gather.threads, temporary, folder, axes
+            )
         except BaseException:
             self._remove()  # the traceback keeps this object alive
             raise

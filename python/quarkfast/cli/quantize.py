@@ -213,14 +213,14 @@ def beside(model: Path, ending: str) -> Path:
 def _check_report(report: Path | None) -> None:
     """Make sure that the report can be written before any work is done."""
     if report is not None:
-        from quarkfast.graph.save import check_output
+        from quarkfast.atomic_files import check_output
 
         check_output(report)
 
 
 def _write_report(report: Path | None, document: Mapping[str, Any]) -> None:
     if report is not None:
-        from quarkfast.graph.save import save_bytes
+        from quarkfast.atomic_files import save_bytes
 
         save_bytes((json.dumps(document, indent=2) + "\n").encode(), report)
 

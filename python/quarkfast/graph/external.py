@@ -12,12 +12,13 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quarkfast.atomic_files import check_output, save_bytes, save_files
 from quarkfast.deferred import ir
 from quarkfast.errors import OutputError
 from quarkfast.graph.access import name_of, shape_of
 from quarkfast.graph.load import ModelSource
 from quarkfast.graph.pieces import byte_pieces
-from quarkfast.graph.save import PROTOBUF_LIMIT, check_output, save_bytes, save_files, serialize
+from quarkfast.graph.save import PROTOBUF_LIMIT, serialize
 from quarkfast.graph.streams import Stream, StreamedTensor
 
 __all__ = [

@@ -8,8 +8,8 @@ import textwrap
 
 import pytest
 
+from quarkfast.atomic_files import check_output, save_bytes
 from quarkfast.errors import OutputError
-from quarkfast.graph.save import check_output, save_bytes
 
 
 def test_a_missing_folder_is_one_sentence(tmp_path):
@@ -67,7 +67,7 @@ def test_a_kill_during_the_save_leaves_the_old_file_or_none(tmp_path, moment, ol
         output.write_bytes(old)
     script = f"""
         import os, pathlib, signal
-        from quarkfast.graph.save import save_bytes
+        from quarkfast.atomic_files import save_bytes
         {moment} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
         save_bytes(b"new" * 100_000, pathlib.Path({str(output)!r}))
     """
