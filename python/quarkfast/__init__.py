@@ -408,12 +408,9 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import PackageNotFoundError, version
+        from quarkfast._version import version
 
-        try:
-            return version("quarkfast")
-        except PackageNotFoundError:
-            return "0+source"  # a source tree on sys.path, not installed
+        return version()
     if name.endswith("_QCONFIG"):
         from quarkfast.config.quark import ready_made
 

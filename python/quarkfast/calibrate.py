@@ -9,7 +9,6 @@ import os
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarkfast.config import PRESETS, Scheme, resolve
@@ -163,12 +162,12 @@ def open_calibration(calibration: Calibration | str | os.PathLike[str]) -> Calib
         CalibrationError: If it cannot be read.
         TypeError: If it is neither.
     """
-    from quarkfast.calibration import Calibration, load_calibration
+    from quarkfast.calibration import Calibration
 
     if isinstance(calibration, Calibration):
         return calibration
     if isinstance(calibration, str | os.PathLike):
-        return load_calibration(Path(calibration))
+        return Calibration.load(calibration)
     raise TypeError(f"calibration: expected a Calibration or a path, got {type(calibration).__name__}")
 
 

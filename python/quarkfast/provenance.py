@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-import quarkfast
+from quarkfast._version import version
 from quarkfast.planning import ModelPlan
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ def sign(
     """
     versions = {name: metadata.version(name) for name in _PACKAGES}
     model.producer_name = "quarkfast"
-    model.producer_version = quarkfast.__version__
+    model.producer_version = version()
     model.metadata_props["quarkfast.scheme"] = json.dumps(plan.scheme.to_dict(), sort_keys=True)
     model.metadata_props["quarkfast.plan"] = json.dumps(plan.choices())
-    model.metadata_props["quarkfast.versions"] = json.dumps({"quarkfast": quarkfast.__version__, **versions})
+    model.metadata_props["quarkfast.versions"] = json.dumps({"quarkfast": version(), **versions})
     if plan.scheme.makes_portable:
         model.metadata_props["quarkfast.portable"] = json.dumps([each.to_plain() for each in reductions])
     if seen:

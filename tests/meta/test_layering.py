@@ -13,7 +13,7 @@ CSRC = ROOT / "csrc"
 
 # A module sees those above it; siblings of one line do not see each other.
 PYTHON_LAYERS = [
-    ["_core", "deferred", "errors"],
+    ["_core", "_version", "deferred", "errors"],
     ["atomic_files"],
     ["dtypes", "block_formats"],
     ["kernels", "reference", "isa"],

@@ -1,6 +1,5 @@
 """Calibration: what samples say about the ranges of activations."""
 
-from quarkfast.calibration.cache import load_calibration, save_calibration
 from quarkfast.calibration.gather import Job, calibrate_prepared, fit_rows
 from quarkfast.calibration.images import PREPROCESSES
 from quarkfast.calibration.inputs import Feed, ModelInput, model_inputs
@@ -30,7 +29,6 @@ __all__ = [
     "channel_reaches",
     "fit_rows",
     "live_bytes",
-    "load_calibration",
     "merge",
     "merge_statistics",
     "model_inputs",
@@ -40,5 +38,4 @@ __all__ = [
     "random_feeds",
     "read_feeds",
     "readable",
-    "save_calibration",
 ]

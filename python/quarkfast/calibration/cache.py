@@ -1,4 +1,4 @@
-"""A calibration on disk: JSON for people, arrays beside it."""
+"""Statistics on disk: JSON for people, arrays beside it."""
 
 from __future__ import annotations
 
@@ -13,30 +13,33 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-import quarkfast
+from quarkfast._version import version
 from quarkfast.atomic_files import check_output, save_files
 from quarkfast.calibration.foreign import read_table
-from quarkfast.calibration.result import Calibration
 from quarkfast.calibration.statistics import TensorStatistics
 from quarkfast.errors import CalibrationError
 from quarkfast.kernels import Histogram, Range
 
-__all__ = ["load_calibration", "save_calibration"]
+__all__ = ["Fields", "read_statistics", "write_statistics"]
+
+Fields = Mapping[str, Any]
+"""What a file says besides the statistics, by the names of the attributes of `Calibration`."""
 
 _FORMAT = "quarkfast calibration"
 _VERSION = 1
+_FIELDS = ("samples", "runs", "random", "batch_size", "complete")
 # Bytes of a sum of values and of a sum of squares, in two's complement (docs/numerics.md, "Moments").
 _SUM, _SQUARES = 48, 80
 
 
-def save_calibration(calibration: Calibration, path: Path) -> Path:
-    """Writes `calibration` to `path` and to an .npz file of the same name beside it, both whole or not at all.
+def write_statistics(path: Path, tensors: Mapping[str, TensorStatistics], fields: Fields) -> Path:
+    """Writes statistics to `path` and to an .npz file of the same name beside it, both whole or not at all.
 
     Raises:
         OutputError: If they cannot be written.
     """
     output = check_output(path)
-    arrays = _arrays(calibration.tensors)
+    arrays = _arrays(tensors)
     stream = io.BytesIO()
     # The members carry no time, so that the same calibration gives the same bytes.
     np.savez_compressed(stream, allow_pickle=False, **arrays)
@@ -44,15 +47,11 @@ def save_calibration(calibration: Calibration, path: Path) -> Path:
     document = {
         "format": _FORMAT,
         "version": _VERSION,
-        "quarkfast": quarkfast.__version__,
-        "model_and_settings": calibration.key,
-        "samples": calibration.samples,
-        "runs": calibration.runs,
-        "random": calibration.random,
-        "batch_size": calibration.batch_size,
-        "complete": calibration.complete,
+        "quarkfast": version(),
+        "model_and_settings": fields["key"],
+        **{name: fields[name] for name in _FIELDS},
         "arrays": {"file": output.with_suffix(".npz").name, "sha256": hashlib.sha256(data).hexdigest()},
-        "tensors": {name: _describe(each) for name, each in calibration.tensors.items()},
+        "tensors": {name: _describe(each) for name, each in tensors.items()},
     }
     text = json.dumps(document, indent=1, allow_nan=False) + "\n"
     save_files({output.with_suffix(".npz"): data, output: text.encode()})
@@ -108,8 +107,8 @@ def _unpack(row: NDArray[np.uint8], first: int) -> tuple[int, int]:
     return int.from_bytes(data[:first], "little", signed=True), int.from_bytes(data[first:], "little", signed=True)
 
 
-def load_calibration(path: Path) -> Calibration:
-    """Reads a calibration, or a table of ONNX Runtime or Quark.
+def read_statistics(path: Path) -> tuple[dict[str, TensorStatistics], Fields]:
+    """Reads what :func:`write_statistics` wrote, or a table of ONNX Runtime or Quark, which has ranges alone.
 
     Raises:
         CalibrationError: If there is no such file, or it is of another kind or version, or damaged.
@@ -121,7 +120,7 @@ def load_calibration(path: Path) -> Calibration:
     except ValueError as error:
         raise CalibrationError(f"calibration: expected JSON at {str(path)!r}, got another kind of file") from error
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        return read_table(document, str(path))
+        return read_table(document, str(path)), {"key": None, "samples": 0, "runs": 0}
     if document.get("version") != _VERSION:
         raise CalibrationError(
             f"calibration: expected version {_VERSION} of the format at {str(path)!r}, got {document.get('version')}; "
@@ -132,8 +131,7 @@ def load_calibration(path: Path) -> Calibration:
         tensors = {
             name: _restore(row, described, arrays) for row, (name, described) in enumerate(document["tensors"].items())
         }
-        fields = {name: document[name] for name in ("samples", "runs", "random", "batch_size", "complete")}
-        return Calibration(tensors, document["model_and_settings"], **fields)
+        return tensors, {"key": document["model_and_settings"]} | {name: document[name] for name in _FIELDS}
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, BadZipFile, EOFError) as error:
         raise CalibrationError(f"calibration: expected a whole file at {str(path)!r}, got a damaged one") from error
 

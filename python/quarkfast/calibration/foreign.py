@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from quarkfast.calibration.result import Calibration
 from quarkfast.calibration.statistics import TensorStatistics
 from quarkfast.errors import CalibrationError
 from quarkfast.kernels import Range
@@ -13,7 +12,7 @@ from quarkfast.kernels import Range
 __all__ = ["read_table"]
 
 
-def read_table(document: Any, where: str) -> Calibration:
+def read_table(document: Any, where: str) -> dict[str, TensorStatistics]:
     """Returns the ranges of a table; there is no hash of a model in it to hold it against.
 
     Args:
@@ -35,7 +34,7 @@ def read_table(document: Any, where: str) -> Calibration:
             f"calibration: expected a calibration of quarkfast or a table of ONNX Runtime or Quark at {where!r}, "
             f"got other JSON"
         )
-    return Calibration({name: _range(name, entry, where) for name, entry in table.items()}, None, 0, 0)
+    return {name: _range(name, entry, where) for name, entry in table.items()}
 
 
 def _range(name: str, entry: Any, where: str) -> TensorStatistics:

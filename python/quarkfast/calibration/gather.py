@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quarkfast import ort
-from quarkfast.calibration.cache import load_calibration, save_calibration
 from quarkfast.calibration.inputs import Feed, rows_of
 from quarkfast.calibration.memory import live_bytes, readable, resident_bytes, rows_within_budget, weight_bytes
 from quarkfast.calibration.observe import Gather, Observer
@@ -116,7 +115,7 @@ def _unseen(feeds: Iterator[Feed], seen: int) -> Iterator[Feed]:
 
 def _keep(calibration: Calibration, output: Path) -> None:
     try:
-        save_calibration(calibration, output)
+        calibration.save(output)
     except OutputError as error:
         raise OutputError(f"{error}; {_rescue(calibration, output)}") from error
 
@@ -124,7 +123,7 @@ def _keep(calibration: Calibration, output: Path) -> None:
 def _rescue(calibration: Calibration, output: Path) -> str:
     """Writes to a new temporary folder what the output does not take, and says where: it may be the work of hours."""
     try:
-        elsewhere = save_calibration(calibration, Path(tempfile.mkdtemp(prefix="quarkfast_")) / output.name)
+        elsewhere = calibration.save(Path(tempfile.mkdtemp(prefix="quarkfast_")) / output.name)
     except (OSError, OutputError):
         return "make room there, there is none for temporary files either"
     return f"what was gathered is at {str(elsewhere)!r}"
@@ -151,7 +150,7 @@ def _earlier(job: Job) -> Calibration | None:
     """Returns what an earlier run kept, after making sure that this one can go on with it."""
     if not job.resume or job.output is None or not job.output.exists():
         return None
-    before = load_calibration(job.output)
+    before = Calibration.load(job.output)
     where = f"resume: expected a calibration at {str(job.output)!r}"
     if before.complete:
         raise CalibrationError(f"{where} that was cut short, got a complete one of {before.samples} samples; use it")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from quarkfast.calibration.cache import read_statistics, write_statistics
 from quarkfast.calibration.statistics import TensorStatistics, merge_statistics
 from quarkfast.errors import CalibrationError, did_you_mean
 from quarkfast.kernels import Range
@@ -75,9 +77,8 @@ class Calibration:
         Raises:
             OutputError: If they cannot be written.
         """
-        from quarkfast.calibration.cache import save_calibration
-
-        return save_calibration(self, Path(path))
+        fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        return write_statistics(Path(path), self.tensors, fields)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Calibration:
@@ -86,9 +87,8 @@ class Calibration:
         Raises:
             CalibrationError: If there is no such file, or it is of another kind, or damaged.
         """
-        from quarkfast.calibration.cache import load_calibration
-
-        return load_calibration(Path(path))
+        tensors, fields = read_statistics(Path(path))
+        return Calibration(tensors, **fields)
 
     def select(self, tensors: Iterable[str], key: str) -> dict[str, TensorStatistics]:
         """Returns the statistics of `tensors` after making sure that they are of the model and settings of `key`.

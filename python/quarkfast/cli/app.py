@@ -38,9 +38,9 @@ def quarkfast(
 ) -> int:
     """Quantize ONNX models for NPUs and CPUs."""
     if version:
-        from quarkfast import __version__
+        from quarkfast import _version
 
-        typer.echo(f"quarkfast {__version__}")
+        typer.echo(f"quarkfast {_version.version()}")
         raise typer.Exit(ExitCode.OK)
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
