@@ -28,9 +28,9 @@ from quarkfast.calibration import Gather, observe
 from quarkfast.config import TensorSpec, find_preset
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
-from quarkfast.methods import METHODS, ranges_kept
-from quarkfast.prepare import prepare
-from quarkfast.qdq import place
+from quarkfast.pipeline.prepare import prepare
+from quarkfast.quantization import place
+from quarkfast.ranges.methods import METHODS, ranges_kept
 
 BATCH = 32
 SAMPLES = (16, 64, 128, 256, 512)

@@ -79,10 +79,10 @@ def quarkfast_job(folder: Path, method: str) -> Callable[[], object]:
 
     import quarkfast
     import quarkfast.calibration
-    import quarkfast.prepare
-    import quarkfast.qdq
+    import quarkfast.pipeline.prepare
+    import quarkfast.quantization
     from quarkfast.config import TensorSpec
-    from quarkfast.methods import ranges_kept
+    from quarkfast.ranges.methods import ranges_kept
 
     scale = "power_of_two" if method == "MinMSE" else "float32"
     spec = TensorSpec("int8", method=method.lower(), scale=scale)
@@ -143,8 +143,8 @@ def stage(shared: Path, model: str, count: int, folder: Path) -> None:
     from quarkfast.config import find_preset
     from quarkfast.graph.load import load_model
     from quarkfast.graph.save import serialize
-    from quarkfast.prepare import prepare
-    from quarkfast.qdq import place
+    from quarkfast.pipeline.prepare import prepare
+    from quarkfast.quantization import place
 
     path = Path(model) if Path(model).exists() else shared / "models" / f"{model}.onnx"
     prepared = prepare(load_model(path), 13)

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from bench.accuracy import images
 from quarkfast import kernels, ort, qparams
 from quarkfast.config import TensorSpec, find_preset
-from quarkfast.graph.bodies import values_by_path
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
-from quarkfast.methods import Values, params_for, range_to_keep
-from quarkfast.prepare import prepare
-from quarkfast.qdq import place
+from quarkfast.graph.subgraphs import values_by_path
+from quarkfast.pipeline.prepare import prepare
+from quarkfast.quantization import place
+from quarkfast.ranges.methods import Values, params_for, range_to_keep
 
 Array = NDArray[np.float32]
 Ends = tuple[float, float]

@@ -15,8 +15,8 @@ import onnx
 
 import quarkfast
 from quarkfast import ort
-from quarkfast.block_formats import BLOCK_FORMATS
 from quarkfast.config import PRESETS
+from quarkfast.formats.block import BLOCK_FORMATS
 
 PRESET_NAMES = ("MX9", "BFP16", "MXINT8", "MX6", "MXFP6E3M2", "MXFP4E2M1", "MX4")
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.dtypes import TYPES, QType, qtype
+from quarkfast.formats.scalar import TYPES, QType, qtype
 
 Array = NDArray[Any]
 
@@ -29,7 +29,7 @@ class Task:
 
     Attributes:
         operation: Name of the entry in the ``SETUPS`` of each contestant and in ``operations.OPERATIONS``.
-        type: The quantized type, by its name in ``quarkfast.dtypes``, or the variant of a block format.
+        type: The quantized type, by its name in ``quarkfast.formats.scalar``, or the variant of a block format.
         layout: ``tensor``, ``first axis``, ``last axis`` or ``blocks of N`` (along the last axis).
         bar: Largest allowed time at 64 MiB on one thread, as a multiple of a plain copy; 0 where none was set.
     """

@@ -23,7 +23,7 @@ from onnx.backend.test.case.node import collect_testcases
 import quarkfast
 from quarkfast import ort
 from quarkfast.errors import ModelError, QuarkfastError
-from quarkfast.qdq import lowest_opset
+from quarkfast.writers import lowest_opset
 
 __all__ = ["Case", "Result", "quantize_all", "standard_cases", "table_of"]
 

@@ -1,409 +1,25 @@
 """quarkfast: post-training quantization of ONNX models with native kernels, for NPUs and CPUs.
 
-Public names are imported when they are first used, so that ``import quarkfast`` loads no other package.
+Public names are imported when they are first used, so that ``import quarkfast`` loads no other package. The stub
+``__init__.pyi`` states them, each once.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import Any
 
-# Not lazily: when the module quarkfast.quantize is first loaded, Python puts the module itself under the package's name
-# `quantize`, and so for `calibrate`. Loaded here, the functions take their place for good. It costs 25 ms and loads no
-# other package.
-from quarkfast.calibrate import calibrate, merge_calibrations
-from quarkfast.quantize import QuantizedModel, quantize
 
-if TYPE_CHECKING:
-    from quarkfast.calibration import Calibration, RandomDataReader
-    from quarkfast.config import OPTIONS, PRESETS, Scheme, TensorSpec
-    from quarkfast.config.quark import (
-        Config,
-        QConfig,
-        QuantizationConfig,
-        get_default_config,
-        get_default_config_mapping,
-    )
-    from quarkfast.config.quark.algorithm import (
-        AdaQuantConfig,
-        AdaRoundConfig,
-        AlgoConfig,
-        AutoMixprecisionConfig,
-        BiasCorrectionConfig,
-        CLEConfig,
-        GPTQConfig,
-        QuarotConfig,
-        SmoothQuantConfig,
-    )
-    from quarkfast.config.quark.data_type import (
-        BFP16,
-        MX4,
-        MX6,
-        MX9,
-        MXFP4E2M1,
-        MXFP6E2M3,
-        MXFP6E3M2,
-        MXFP8E4M3,
-        MXFP8E5M2,
-        BFloat16,
-        Float16,
-        Int8,
-        Int16,
-        Int32,
-        MXInt8,
-        UInt8,
-        UInt16,
-        UInt32,
-    )
-    from quarkfast.config.quark.enums import (
-        CalibMethod,
-        CalibrationMethod,
-        ExtendedCalibrationMethod,
-        ExtendedQuantFormat,
-        ExtendedQuantType,
-        Int16Method,
-        LayerWiseMethod,
-        PowerOfTwoMethod,
-        QuantFormat,
-        QuantGranularity,
-        QuantType,
-        ScaleType,
-        VitisQuantFormat,
-        VitisQuantType,
-    )
-    from quarkfast.config.quark.spec import (
-        BFloat16Spec,
-        BFP16Spec,
-        Float16Spec,
-        Int8Spec,
-        Int16Spec,
-        Int32Spec,
-        MX4Spec,
-        MX6Spec,
-        MX9Spec,
-        MXFP4E2M1Spec,
-        MXFP6E2M3Spec,
-        MXFP6E3M2Spec,
-        MXFP8E4M3Spec,
-        MXFP8E5M2Spec,
-        MXInt8Spec,
-        QLayerConfig,
-        QTensorConfig,
-        UInt8Spec,
-        UInt16Spec,
-        UInt32Spec,
-        XInt8Spec,
-    )
-    from quarkfast.errors import (
-        CalibrationError,
-        ConfigError,
-        DependencyError,
-        ModelError,
-        OutputError,
-        QuarkfastError,
-        UnsupportedError,
-    )
-    from quarkfast.evaluate.divergence import Divergence
-    from quarkfast.evaluate.saturated_sums import SaturatedSums
-    from quarkfast.evaluate.verification import FloatLayer, Verification, verify
-    from quarkfast.graph.schemas import register_schemas
-    from quarkfast.isa import active_isa, available_isas, num_threads, set_num_threads, use_isa
-    from quarkfast.kernels import (
-        Histogram,
-        MatMulNBits,
-        Moments,
-        Range,
-        absmax,
-        cast,
-        dequantize_bfp,
-        dequantize_bfp_prime,
-        dequantize_linear,
-        dequantize_mx,
-        fake_quantize_bfp,
-        fake_quantize_bfp_prime,
-        fake_quantize_linear,
-        fake_quantize_mx,
-        histogram,
-        moments,
-        pack_codes,
-        pack_linear_blocks,
-        pack_matmul_nbits,
-        quantize_bfp,
-        quantize_bfp_prime,
-        quantize_linear,
-        quantize_mx,
-        reduce_range,
-        requantize_linear,
-        requantize_shift,
-        round_trip,
-        unpack_codes,
-        unpack_matmul_nbits,
-    )
-    from quarkfast.model_quantizer import ModelQuantizer
-    from quarkfast.ort import get_library_path, register
-    from quarkfast.planning import ModelPlan, plan
-    from quarkfast.summary import Summary
+@cache
+def _homes() -> dict[str, str]:
+    """Returns the module of each public name."""
+    import ast
+    from pathlib import Path
 
-__all__ = [
-    "BFP16",
-    "MX4",
-    "MX6",
-    "MX9",
-    "MXFP4E2M1",
-    "MXFP6E2M3",
-    "MXFP6E3M2",
-    "MXFP8E4M3",
-    "MXFP8E5M2",
-    "OPTIONS",
-    "PRESETS",
-    "AdaQuantConfig",
-    "AdaRoundConfig",
-    "AlgoConfig",
-    "AutoMixprecisionConfig",
-    "BFP16Spec",
-    "BFloat16",
-    "BFloat16Spec",
-    "BiasCorrectionConfig",
-    "CLEConfig",
-    "CalibMethod",
-    "Calibration",
-    "CalibrationError",
-    "CalibrationMethod",
-    "Config",
-    "ConfigError",
-    "DependencyError",
-    "Divergence",
-    "ExtendedCalibrationMethod",
-    "ExtendedQuantFormat",
-    "ExtendedQuantType",
-    "Float16",
-    "Float16Spec",
-    "FloatLayer",
-    "GPTQConfig",
-    "Histogram",
-    "Int8",
-    "Int8Spec",
-    "Int16",
-    "Int16Method",
-    "Int16Spec",
-    "Int32",
-    "Int32Spec",
-    "LayerWiseMethod",
-    "MX4Spec",
-    "MX6Spec",
-    "MX9Spec",
-    "MXFP4E2M1Spec",
-    "MXFP6E2M3Spec",
-    "MXFP6E3M2Spec",
-    "MXFP8E4M3Spec",
-    "MXFP8E5M2Spec",
-    "MXInt8",
-    "MXInt8Spec",
-    "MatMulNBits",
-    "ModelError",
-    "ModelPlan",
-    "ModelQuantizer",
-    "Moments",
-    "OutputError",
-    "PowerOfTwoMethod",
-    "QConfig",
-    "QLayerConfig",
-    "QTensorConfig",
-    "QuantFormat",
-    "QuantGranularity",
-    "QuantType",
-    "QuantizationConfig",
-    "QuantizedModel",
-    "QuarkfastError",
-    "QuarotConfig",
-    "RandomDataReader",
-    "Range",
-    "SaturatedSums",
-    "ScaleType",
-    "Scheme",
-    "SmoothQuantConfig",
-    "Summary",
-    "TensorSpec",
-    "UInt8",
-    "UInt8Spec",
-    "UInt16",
-    "UInt16Spec",
-    "UInt32",
-    "UInt32Spec",
-    "UnsupportedError",
-    "Verification",
-    "VitisQuantFormat",
-    "VitisQuantType",
-    "XInt8Spec",
-    "__version__",
-    "absmax",
-    "active_isa",
-    "available_isas",
-    "calibrate",
-    "cast",
-    "dequantize_bfp",
-    "dequantize_bfp_prime",
-    "dequantize_linear",
-    "dequantize_mx",
-    "fake_quantize_bfp",
-    "fake_quantize_bfp_prime",
-    "fake_quantize_linear",
-    "fake_quantize_mx",
-    "get_default_config",
-    "get_default_config_mapping",
-    "get_library_path",
-    "histogram",
-    "merge_calibrations",
-    "moments",
-    "num_threads",
-    "pack_codes",
-    "pack_linear_blocks",
-    "pack_matmul_nbits",
-    "plan",
-    "quantize",
-    "quantize_bfp",
-    "quantize_bfp_prime",
-    "quantize_linear",
-    "quantize_mx",
-    "reduce_range",
-    "register",
-    "register_schemas",
-    "requantize_linear",
-    "requantize_shift",
-    "round_trip",
-    "set_num_threads",
-    "unpack_codes",
-    "unpack_matmul_nbits",
-    "use_isa",
-    "verify",
-]
-
-# Where each public name lives.
-_HOMES = {
-    "calibration": ["Calibration", "RandomDataReader"],
-    "config.quark": ["Config", "QConfig", "QuantizationConfig", "get_default_config", "get_default_config_mapping"],
-    "config.quark.algorithm": [
-        "AdaQuantConfig",
-        "AdaRoundConfig",
-        "AlgoConfig",
-        "AutoMixprecisionConfig",
-        "BiasCorrectionConfig",
-        "CLEConfig",
-        "GPTQConfig",
-        "QuarotConfig",
-        "SmoothQuantConfig",
-    ],
-    "config.quark.data_type": [
-        "BFP16",
-        "BFloat16",
-        "Float16",
-        "Int8",
-        "Int16",
-        "Int32",
-        "MX4",
-        "MX6",
-        "MX9",
-        "MXFP4E2M1",
-        "MXFP6E2M3",
-        "MXFP6E3M2",
-        "MXFP8E4M3",
-        "MXFP8E5M2",
-        "MXInt8",
-        "UInt8",
-        "UInt16",
-        "UInt32",
-    ],
-    "config.quark.enums": [
-        "CalibMethod",
-        "CalibrationMethod",
-        "ExtendedCalibrationMethod",
-        "ExtendedQuantFormat",
-        "ExtendedQuantType",
-        "Int16Method",
-        "LayerWiseMethod",
-        "PowerOfTwoMethod",
-        "QuantFormat",
-        "QuantGranularity",
-        "QuantType",
-        "ScaleType",
-        "VitisQuantFormat",
-        "VitisQuantType",
-    ],
-    "config.quark.spec": [
-        "BFP16Spec",
-        "BFloat16Spec",
-        "Float16Spec",
-        "Int8Spec",
-        "Int16Spec",
-        "Int32Spec",
-        "MX4Spec",
-        "MX6Spec",
-        "MX9Spec",
-        "MXFP4E2M1Spec",
-        "MXFP6E2M3Spec",
-        "MXFP6E3M2Spec",
-        "MXFP8E4M3Spec",
-        "MXFP8E5M2Spec",
-        "MXInt8Spec",
-        "QLayerConfig",
-        "QTensorConfig",
-        "UInt8Spec",
-        "UInt16Spec",
-        "UInt32Spec",
-        "XInt8Spec",
-    ],
-    "model_quantizer": ["ModelQuantizer"],
-    "config": ["OPTIONS", "PRESETS", "Scheme", "TensorSpec"],
-    "evaluate.divergence": ["Divergence"],
-    "evaluate.saturated_sums": ["SaturatedSums"],
-    "evaluate.verification": ["FloatLayer", "Verification", "verify"],
-    "planning": ["ModelPlan", "plan"],
-    "summary": ["Summary"],
-    "errors": [
-        "CalibrationError",
-        "ConfigError",
-        "DependencyError",
-        "ModelError",
-        "OutputError",
-        "QuarkfastError",
-        "UnsupportedError",
-    ],
-    "graph.schemas": ["register_schemas"],
-    "isa": ["active_isa", "available_isas", "num_threads", "set_num_threads", "use_isa"],
-    "kernels": [
-        "MatMulNBits",
-        "Histogram",
-        "Moments",
-        "Range",
-        "absmax",
-        "cast",
-        "dequantize_bfp",
-        "dequantize_bfp_prime",
-        "dequantize_linear",
-        "dequantize_mx",
-        "fake_quantize_bfp",
-        "fake_quantize_bfp_prime",
-        "fake_quantize_linear",
-        "pack_codes",
-        "pack_linear_blocks",
-        "pack_matmul_nbits",
-        "histogram",
-        "moments",
-        "fake_quantize_mx",
-        "quantize_bfp",
-        "quantize_bfp_prime",
-        "quantize_linear",
-        "quantize_mx",
-        "reduce_range",
-        "requantize_linear",
-        "requantize_shift",
-        "round_trip",
-        "unpack_codes",
-        "unpack_matmul_nbits",
-    ],
-    "ort": ["get_library_path", "register"],
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+    stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
 
 
 def __getattr__(name: str) -> Any:
@@ -411,16 +27,18 @@ def __getattr__(name: str) -> Any:
         from quarkfast._version import version
 
         return version()
+    if name == "__all__":
+        return [*sorted(_homes()), "__version__"]
     if name.endswith("_QCONFIG"):
         from quarkfast.config.quark import ready_made
 
         return ready_made(name)  # a fresh object each time, so that changing it changes nothing for others
-    if name not in _HOME_OF:
+    if name not in _homes():
         raise AttributeError(f"module 'quarkfast' has no attribute '{name}'")
-    value = getattr(importlib.import_module(f"quarkfast.{_HOME_OF[name]}"), name)
+    value = getattr(importlib.import_module(_homes()[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return [*sorted(_homes()), "__version__"]

@@ -11,12 +11,12 @@ import onnx
 import pytest
 
 import quarkfast
-from quarkfast.calibrate import _NEUTRAL
-from quarkfast.calibration import TensorStatistics, merge_statistics
 from quarkfast.errors import CalibrationError, ConfigError, ModelError
 from quarkfast.kernels import Range, histogram, moments, reduce_range
-from quarkfast.prepare import prepare
-from quarkfast.qdq import needs_ranges
+from quarkfast.pipeline.calibrate import _NEUTRAL
+from quarkfast.pipeline.prepare import prepare
+from quarkfast.quantization import needs_ranges
+from quarkfast.statistics import TensorStatistics, merge_statistics
 from tiny_models import conv_relu_model, samples, tiny_model
 
 

@@ -9,12 +9,13 @@ import pytest
 from onnx import helper
 
 from quarkfast import _core, ort
-from quarkfast.calibration import Gather, Job, calibrate_prepared, merge, model_inputs, observe, open_data
-from quarkfast.calibration.result import Calibration
+from quarkfast.calibration import Gather, Job, calibrate_prepared, observe
+from quarkfast.calibration.data import model_inputs, open_data
 from quarkfast.errors import ModelError
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import to_proto
-from quarkfast.prepare import prepare
+from quarkfast.pipeline.prepare import prepare
+from quarkfast.statistics import Calibration, merge
 from tiny_models import samples, tiny_model
 
 # Channels that fill the blocks of convolutions, and channels that do not.

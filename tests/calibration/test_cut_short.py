@@ -14,9 +14,10 @@ import pytest
 
 import quarkfast
 from quarkfast import Calibration
-from quarkfast.calibration import ModelInput, open_data
+from quarkfast.calibration import live_bytes, parse_bytes
+from quarkfast.calibration.data import ModelInput, open_data
 from quarkfast.calibration.interrupt import uninterrupted
-from quarkfast.calibration.memory import live_bytes, parse_bytes, resident_bytes
+from quarkfast.calibration.memory import resident_bytes
 from quarkfast.errors import CalibrationError, ConfigError
 from quarkfast.graph.load import load_model
 from tiny_models import conv_relu_model, samples, tiny_model
@@ -205,7 +206,7 @@ def test_live_bytes_are_those_of_the_widest_moment():
 
 @pytest.mark.skipif(resident_bytes() is None, reason="this system does not tell the memory of a process")
 def test_batches_are_cut_to_the_memory(monkeypatch):
-    monkeypatch.setattr("quarkfast.calibration.gather.resident_bytes", lambda: 0)
+    monkeypatch.setattr("quarkfast.calibration.runner.resident_bytes", lambda: 0)
     calibration = quarkfast.calibrate(conv_relu_model(), X, max_memory="280kB")
     assert calibration.ranges == quarkfast.calibrate(conv_relu_model(), X).ranges
     assert 1 < calibration.runs < 12
@@ -227,7 +228,7 @@ def test_a_batch_that_the_model_fixes_is_not_cut():
 
 def test_more_memory_than_was_forecast_stops_the_run_and_keeps_what_there_is(tmp_path, monkeypatch):
     held = iter([0, 10**6, 10**10])
-    monkeypatch.setattr("quarkfast.calibration.gather.resident_bytes", lambda: next(held))
+    monkeypatch.setattr("quarkfast.calibration.runner.resident_bytes", lambda: next(held))
     message = r"max_memory: expected at most 1.0 GB, got 10.0 GB; use a smaller batch_size"
     with pytest.raises(CalibrationError, match=message):
         quarkfast.calibrate(conv_relu_model(), _feeds(), tmp_path / "c.json", max_memory="1GB")

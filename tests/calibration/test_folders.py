@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quarkfast.calibration import ModelInput, open_data, read_feeds
-from quarkfast.calibration.folders import open_folder
+from quarkfast.calibration.data import ModelInput, open_data, read_feeds
+from quarkfast.calibration.data.folders import open_folder
 from quarkfast.errors import CalibrationError
 
 ONE = (ModelInput("x", np.dtype(np.float32), ("N", 4)),)

@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from quarkfast.calibration import PREPROCESSES, ModelInput, open_data, read_feeds
-from quarkfast.calibration.images import load_image
+from quarkfast.calibration.data import PREPROCESSES, ModelInput, open_data, read_feeds
+from quarkfast.calibration.data.images import load_image
 from quarkfast.errors import CalibrationError, DependencyError
 
 F32 = np.dtype(np.float32)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import quarkfast
-from quarkfast.calibration import ModelInput, RandomDataReader, open_data, read_feeds
+from quarkfast.calibration.data import ModelInput, RandomDataReader, open_data, read_feeds
 from quarkfast.errors import CalibrationError
 from tiny_models import conv_relu_model, samples
 

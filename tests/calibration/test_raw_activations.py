@@ -13,8 +13,8 @@ from quarkfast import ort, qparams, reference
 from quarkfast.config import TensorSpec
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
-from quarkfast.methods import range_to_keep
-from quarkfast.prepare import prepare
+from quarkfast.pipeline.prepare import prepare
+from quarkfast.ranges.methods import range_to_keep
 
 MEAN = np.float32([0.485, 0.456, 0.406]).reshape(3, 1, 1)
 STD = np.float32([0.229, 0.224, 0.225]).reshape(3, 1, 1)

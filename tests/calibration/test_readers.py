@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quarkfast.calibration import ModelInput, read_feeds
-from quarkfast.calibration.stored import StoredArray
+from quarkfast.calibration.data import ModelInput, read_feeds
+from quarkfast.calibration.data.array_files import StoredArray
 from quarkfast.errors import CalibrationError
 
 IMAGE = (ModelInput("image", np.dtype(np.float32), ("N", 3, 4, 4)),)

@@ -10,10 +10,9 @@ import pytest
 
 import quarkfast
 from quarkfast import ort
-from quarkfast.calibration import ModelInput, open_data
-from quarkfast.calibration.gather import Job, fit_rows
-from quarkfast.calibration.memory import live_bytes, rows_within_budget
-from quarkfast.calibration.observe import Gather
+from quarkfast.calibration import Gather, Job, fit_rows, live_bytes
+from quarkfast.calibration.data import ModelInput, open_data
+from quarkfast.calibration.memory import rows_within_budget
 from quarkfast.graph.load import load_model
 from tiny_models import samples, tiny_model
 
@@ -136,7 +135,7 @@ def test_no_more_than_one_row_is_read_before_the_rows_are_known(tmp_path, monkey
 
 
 def test_memory_that_is_smaller_than_the_budget_decides(runs, monkeypatch):
-    monkeypatch.setattr("quarkfast.calibration.gather.resident_bytes", lambda: 0)
+    monkeypatch.setattr("quarkfast.calibration.runner.resident_bytes", lambda: 0)
     row = (3 + 8 + 8) * 256**2 * 4
     quarkfast.calibrate(_model(), samples(4, (3, 256, 256)), max_memory=3 * row)
     assert runs == [2, 2]  # the statistics and the weights take some of the third

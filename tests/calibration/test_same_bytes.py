@@ -18,7 +18,7 @@ import quarkfast
 from quarkfast import ort
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
-from quarkfast.prepare import prepare
+from quarkfast.pipeline.prepare import prepare
 
 BATCH = 8
 MEAN = np.float32([0.485, 0.456, 0.406]).reshape(3, 1, 1)

@@ -8,7 +8,7 @@ import pytest
 
 import quarkfast
 from quarkfast import ort
-from quarkfast.calibration import RandomDataReader, model_inputs
+from quarkfast.calibration.data import RandomDataReader, model_inputs
 from quarkfast.graph.load import load_model
 from tiny_models import conv_relu_model, samples
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quarkfast.cli import diagnosis, main, trial
+from quarkfast.cli import diagnosis, main
+from quarkfast.cli import operator_selftest as trial
 from quarkfast.cli.diagnosis import Finding, examine, onnxruntime, operators, package
 from quarkfast.cli.exit_codes import ExitCode
 

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 import quarkfast
 from conftest import float_bits
 from quarkfast import reference
-from quarkfast.dtypes import qtype
+from quarkfast.formats.scalar import qtype
 
 QUANTIZE = ("int4", "uint4", "int8", "uint8", "int16", "uint16")
 DEQUANTIZE = (*QUANTIZE, "int32")

@@ -9,7 +9,7 @@ import numpy as np
 
 import quarkfast
 from quarkfast import reference
-from quarkfast.dtypes import qtype
+from quarkfast.formats.scalar import qtype
 from quarkfast.reference import blocks
 
 from .draw import Draw

@@ -9,7 +9,7 @@ import numpy as np
 
 import quarkfast
 from quarkfast import kernels, reference
-from quarkfast.dtypes import qtype
+from quarkfast.formats.scalar import qtype
 from quarkfast.kernels import MatMulNBits
 
 from .draw import Draw

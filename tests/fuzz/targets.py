@@ -10,7 +10,7 @@ import numpy as np
 
 import quarkfast
 from quarkfast import kernels, reference
-from quarkfast.dtypes import qtype
+from quarkfast.formats.scalar import qtype
 
 from . import block_targets, cast_targets, packing_targets, range_targets
 from .draw import Draw

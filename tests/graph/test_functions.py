@@ -5,7 +5,7 @@ import pytest
 
 from quarkfast.graph.functions import nodes_within_functions
 from quarkfast.graph.load import load_model
-from quarkfast.prepare import prepare
+from quarkfast.pipeline.prepare import prepare
 from tiny_models import tiny_model
 
 CONSTANTS = {

@@ -7,7 +7,7 @@ import pytest
 
 from quarkfast.errors import ModelError
 from quarkfast.graph.load import external_bytes, load_model
-from quarkfast.prepare import prepare
+from quarkfast.pipeline.prepare import prepare
 from tiny_models import conv_relu_model, tiny_model
 
 

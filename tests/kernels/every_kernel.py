@@ -12,7 +12,7 @@ import numpy as np
 import quarkfast
 from conftest import float_bits
 from quarkfast import kernels
-from quarkfast.dtypes import qtype
+from quarkfast.formats.scalar import qtype
 from quarkfast.kernels.casts import _CODES as FLOAT_CODES
 
 # Enough for several chunks on each of a few threads (csrc/tensor/elementwise.h), and no multiple of any lane count.

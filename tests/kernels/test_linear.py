@@ -8,7 +8,7 @@ import pytest
 import quarkfast
 from conftest import SIZES, float_bits
 from quarkfast import reference
-from quarkfast.dtypes import qtype
+from quarkfast.formats.scalar import qtype
 
 NARROW = ("int2", "uint2", "int4", "uint4")
 DTYPES = (*NARROW, "int8", "uint8", "int16", "uint16", "int32", "uint32")

@@ -8,7 +8,7 @@ import pytest
 import quarkfast
 from conftest import SIZES
 from quarkfast import reference
-from quarkfast.dtypes import qtype
+from quarkfast.formats.scalar import qtype
 
 REALS = ("float16", "bfloat16")
 INTEGERS = ("int2", "uint4", "int8", "uint8", "int16", "uint16", "int32", "uint32")

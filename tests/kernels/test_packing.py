@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 import quarkfast
 from conftest import SIZES
 from quarkfast import reference
-from quarkfast.dtypes import qtype
+from quarkfast.formats.scalar import qtype
 
 TYPES = (("int2", 2), ("uint2", 2), ("int4", 4), ("uint4", 4), *((t, b) for t in ("int8", "uint8") for b in (2, 3, 4)))
 CANARY = 0x5A

@@ -8,8 +8,8 @@ import pytest
 
 import quarkfast
 from quarkfast import reference
-from quarkfast.dtypes import qtype
 from quarkfast.errors import ModelError
+from quarkfast.formats.scalar import qtype
 
 from .models import Array, one_node, run, session
 

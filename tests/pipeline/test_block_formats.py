@@ -8,10 +8,10 @@ import pytest
 
 import quarkfast
 from processors import run_exact
-from quarkfast.block_formats import BLOCK_FORMATS
 from quarkfast.config import PRESETS
 from quarkfast.config.quark import get_default_config, scheme_of
 from quarkfast.errors import ConfigError, UnsupportedError
+from quarkfast.formats.block import BLOCK_FORMATS
 from tiny_models import conv_relu_model, samples, tiny_model
 
 BLOCK_PRESETS = [name for name, scheme in PRESETS.items() if scheme.weight.is_block]

@@ -18,8 +18,8 @@ from quarkfast.config import PRESETS
 from quarkfast.errors import CalibrationError, OutputError, UnsupportedError
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.graph.external_constants import constants_in_files, proto_and_folder
 from quarkfast.graph.load import load_model
-from quarkfast.graph.outside import constants_in_files, proto_and_folder
 from tiny_models import conv_relu_model, samples, tiny_model
 
 X = samples(6)
@@ -73,8 +73,8 @@ def large(monkeypatch):
     """Every model is one that does not fit into a protobuf, and every constant a large one."""
 
     def make():
-        monkeypatch.setattr("quarkfast.graph.outside._WHOLE", 0)
-        monkeypatch.setattr("quarkfast.graph.outside._LEAST", 0)
+        monkeypatch.setattr("quarkfast.graph.external_constants._WHOLE", 0)
+        monkeypatch.setattr("quarkfast.graph.external_constants._LEAST", 0)
         monkeypatch.setattr("quarkfast.graph.external.PROTOBUF_LIMIT", 1)
 
     return make
@@ -147,7 +147,7 @@ def test_options_do_to_a_large_model_what_they_do_to_a_small_one(options, tmp_pa
     model = _store(_plain(), tmp_path / "in")
     small = quarkfast.quantize(model, calibration_data=_data(_plain()), **options)
     large()
-    monkeypatch.setattr("quarkfast.graph.pieces.PIECE_BYTES", 100)
+    monkeypatch.setattr("quarkfast.graph.chunked_io.PIECE_BYTES", 100)
     quarkfast.quantize(model, tmp_path / "q.onnx", calibration_data=_data(_plain()), **options)
     assert _content(tmp_path / "q.onnx") == _content(small.model_bytes)
 
@@ -164,12 +164,12 @@ def test_onnxruntime_reads_the_weights_from_the_files_of_the_model(tmp_path, tem
 def test_a_model_that_fits_stays_in_its_files_where_that_takes_less_memory(tmp_path, monkeypatch, opened):
     model = _store(_plain(), tmp_path / "in")
     before = quarkfast.quantize(model, tmp_path / "one.onnx", calibration_data=_data(_plain()))
-    monkeypatch.setattr("quarkfast.graph.outside._WHOLE", 100)
+    monkeypatch.setattr("quarkfast.graph.external_constants._WHOLE", 100)
     result = quarkfast.quantize(model, tmp_path / "two.onnx", calibration_data=_data(_plain()))
     assert result.model_bytes == before.model_bytes == (tmp_path / "two.onnx").read_bytes()
     assert not (tmp_path / "two.onnx.data").exists()
     assert [folder is None for _, folder in opened] == [True, True]
-    monkeypatch.setattr("quarkfast.graph.outside._LEAST", 0)
+    monkeypatch.setattr("quarkfast.graph.external_constants._LEAST", 0)
     assert quarkfast.quantize(model, calibration_data=_data(_plain())).model_bytes == before.model_bytes
     assert opened[-1][1] == (tmp_path / "in").resolve()
 
@@ -177,7 +177,7 @@ def test_a_model_that_fits_stays_in_its_files_where_that_takes_less_memory(tmp_p
 def test_small_constants_go_along_with_the_graph(tmp_path, large, monkeypatch, opened):
     model = _store(_plain(), tmp_path / "in")
     large()
-    monkeypatch.setattr("quarkfast.graph.outside._LEAST", 1000)
+    monkeypatch.setattr("quarkfast.graph.external_constants._LEAST", 1000)
     quarkfast.calibrate(model, _data(_plain()))
     tensors = onnx.load_model_from_string(opened[-1][0]).graph.initializer
     assert {tensor.name: tensor.data_location for tensor in tensors} == {"w1": 1, "b1": 0, "w2": 1}
@@ -421,8 +421,8 @@ def test_a_model_of_more_than_2_gib_is_quantized(tmp_path):
 @pytest.fixture
 def written(monkeypatch):
     """Constants go to a file whatever the size of the model."""
-    monkeypatch.setattr("quarkfast.graph.outside._WRITTEN", 0)
-    monkeypatch.setattr("quarkfast.graph.outside._LEAST", 200)
+    monkeypatch.setattr("quarkfast.graph.external_constants._WRITTEN", 0)
+    monkeypatch.setattr("quarkfast.graph.external_constants._LEAST", 200)
 
 
 @pytest.mark.parametrize("preset", ["A8W8", "U8S8", "XINT8", "A16W8", "DYNAMIC", "BFP16"])

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from quarkfast.summary import FloatNode, Summary
+from quarkfast.pipeline.summary import FloatNode, Summary
 
 
 def _summary(*left):

@@ -9,7 +9,7 @@ import quarkfast
 from agreement import agrees, losses
 from quarkfast import ort
 from quarkfast.config.types import ACTIVATION_TYPES, WEIGHT_TYPES
-from quarkfast.dtypes import TYPES
+from quarkfast.formats.scalar import TYPES
 from tiny_models import samples, tiny_model
 
 RUNTIME = tuple(map(int, ort.runtime_version().split(".")[:2]))

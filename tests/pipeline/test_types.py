@@ -11,9 +11,9 @@ import quarkfast
 from processors import run_exact
 from quarkfast.config import resolve
 from quarkfast.config.types import ACTIVATION_TYPES, WEIGHT_TYPES
-from quarkfast.dtypes import TYPES
 from quarkfast.errors import ConfigError
 from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.formats.scalar import TYPES
 from tiny_models import conv_relu_model, samples, tiny_model
 
 INTEGERS = [name for name in ACTIVATION_TYPES if name in TYPES and TYPES[name].is_integer]

@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 
 import quarkfast
 from quarkfast import qparams
-from quarkfast.dtypes import qtype
+from quarkfast.formats.scalar import qtype
 
 TYPES = st.sampled_from(["int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", "uint16"])
 # Scales whose products with any 16-bit code are normal numbers.

@@ -22,6 +22,7 @@ from block_models import attention_block, branches
 from operator_models import OPERATORS, operator_model
 from quarkfast import kernels
 from quarkfast.demo.data import MODEL
+from quarkfast.statistics import TensorStatistics
 from tiny_models import conv_relu_model
 from weight_models import weight_layers
 
@@ -139,4 +140,4 @@ def _statistics(tensor: str) -> Any:
     codes = np.random.default_rng(seed).integers(-(1 << 12), 1 << 12, (4, 4096)).sum(axis=0)
     values = codes.astype(np.float32) / np.float32(1 << (8 + seed % 5))
     histogram = kernels.histogram(np.abs(values) if seed % 3 == 0 else values)
-    return quarkfast.calibration.TensorStatistics(histogram.range, histogram=histogram)
+    return TensorStatistics(histogram.range, histogram=histogram)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from quarkfast.calibration.inputs import Feed
+from quarkfast.calibration.data import Feed
 from quarkfast.deferred import ir, passes
 from quarkfast.errors import ConfigError
 

@@ -97,7 +97,7 @@ def onnxruntime(minimum: str) -> Iterator[Finding]:
 def native_library() -> Iterator[Finding]:
     """Load the bindings and say which instruction set and how many threads they use."""
     try:
-        isa = importlib.import_module("quarkfast.isa")
+        isa = importlib.import_module("quarkfast.kernels.isa")
     except ImportError as error:
         yield Finding("native library", str(error), "install quarkfast again: pip install --force-reinstall quarkfast")
         return
@@ -113,7 +113,7 @@ def operators() -> Iterator[Finding]:
     """Load the operator library into ONNX Runtime and run every operator once."""
     try:
         ort = importlib.import_module("quarkfast.ort")
-        trial = importlib.import_module("quarkfast.cli.trial")
+        trial = importlib.import_module("quarkfast.cli.operator_selftest")
         yield Finding("operator library", ort.get_library_path())
         ort.session_options()
     except (ImportError, QuarkfastError) as error:

@@ -12,7 +12,7 @@ def check_environment() -> None:
     Example:
         >>> check_environment()
     """
-    from quarkfast import isa
+    from quarkfast.kernels import isa
 
     for setting in (isa.active_isa, isa.num_threads):
         try:

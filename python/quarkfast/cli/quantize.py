@@ -189,8 +189,8 @@ def _verified(
     """Verify what was written, on the first samples and against the float model where these still are."""
     if calibration_data is None or path.samefile(model):
         return quarkfast.verify(path)
-    from quarkfast.calibration import model_inputs, open_data
-    from quarkfast.calibration.inputs import batch_of, may_rebatch
+    from quarkfast.calibration.data import model_inputs, open_data
+    from quarkfast.calibration.data.inputs import batch_of, may_rebatch
     from quarkfast.graph.load import load_model
 
     inputs = model_inputs(load_model(model))

@@ -14,7 +14,7 @@ from quarkfast.config.quark import QuantizationConfig, scheme_of
 from quarkfast.config.quark.enums import CalibrationMethod, QuantFormat, QuantType
 from quarkfast.config.scheme import Scheme
 from quarkfast.errors import UnsupportedError
-from quarkfast.quantize import quantize
+from quarkfast.pipeline.quantize import quantize
 
 __all__ = ["CalibrationMethod", "QuantFormat", "QuantType", "quantize_dynamic", "quantize_static"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from quarkfast.block_formats import BLOCK_FORMATS
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError, did_you_mean
+from quarkfast.formats.block import BLOCK_FORMATS
 
 __all__ = ["PRESETS", "find_preset"]
 

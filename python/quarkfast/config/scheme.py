@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Literal
 
-from quarkfast.block_formats import Rounding
 from quarkfast.config.rules import BiasKind, Change, LayerRule, TensorRule, read_exclude, read_layers, read_tensors
 from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError, did_you_mean
+from quarkfast.formats.block import Rounding
 
 __all__ = ["BiasKind", "Encoding", "Factors", "Scheme"]
 
@@ -23,7 +23,7 @@ class Scheme:
 
     Attributes:
         name: Name of the preset it started from.
-        target: Name of the placement rule table, a row of `quarkfast.qdq.targets`.
+        target: Name of the placement rule table, a row of `quarkfast.targets.tables`.
         activation: Form of activations.
         weight: Form of weights.
         bias: ``"int32"`` quantizes a bias with scale ``s_x * s_w``; ``"weight"`` treats it like a weight;
@@ -40,10 +40,11 @@ class Scheme:
         block_rounding: Where block formats round a value half way between two codes; float elements of the OCP formats
             always round to even.
         force_pass_through: Quantize data movement (Reshape, MaxPool, ...) also where its input is float.
-        equalize: Scale channels between layers first, so that weights need fewer bits (`quarkfast.prepare.equalize`);
-            where `smoothed` says so, also those that stand out in front of matrix products.
+        equalize: Scale channels between layers first, so that weights need fewer bits
+            (`quarkfast.algorithms.cross_layer_equalization`); where `smoothed` says so, also those
+            that stand out in front of matrix products.
         portable: For ``"ort-cpu"`` and ``"ort-dynamic"``, whether weights leave the sums of layers in 16 bits, so that
-            processors without VNNI give what others do (`quarkfast.qdq.portable`).
+            processors without VNNI give what others do (`quarkfast.quantization.portable_weights`).
         op_types: Operator types to quantize; empty means all that the target has a rule for.
         include: Names, globs or regular expressions of the only nodes to quantize; empty means all.
         exclude: Names, globs or regular expressions (``^...``) of nodes that stay float, and pairs of names (of
@@ -99,7 +100,9 @@ class Scheme:
 
     @property
     def smoothed(self) -> bool:
-        """Whether channels that stand out are made smaller in front of matrix products (`quarkfast.prepare.smooth`).
+        """Whether channels that stand out in front of matrix products are made smaller.
+
+        `quarkfast.algorithms.channel_smoothing` does so.
 
         Only with ``equalize``, where activations are quantized as they come and each channel of a weight has a scale.
         """

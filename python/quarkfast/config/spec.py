@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from quarkfast.block_formats import BLOCK_FORMATS
 from quarkfast.errors import ConfigError
+from quarkfast.formats.block import BLOCK_FORMATS
 
 __all__ = ["ErrorMetric", "Granularity", "Method", "ScaleKind", "Scenario", "TensorSpec"]
 
@@ -32,13 +32,13 @@ class TensorSpec:
     """The quantized form of one kind of tensor.
 
     Attributes:
-        dtype: Name of a row of `quarkfast.dtypes` or of `quarkfast.block_formats`, such as ``"int8"``, ``"bfloat16"``
-            or ``"mx9"``; ``"float32"`` for activations that stay as they are.
+        dtype: Name of a row of `quarkfast.formats.scalar` or of `quarkfast.formats.block`, such as ``"int8"``,
+            ``"bfloat16"`` or ``"mx9"``; ``"float32"`` for activations that stay as they are.
         symmetric: Whether zero maps to the middle of the type, so that the range is ``[-absmax, absmax]``.
         granularity: One scale for the whole tensor, one for each output channel, or one for each group of weights
             along the axis that a matrix product sums over (weights beside float activations only).
         scale: The set that scales are taken from.
-        method: How a range is derived from what is known of the values, a row of `quarkfast.methods`.
+        method: How a range is derived from what is known of the values, a row of `quarkfast.ranges.methods`.
         scaled: Whether 16-bit floats get a scale: bfloat16 that which brings values into [-2, 2], float16 that which
             makes the largest value 65504. Otherwise their scale is 1.
         reduce_range: Whether integers use half of their codes, for CPUs whose 8-bit products saturate at 16 bits.

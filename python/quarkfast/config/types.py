@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from quarkfast.block_formats import BLOCK_FORMATS
 from quarkfast.config.method_options import check_method
 from quarkfast.config.rules import BiasKind
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError, did_you_mean
+from quarkfast.formats.block import BLOCK_FORMATS
 
 __all__ = ["ACTIVATION_TYPES", "WEIGHT_TYPES", "bias_of", "check_types", "retype", "takes_int32_bias", "target_of"]
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from quarkfast import ort
 from quarkfast.evaluate.exact_sums import exact_session
-from quarkfast.evaluate.pieces import Feed
+from quarkfast.evaluate.partial_model import Feed
 
 __all__ = ["Divergence", "compare"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast import ort
-from quarkfast.evaluate.pieces import Feed
+from quarkfast.evaluate.partial_model import Feed
 
 __all__ = ["output_sqnr"]
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from quarkfast import ort
 from quarkfast.evaluate.metrics import sqnr
-from quarkfast.evaluate.pieces import Feed, Piece
+from quarkfast.evaluate.partial_model import Feed, Piece
 from quarkfast.evaluate.saturated_pairs import attributes_of, excess
 
 __all__ = ["SaturatedSums", "SaturatingModel", "simulate"]

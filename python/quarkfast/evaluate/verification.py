@@ -17,7 +17,7 @@ import onnx
 from quarkfast import ort
 from quarkfast.evaluate.accuracy import Accuracy, measure
 from quarkfast.evaluate.divergence import Divergence, compare
-from quarkfast.evaluate.pieces import Feed
+from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.saturated_sums import SaturatedSums, simulate
 from quarkfast.evaluate.saturation import may_saturate
 from quarkfast.graph.plan import Reduction

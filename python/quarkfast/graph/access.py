@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
-from quarkfast.graph.pieces import mapped_array
+from quarkfast.graph.chunked_io import mapped_array
 
 __all__ = [
     "array_of",

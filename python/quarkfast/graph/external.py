@@ -16,8 +16,8 @@ from quarkfast.atomic_files import check_output, save_bytes, save_files
 from quarkfast.deferred import ir
 from quarkfast.errors import OutputError
 from quarkfast.graph.access import name_of, shape_of
+from quarkfast.graph.chunked_io import byte_pieces
 from quarkfast.graph.load import ModelSource
-from quarkfast.graph.pieces import byte_pieces
 from quarkfast.graph.save import PROTOBUF_LIMIT, serialize
 from quarkfast.graph.streams import Stream, StreamedTensor
 

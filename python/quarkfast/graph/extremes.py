@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import tensor_of
-from quarkfast.graph.pieces import row_pieces
+from quarkfast.graph.chunked_io import row_pieces
 from quarkfast.kernels import Range, reduce_range
 
 __all__ = ["range_of"]

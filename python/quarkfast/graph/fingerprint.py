@@ -9,7 +9,7 @@ import onnx
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of
-from quarkfast.graph.pieces import byte_pieces
+from quarkfast.graph.chunked_io import byte_pieces
 
 __all__ = ["fingerprint"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.block_formats import BLOCK_FORMATS
+from quarkfast.formats.block import BLOCK_FORMATS
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge
 from quarkfast.qparams import Order
 
@@ -58,7 +58,7 @@ class Quantizer:
     """How the values of one tensor become codes.
 
     Attributes:
-        dtype: Name of a row of `quarkfast.dtypes` or of `quarkfast.block_formats`.
+        dtype: Name of a row of `quarkfast.formats.scalar` or of `quarkfast.formats.block`.
         scale: float32, finite and > 0; a scalar, or one for each channel.
         zero_point: Integers of the shape of `scale`; zeros for a float type.
         axis: Axis of the channels or blocks, or None if there is one scale.

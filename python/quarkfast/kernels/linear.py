@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
-from quarkfast.dtypes import TYPES, integer_type
+from quarkfast.formats.scalar import TYPES, integer_type
 from quarkfast.kernels.arguments import F32, as_array, as_dtype, as_integer, spellings
 from quarkfast.kernels.scaled import converted
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quarkfast.dtypes import integer_type
+from quarkfast.formats.scalar import integer_type
 from quarkfast.kernels.arguments import as_array, as_integer
 from quarkfast.kernels.packing import pack_codes
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
-from quarkfast.dtypes import TYPES, qtype
+from quarkfast.formats.scalar import TYPES, qtype
 from quarkfast.kernels.arguments import as_array
 from quarkfast.kernels.scaled import converted
 

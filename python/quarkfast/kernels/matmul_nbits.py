@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quarkfast.dtypes import QType
 from quarkfast.errors import shown
+from quarkfast.formats.scalar import QType
 from quarkfast.kernels.arguments import as_array, as_integer
 from quarkfast.kernels.packing import code_type, pack_codes, unpack_codes
 

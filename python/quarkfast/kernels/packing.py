@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
-from quarkfast.dtypes import TYPES, QType, integer_type
+from quarkfast.formats.scalar import TYPES, QType, integer_type
 from quarkfast.kernels.arguments import as_array, as_dtype, as_integer, output, spellings
 
 __all__ = ["code_type", "pack_codes", "pack_columns", "unpack_codes"]

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
-from quarkfast.dtypes import QType, integer_type
 from quarkfast.errors import shown
+from quarkfast.formats.scalar import QType, integer_type
 from quarkfast.kernels.arguments import as_array, as_integer
 from quarkfast.kernels.scaled import converted
 

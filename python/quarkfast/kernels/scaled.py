@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quarkfast.dtypes import TYPES, integer_type
+from quarkfast.formats.scalar import TYPES, integer_type
 from quarkfast.kernels.arguments import F32, as_array, as_integer, laid_out
 
 __all__ = ["converted"]

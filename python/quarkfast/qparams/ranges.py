@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from quarkfast.dtypes import QType, integer_type
+from quarkfast.formats.scalar import QType, integer_type
 
 __all__ = ["SOFTMAX_RANGE", "QParams", "code_range", "from_range"]
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.dtypes import qtype
+from quarkfast.formats.scalar import qtype
 from quarkfast.reference.casts import cast_f32_bf16, cast_f32_f16
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.dtypes import qtype
+from quarkfast.formats.scalar import qtype
 
 __all__ = ["requantize_linear", "requantize_shift"]
 

@@ -1,4 +1,4 @@
-"""Quark's attributes of block formats, as rows of `quarkfast.block_formats`."""
+"""Quark's attributes of block formats, as rows of `quarkfast.formats.block`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from quarkfast.block_formats import BLOCK_FORMATS, BlockFormat, Rounding
 from quarkfast.errors import UnsupportedError
+from quarkfast.formats.block import BLOCK_FORMATS, BlockFormat, Rounding
 
 __all__ = ["block_of", "block_rounding"]
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, Literal, get_args
 
-from quarkfast.block_formats import Rounding
 from quarkfast.config.options import OPTIONS, apply_options
 from quarkfast.config.overrides import DTYPES
 from quarkfast.config.presets import PRESETS
@@ -23,6 +22,7 @@ from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import Method, ScaleKind, TensorSpec
 from quarkfast.config.types import bias_of, target_of
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
+from quarkfast.formats.block import Rounding
 
 __all__ = ["scheme_of"]
 

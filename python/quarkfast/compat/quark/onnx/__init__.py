@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from quarkfast.compat.model_quantizer import ModelQuantizer
 from quarkfast.config.quark import Config, QConfig, QuantizationConfig, ready_made
 from quarkfast.config.quark.algorithm import (
     AdaQuantConfig,
@@ -17,7 +18,6 @@ from quarkfast.config.quark.algorithm import (
 from quarkfast.config.quark.data_type import *  # noqa: F403
 from quarkfast.config.quark.enums import *  # noqa: F403
 from quarkfast.config.quark.spec import *  # noqa: F403
-from quarkfast.model_quantizer import ModelQuantizer
 from quarkfast.ort import get_library_path
 
 __all__ = [

@@ -1,0 +1,95 @@
+"""Whether a sample is what the model wants, before hours are spent on it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.calibration.data.inputs import ModelInput
+from quarkfast.errors import CalibrationError, did_you_mean
+
+__all__ = ["check_feed", "warn_of_raw_pixels"]
+
+_IMAGE_CHANNELS = (1, 3)
+# A normalized image stays within a few units; whole numbers beyond this are pixels that nobody divided.
+_PIXEL_FLOOR = 16
+
+
+def check_feed(feed: Mapping[str, NDArray[Any]], inputs: Sequence[ModelInput], where: str) -> None:
+    """Makes sure that `feed` fits `inputs`.
+
+    Args:
+        feed: Arrays by input name.
+        inputs: What the model wants.
+        where: Which sample this is, for the message.
+
+    Raises:
+        CalibrationError: If a name, dtype, rank or fixed dimension differs, or no array holds a value. One may be
+            empty: the cache of a decoder that begins, or axes that stand for all.
+    """
+    known = {wanted.name: wanted for wanted in inputs}
+    for name in feed:
+        if name not in known:
+            raise CalibrationError(
+                f"{where}: expected inputs {_listed(known)}, got {name!r}{did_you_mean(name, known)}"
+            )
+    for wanted in inputs:
+        if wanted.name not in feed:
+            raise CalibrationError(f"{where}: expected inputs {_listed(known)}, got only {_listed(feed)}")
+        _check_array(feed[wanted.name], wanted, f"{where}: input {wanted.name!r}")
+    if inputs and not any(feed[wanted.name].size for wanted in inputs):
+        name, array = inputs[0].name, feed[inputs[0].name]
+        raise CalibrationError(f"{where}: input {name!r}: expected at least one value, got shape {list(array.shape)}")
+
+
+def _check_array(array: NDArray[Any], wanted: ModelInput, where: str) -> None:
+    if array.dtype != wanted.dtype and not (wanted.dtype == object and array.dtype.kind in "US"):
+        raise CalibrationError(
+            f"{where}: expected dtype {wanted.dtype}, got {array.dtype}; preprocess as the model's own code does"
+        )
+    if wanted.shape is not None and (
+        array.ndim != len(wanted.shape)
+        or any(isinstance(dim, int) and dim != got for dim, got in zip(wanted.shape, array.shape, strict=True))
+    ):
+        raise CalibrationError(f"{where}: expected shape {wanted}, got {list(array.shape)}{_hint(array, wanted)}")
+
+
+def _hint(array: NDArray[Any], wanted: ModelInput) -> str:
+    shape = wanted.shape or ()
+    if array.ndim == len(shape) - 1:
+        return "; the batch dimension is missing"
+    if array.ndim == len(shape) == 4:
+        if shape[1] in _IMAGE_CHANNELS and array.shape[3] == shape[1]:
+            return "; the channels come first (NCHW)"
+        if shape[3] in _IMAGE_CHANNELS and array.shape[1] == shape[3]:
+            return "; the channels come last (NHWC)"
+    if array.ndim == len(shape) and isinstance(shape[0], int) and array.shape[1:] == shape[1:]:
+        return f"; batch_size={shape[0]} joins and cuts samples to the model's batch"
+    return ""
+
+
+def warn_of_raw_pixels(feed: Mapping[str, NDArray[Any]], where: str) -> None:
+    """Warns if an image looks like pixels from 0 to 255 where a model in floats usually takes 0 to 1.
+
+    Warns:
+        UserWarning: If a float input of rank 4 with one or three channels holds nothing but whole numbers from 0 to
+            255, some of them large.
+    """
+    for name, array in feed.items():
+        if array.ndim != 4 or array.dtype.kind != "f" or not array.size:
+            continue
+        image = {array.shape[1], array.shape[3]} & {*_IMAGE_CHANNELS}
+        if image and _PIXEL_FLOOR < array.max() <= 255 and array.min() >= 0 and np.all(array == np.floor(array)):
+            warnings.warn(
+                f"{where}: input {name!r}: all values are whole numbers from {array.min():g} to {array.max():g}; "
+                "if the model was trained on 0 to 1 or on normalized images, preprocess them likewise",
+                stacklevel=2,
+            )
+
+
+def _listed(names: Mapping[str, Any]) -> str:
+    return ", ".join(repr(name) for name in names) or "none"

@@ -1,0 +1,208 @@
+"""Calibration data of every accepted kind, as a stream of feeds; nothing is held beyond one batch."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from quarkfast.calibration.data.array_files import StoredArray, open_arrays
+from quarkfast.calibration.data.batches import regroup
+from quarkfast.calibration.data.check import warn_of_raw_pixels
+from quarkfast.calibration.data.convert import as_array, as_feed
+from quarkfast.calibration.data.folders import open_folder
+from quarkfast.calibration.data.inputs import Feed, ModelInput, batch_of, may_rebatch, rows_of
+from quarkfast.calibration.data.random_data import RandomDataReader, random_feeds
+from quarkfast.calibration.data.samples import Samples
+from quarkfast.calibration.user_code import UserCode
+from quarkfast.errors import CalibrationError
+
+__all__ = ["CalibrationData", "DataReader", "open_data", "read_feeds"]
+
+_WHERE = "calibration data"
+# Of a model whose inputs do not share their first dimension, so that nothing tells what a row is.
+_BATCH = 32
+_RANDOM = "random"
+
+
+@runtime_checkable
+class DataReader(Protocol):
+    """ONNX Runtime's and Quark's reader: one feed a call, then None."""
+
+    def get_next(self) -> Mapping[str, ArrayLike] | None:
+        """Returns the next feed, or None at the end."""
+
+
+CalibrationData = (
+    str | os.PathLike[str] | NDArray[Any] | Mapping[str, ArrayLike] | DataReader | RandomDataReader | Iterable[Any]
+)
+"""An .npz or .npy file, or a folder of such or of images; an array or a dict of arrays, whose first axis counts
+samples; a reader with ``get_next``; an iterable of feeds (dicts by input name, arrays for a model of one input, tuples
+in the order of the inputs, labels behind them left out); or ``"random"``."""
+
+_Table = NDArray[Any] | StoredArray
+
+
+def open_data(
+    data: CalibrationData | None,
+    inputs: Sequence[ModelInput],
+    samples: int | None = None,
+    batch_size: int | None = None,
+    preprocess: str | None = None,
+) -> Samples:
+    """Opens calibration data and checks its first sample.
+
+    Args:
+        data: The samples.
+        inputs: What the model wants.
+        samples: How many to read: rows of arrays, files of folders, items of readers and iterables. None means all.
+        batch_size: Rows of a feed; a batch size that the model fixes goes before it. With None, files, arrays and
+            random data are fed row by row, for whoever runs the model to resize; readers and iterables as they come.
+        preprocess: How image files become arrays, a row of :data:`PREPROCESSES`.
+
+    Raises:
+        CalibrationError: If there is no data, its first sample does not fit the model, or `batch_size` is given for a
+            model whose inputs do not share their first dimension.
+        DependencyError: If the data is images and Pillow is not installed.
+
+    Warns:
+        UserWarning: If the first sample looks like pixels that were not preprocessed.
+    """
+    if data is None:
+        raise CalibrationError(f"{_WHERE}: expected samples, got None; the preset needs them to find ranges")
+    if isinstance(data, str | os.PathLike) and data != _RANDOM:
+        opened = _open_path(Path(data), inputs, samples, batch_size, preprocess)
+    elif isinstance(data, str | RandomDataReader):
+        reader = data if isinstance(data, RandomDataReader) else RandomDataReader(samples or RandomDataReader.samples)
+        drawn = itertools.islice(random_feeds(reader, inputs), samples)
+        unsized = batch_size is None and _sizable(inputs)
+        opened = Samples(_rebatched(drawn, inputs, batch_size, 1), inputs, random=True, unsized=unsized)
+    elif isinstance(data, np.ndarray | Mapping):
+        opened = _open_table(data, inputs, samples, batch_size)
+    elif isinstance(data, DataReader | Iterable):
+        remedy = "; an iterator that has been read once is empty, pass a fresh one"
+        items = (
+            as_feed(item, inputs, f"{_WHERE}: sample {count}")
+            for count, item in enumerate(itertools.islice(_items(data), samples), 1)
+        )
+        used_up = isinstance(data, Iterator | DataReader)
+        opened = Samples(_rebatched(items, inputs, batch_size), inputs, remedy=remedy if used_up else "")
+    else:
+        got = type(data).__name__
+        raise CalibrationError(f"{_WHERE}: expected a path, arrays, a reader with get_next or an iterable, got {got}")
+    warn_of_raw_pixels(opened.first, _WHERE)
+    return opened
+
+
+def read_feeds(
+    data: CalibrationData | None,
+    inputs: Sequence[ModelInput],
+    samples: int | None = None,
+    batch_size: int | None = None,
+    preprocess: str | None = None,
+) -> Iterator[Feed]:
+    """Yields the feeds of :func:`open_data`."""
+    yield from open_data(data, inputs, samples, batch_size, preprocess)
+
+
+def _open_path(
+    path: Path, inputs: Sequence[ModelInput], samples: int | None, batch_size: int | None, preprocess: str | None
+) -> Samples:
+    if path.is_dir():
+        folder = open_folder(path, inputs, preprocess, samples)
+        total = len(folder) if folder.preprocess else None
+        unsized = batch_size is None and _sizable(inputs)
+        return Samples(_rebatched(iter(folder), inputs, batch_size, 1), inputs, total=total, unsized=unsized)
+    if not path.is_file():
+        raise CalibrationError(f"{_WHERE}: expected a file or a folder, got no such file at {str(path)!r}")
+    return _open_table(open_arrays(path), inputs, samples, batch_size)
+
+
+def _open_table(
+    data: _Table | Mapping[str, Any], inputs: Sequence[ModelInput], samples: int | None, batch_size: int | None
+) -> Samples:
+    """Opens arrays whose first axis counts samples."""
+    if not isinstance(data, Mapping):
+        data = {wanted.name: data for wanted in inputs} if len(inputs) == 1 else as_feed(data, inputs, _WHERE)
+    columns: dict[str, _Table] = {
+        str(name): column if isinstance(column, StoredArray) else as_array(column, f"{_WHERE}: input {str(name)!r}")
+        for name, column in data.items()
+    }
+    lengths = {name: len(column) if column.shape else 0 for name, column in columns.items()}
+    total = next(iter(lengths.values()), 0)
+    if any(length != total for length in lengths.values()):
+        listed = ", ".join(f"{name!r} {length}" for name, length in lengths.items())
+        raise CalibrationError(f"{_WHERE}: expected the same number of samples for every input, got {listed}")
+    total = total if samples is None else min(total, samples)
+    fixed = batch_of(inputs)
+    if fixed and total % fixed:
+        raise CalibrationError(f"{_WHERE}: expected a multiple of the model's batch size {fixed}, got {total} samples")
+    unsized = batch_size is None and _sizable(inputs)
+    step = fixed or batch_size or (1 if unsized else _BATCH)
+    return Samples(_rows(columns, total, step), inputs, total=total, unsized=unsized)
+
+
+def _rows(columns: Mapping[str, _Table], total: int, step: int) -> Iterator[Feed]:
+    for start in range(0, total, step):
+        # Contiguous, because a slice may not be so and ONNX Runtime wants it.
+        stop = min(start + step, total)
+        yield {name: np.ascontiguousarray(column[start:stop]) for name, column in columns.items()}
+
+
+def _sizable(inputs: Sequence[ModelInput]) -> bool:
+    """Whether a run may have any number of rows."""
+    return may_rebatch(inputs) and batch_of(inputs) is None
+
+
+def _rebatched(
+    feeds: Iterator[Feed], inputs: Sequence[ModelInput], batch_size: int | None, default: int | None = None
+) -> Iterator[Feed]:
+    """Joins and cuts feeds to `batch_size`, or to `default` where the model allows, or leaves them as they come."""
+    if batch_size is not None and not may_rebatch(inputs):
+        listed = ", ".join(f"{wanted.name!r} {wanted}" for wanted in inputs)
+        raise CalibrationError(
+            f"batch_size: expected a model whose inputs share their first dimension, got {listed}; leave it out"
+        )
+    size = batch_size or (default if may_rebatch(inputs) else None)
+    if size is None:
+        return feeds
+    fixed = batch_of(inputs)
+    return regroup(map(_same_length, feeds), fixed or size, exact=fixed is not None)
+
+
+def _same_length(feed: Feed) -> Feed:
+    rows = rows_of(feed)
+    for name, array in feed.items():
+        if not array.ndim or len(array) != rows:
+            raise CalibrationError(
+                f"{_WHERE}: expected {rows} rows for every input of a sample, got {list(array.shape)} for {name!r}; "
+                "leave batch_size out to feed samples as they come"
+            )
+    return feed
+
+
+def _items(data: DataReader | Iterable[Any]) -> Iterator[Any]:
+    end = object()
+    with UserCode(f"{_WHERE}: expected an iterator"):
+        items = _drain(data) if isinstance(data, DataReader) else iter(data)
+    for count in itertools.count(1):
+        with UserCode(f"{_WHERE}: sample {count}: expected the reader to give it"):
+            item = next(items, end)
+        if item is end:
+            return
+        yield item
+
+
+def _drain(reader: DataReader) -> Iterator[Mapping[str, ArrayLike]]:
+    first = reader.get_next()
+    if first is None and hasattr(reader, "rewind"):
+        reader.rewind()
+        first = reader.get_next()
+    while first is not None:
+        yield first
+        first = reader.get_next()

@@ -1,0 +1,151 @@
+"""Statistics, gathered natively while ONNX Runtime runs the model."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from quarkfast import _core, ort
+from quarkfast.calibration.data import Feed
+from quarkfast.calibration.data.inputs import rows_of
+from quarkfast.calibration.interrupt import uninterrupted
+from quarkfast.calibration.nchwc_layout import observed_session
+from quarkfast.deferred import ir
+from quarkfast.errors import CalibrationError, ModelError
+from quarkfast.graph.external_constants import proto_and_folder
+from quarkfast.statistics import TensorStatistics
+from quarkfast.statistics.tensor import read_collector
+
+__all__ = ["Gather", "Observer", "observe"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """What to gather, and with how many threads to run the model.
+
+    Attributes:
+        histogram: Whether to count histograms.
+        moments: Whether to sum values and their squares.
+        axes: Tensor whose largest magnitudes are gathered channel by channel -> the axis of the channels.
+        threads: Threads of ONNX Runtime within an operator; None leaves the choice to it.
+    """
+
+    histogram: bool = False
+    moments: bool = False
+    threads: int | None = None
+    axes: Mapping[str, int] = field(default_factory=dict)
+
+
+class Observer:
+    """A session that runs a model and adds what it sees to statistics.
+
+    An Observe operator behind each tensor passes it through without a copy and adds it to the statistics of its slot,
+    so memory stays that of inference however many samples there are.
+
+    Attributes:
+        runs: Number of runs that finished.
+        samples: Number of their samples (rows of the first input).
+        whole: Whether every run that began has finished; otherwise the statistics hold part of one.
+    """
+
+    def __init__(self, model: ir.Model, tensors: Sequence[str], gather: Gather) -> None:
+        """Opens the session.
+
+        Args:
+            model: A prepared model; it is not changed.
+            tensors: Names of float tensors, those of bodies by path.
+            gather: What to gather.
+
+        Raises:
+            ModelError: If ONNX Runtime rejects the model.
+            UnsupportedError: If it is too large for one protobuf, and its constants are not in files of one folder.
+        """
+        self.runs = self.samples = 0
+        self.whole = True
+        self._tensors, self._gather = tensors, gather
+        self._collector = _core.Collector(len(tensors), histogram=gather.histogram, moments=gather.moments)
+        proto, folder = proto_and_folder(model)
+        temporary = Path(tempfile.mkdtemp(prefix="quarkfast_"))
+        self._remove = weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
+        axes = {slot: gather.axes[name] for slot, name in enumerate(tensors) if name in gather.axes}
+        try:
+            self._session = observed_session(
+                proto, tensors, self._collector.id, gather.threads, temporary, folder, axes
+            )
+        except BaseException:
+            self._remove()  # the traceback keeps this object alive
+            raise
+        del proto
+        _core.release_memory()
+
+    def run(self, feeds: Iterable[Feed], number: int = 1) -> Iterator[None]:
+        """Runs the model on each of `feeds` and yields after each.
+
+        Args:
+            feeds: Checked feeds.
+            number: Which one the first is, counted from 1, for messages.
+
+        Raises:
+            CalibrationError: If ONNX Runtime cannot run the model on a feed.
+        """
+        for count, feed in enumerate(feeds, number):
+            self._run(feed, count)
+            yield
+
+    def _run(self, feed: Feed, number: int) -> None:
+        # An interrupt waits for the end, so that the statistics hold whole runs.
+        with uninterrupted():
+            self.whole = False
+            try:
+                # All outputs are fetched and dropped: ONNX Runtime runs every node whatever is asked for.
+                ort.run(self._session, feed)
+            except ModelError as error:
+                raise CalibrationError(f"calibration data: sample {number}: {error}") from error
+            self.whole = True
+            self.runs += 1
+            self.samples += rows_of(feed)
+
+    def close(self) -> None:
+        """Ends the session, and gives its memory and its files back; what was seen stays."""
+        self._session = None
+        self._remove()
+        _core.release_memory()
+
+    def statistics(self) -> list[TensorStatistics]:
+        """Returns what was seen so far, in the order of the tensors."""
+        gather = self._gather
+        return [
+            read_collector(self._collector, slot, gather.histogram, gather.moments, name in gather.axes)
+            for slot, name in enumerate(self._tensors)
+        ]
+
+
+def observe(
+    model: ir.Model,
+    tensors: Sequence[str],
+    feeds: Iterable[Feed],
+    gather: Gather | None = None,
+    report: Callable[[int], None] | None = None,
+) -> tuple[dict[str, TensorStatistics], int]:
+    """Runs `model` on `feeds` and returns the statistics of each of `tensors`, and the number of samples.
+
+    Args:
+        model: A prepared model; it is not changed.
+        tensors: Names of float tensors, those of bodies by path.
+        feeds: Checked feeds.
+        gather: What to gather; ranges alone by default.
+        report: Called after each run with the number of samples so far: rows of the first input.
+
+    Raises:
+        CalibrationError: If ONNX Runtime cannot run the model on a feed.
+    """
+    observer = Observer(model, tensors, gather or Gather())
+    for _ in observer.run(feeds):
+        if report is not None:
+            report(observer.samples)
+    observer.close()
+    return dict(zip(tensors, observer.statistics(), strict=True)), observer.samples

@@ -1,0 +1,29 @@
+"""The border to code that is not ours: readers and executors."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from quarkfast.errors import CalibrationError, QuarkfastError
+
+__all__ = ["UserCode"]
+
+
+class UserCode:
+    """A context in which any error of code that is not ours becomes a sentence, with the error as its cause.
+
+    Interrupts pass, and so do the errors of this package.
+    """
+
+    def __init__(self, expected: str) -> None:
+        """Takes what was expected, as ``<where>: expected <what>``."""
+        self._expected = expected
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception) and not isinstance(error, QuarkfastError):
+            raise CalibrationError(f"{self._expected}, got {type(error).__name__}: {error}") from error

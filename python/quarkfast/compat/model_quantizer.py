@@ -1,0 +1,74 @@
+"""``ModelQuantizer``: Quark's way to start a quantization."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from quarkfast.config import Scheme, find_preset
+from quarkfast.config.quark import Config, QConfig, refuse_algorithms, scheme_of
+from quarkfast.pipeline.quantize import quantize
+
+if TYPE_CHECKING:
+    import onnx
+
+    from quarkfast.config.quark.algorithm import AlgoConfig
+
+__all__ = ["ModelQuantizer"]
+
+
+class ModelQuantizer:
+    """Quantizes models by one configuration.
+
+    Args:
+        config: Quark's ``Config`` or ``QConfig``, a :class:`quarkfast.Scheme`, or the name of a preset. It is read
+            here, once; changing it later changes nothing.
+
+    Raises:
+        ConfigError: The configuration is of another kind, or one of its options is unknown.
+        UnsupportedError: It asks for an algorithm, type or option that does not exist here yet.
+
+    Example:
+        >>> import numpy as np, onnx, quarkfast
+        >>> graph = onnx.parser.parse_graph("g (float[N, 4] x) => (float[N, 4] y) { y = Relu(x) }")
+        >>> proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
+        >>> quantizer = ModelQuantizer(quarkfast.QConfig.get_default_config("BF16"))
+        >>> [node.op_type for node in quantizer.quantize_model(proto).graph.node][:2]
+        ['ExtendedQuantizeLinear', 'ExtendedDequantizeLinear']
+    """
+
+    def __init__(self, config: Config | QConfig | Scheme | str) -> None:
+        if isinstance(config, str):
+            self.scheme = find_preset(config)
+        elif isinstance(config, Scheme):
+            self.scheme = config
+        else:
+            self.scheme = scheme_of(config)
+
+    def quantize_model(
+        self,
+        model_input: Any,
+        model_output: str | os.PathLike[str] | None = None,
+        calibration_data_reader: Any = None,
+        calibration_data_path: str | os.PathLike[str] | None = None,
+        algorithms: list[AlgoConfig] | None = None,
+    ) -> onnx.ModelProto | None:
+        """Quantize a model.
+
+        Args:
+            model_input: Path of an ONNX file or an ``onnx.ModelProto``; it is not changed.
+            model_output: Where to write the result; None returns it instead.
+            calibration_data_reader: Anything that :func:`quarkfast.quantize` takes as calibration data.
+            calibration_data_path: A file or folder of calibration data, read when there is no reader.
+            algorithms: Algorithms to run; none exists yet.
+
+        Returns:
+            The quantized model when `model_output` is None.
+
+        Raises:
+            QuarkfastError: As :func:`quarkfast.quantize`.
+        """
+        refuse_algorithms(algorithms)
+        data = calibration_data_path if calibration_data_reader is None else calibration_data_reader
+        result = quantize(model_input, model_output, self.scheme, data)
+        return result.proto if model_output is None else None

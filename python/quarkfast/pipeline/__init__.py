@@ -1,0 +1,1 @@
+"""The pipeline: what quantize, calibrate and plan do, step by step."""

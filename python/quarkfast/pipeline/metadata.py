@@ -1,0 +1,50 @@
+"""What a quantized model says about its making: no time and no path, so that the same input gives the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from quarkfast._version import version
+from quarkfast.pipeline.plan import ModelPlan
+
+if TYPE_CHECKING:
+    from quarkfast.deferred import ir
+    from quarkfast.graph.plan import Reduction
+
+__all__ = ["sign"]
+
+# The packages whose code decides what a model becomes. onnxruntime decides activations, which the hash stands for.
+_PACKAGES = ("numpy", "onnx", "onnx-ir", "onnxscript")
+
+
+def sign(
+    model: ir.Model, plan: ModelPlan, seen: Mapping[str, Sequence[float]], reductions: Sequence[Reduction] = ()
+) -> None:
+    """Writes into the metadata of `model` what made it.
+
+    ``quarkfast.scheme`` and ``quarkfast.plan`` are JSON: what was asked for, and what was decided for each tensor and
+    node. ``quarkfast.versions`` is JSON: version by package. ``quarkfast.calibration_sha256`` is the hash of everything
+    that calibration saw in each tensor, where there was a calibration. ``quarkfast.portable`` is JSON: the layers whose
+    weights gave way so that their sums fit 16 bits, where they did so or did not have to.
+
+    Args:
+        model: Changed in place.
+        plan: What was decided.
+        seen: What calibration saw, by tensor; empty where it was not needed.
+        reductions: What weights lost so that sums fit 16 bits.
+    """
+    versions = {name: metadata.version(name) for name in _PACKAGES}
+    model.producer_name = "quarkfast"
+    model.producer_version = version()
+    model.metadata_props["quarkfast.scheme"] = json.dumps(plan.scheme.to_dict(), sort_keys=True)
+    model.metadata_props["quarkfast.plan"] = json.dumps(plan.choices())
+    model.metadata_props["quarkfast.versions"] = json.dumps({"quarkfast": version(), **versions})
+    if plan.scheme.makes_portable:
+        model.metadata_props["quarkfast.portable"] = json.dumps([each.to_plain() for each in reductions])
+    if seen:
+        text = json.dumps([(name, *map(str, seen[name])) for name in sorted(seen)])
+        model.metadata_props["quarkfast.calibration_sha256"] = hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,133 @@
+"""From a placement and ranges to a plan: every scale decided once, the same for the same ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.config import Scheme
+from quarkfast.deferred import ir
+from quarkfast.graph.access import array_of
+from quarkfast.graph.placement import ConstantSlot, Placement
+from quarkfast.graph.plan import Plan, Quantizer
+from quarkfast.kernels import Range
+from quarkfast.quantization.attention_masks import limit_masks
+from quarkfast.quantization.bias import bias_quantizer, raise_for_headroom
+from quarkfast.quantization.degenerate_ranges import count_flat
+from quarkfast.quantization.portable_weights import make_portable
+from quarkfast.quantization.scales import quantizer_for_range, quantizer_for_values, unit_quantizer
+
+__all__ = ["constant_quantizer", "freeze", "needs_ranges"]
+
+
+def needs_ranges(scheme: Scheme) -> bool:
+    """Whether any activation of `scheme` may have a scale, so that data is needed."""
+    if scheme.encoding == "dynamic":
+        return False
+    rules = [change for rule in scheme.layers for change in (rule.activation, rule.output) if change is not None]
+    changed = [change.apply(scheme.activation) for change in (*rules, *(rule.change for rule in scheme.tensors))]
+    return any(spec.needs_range for spec in (scheme.activation, *changed))
+
+
+def freeze(
+    model: ir.Model,
+    placement: Placement,
+    scheme: Scheme,
+    ranges: Mapping[str, Range],
+    seen: Mapping[str, Range] | None = None,
+    reaches: Mapping[str, NDArray[np.float32]] | None = None,
+) -> Plan:
+    """Returns the plan for `placement`.
+
+    1. An activation takes its range from the operator's definition, from the constant it moves, or from `ranges`; where
+       an operator that stays float bounds it, from `ranges` only if they end below half of that.
+    2. A weight takes its own extremes, per channel where its slot has an axis. A channel of zeros takes the largest
+       scale of its tensor: any scale is exact, and this one leaves its bias precise.
+    3. An attention mask reaches no further down than it needs to (`quarkfast.quantization.attention_masks`).
+    4. Where a portable scheme asks for it, weights leave sums in 16 bits (`quarkfast.quantization.portable_weights`).
+    5. Where ``bias / (s_x * s_w)`` would leave int32, ``s_w`` is raised until it fits, and a note says so.
+    6. Tensors that say nothing about a scale are counted (`quarkfast.quantization.degenerate_ranges`).
+
+    Args:
+        model: The prepared model, for the values of its constants.
+        placement: What to quantize.
+        scheme: The specs.
+        ranges: What a method keeps of each tensor of ``placement.observed``; not needed for float types.
+        seen: What calibration saw of them, which tells masks; `ranges` by default.
+        reaches: How far the channels of activations reach, where calibration looked at them.
+    """
+    notes: list[str] = []
+    if needs_ranges(scheme):
+        ranges, masks = limit_masks(model, placement, ranges, seen or ranges)
+        notes.extend(masks)
+    initializers = model.graph.initializers
+    constants = {
+        slot: constant_quantizer(slot, array_of(initializers[slot.tensor]), _limit(slot.tensor, placement, ranges))
+        for slot in placement.constants
+    }
+    moved = {slot.tensor: quantizer for slot, quantizer in constants.items() if slot.role == "activation"}
+    quantizers = {
+        root: moved.get(root) or _activation_quantizer(root, placement, ranges, notes)
+        for root in dict.fromkeys(placement.activations.values())
+    }
+    activations = {tensor: quantizers[root] for tensor, root in placement.activations.items()} | moved
+    constants, reductions = make_portable(model, placement, scheme, constants, activations, reaches or {})
+    slots = {edge: slot for slot in constants for edge in slot.edges}
+    for bias in placement.biases:
+        if bias.weight in slots:
+            slot, values = slots[bias.weight], array_of(initializers[bias.tensor])
+            constants[slot] = raise_for_headroom(constants[slot], activations[bias.data], values, bias, notes)
+    biases = []
+    for bias in placement.biases:
+        weight = constants[slots[bias.weight]] if bias.weight in slots else activations[bias.weight_tensor]
+        channels = array_of(initializers[bias.tensor]).size
+        biases.append((bias, bias_quantizer(activations[bias.data], weight, channels)))
+    notes.extend(count_flat(model, placement, seen or ranges))
+    slots_of = tuple(constants.items())
+    floats = placement.float_edges, placement.float_outputs
+    return Plan(placement.activations, quantizers, slots_of, tuple(biases), tuple(notes), *floats, reductions)
+
+
+def _limit(tensor: str, placement: Placement, ranges: Mapping[str, Range]) -> tuple[float, float] | None:
+    """Returns the range that a constant has otherwise than by its values: the user's, or that of a mask."""
+    found = ranges.get(tensor)
+    return placement.fixed.get(tensor, None if found is None else (found.min, found.max))
+
+
+def _activation_quantizer(root: str, placement: Placement, ranges: Mapping[str, Range], notes: list[str]) -> Quantizer:
+    spec = placement.specs[root]
+    if not spec.needs_range:
+        return unit_quantizer(spec)
+    if root in placement.fixed:
+        return quantizer_for_range(*placement.fixed[root], spec)
+    found = ranges.get(root)
+    if found is None or found.min > found.max:
+        notes.append(f"tensor {root!r}: calibration saw no finite value; its scale is 1")
+        return quantizer_for_range(0.0, 0.0, spec)
+    if found.nan or found.pos_inf or found.neg_inf:
+        infinite = found.pos_inf + found.neg_inf
+        notes.append(f"tensor {root!r}: {found.nan} NaN and {infinite} infinite values were left out of its range")
+    bounds = placement.bounds.get(root)
+    if bounds is not None and 2 * found.max >= bounds[1]:  # at most one bit for what other data may hold
+        return quantizer_for_range(*bounds, spec)
+    return quantizer_for_range(found.min, found.max, spec)
+
+
+def constant_quantizer(slot: ConstantSlot, values: NDArray[np.float32], limit: tuple[float, float] | None) -> Quantizer:
+    """Returns the quantizer of a constant by its values, or by the range that it has otherwise."""
+    spec = slot.spec
+    if not spec.needs_range:
+        return unit_quantizer(spec, slot.axis if spec.is_block else None)
+    if limit is not None:
+        return quantizer_for_range(*limit, spec)
+    quantizer = quantizer_for_values(values, spec, slot.axis)
+    if slot.axis is None:
+        return quantizer
+    dead = ~values.any(axis=tuple(axis for axis in range(values.ndim) if axis != slot.axis))
+    if dead.any() and not dead.all():
+        scale = np.where(dead, quantizer.scale[~dead].max(), quantizer.scale)
+        quantizer = replace(quantizer, scale=scale.astype(np.float32))
+    return quantizer

@@ -1,0 +1,106 @@
+"""What the numbers of a plan say about its tensors: which were constant, which are cut, which lose most."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from quarkfast import kernels
+from quarkfast.deferred import ir
+from quarkfast.formats.scalar import TYPES, qtype
+from quarkfast.graph.access import array_of
+from quarkfast.graph.plan import Plan, Quantizer
+from quarkfast.ranges.methods import Seen
+
+__all__ = ["Findings", "find_findings"]
+
+_WORST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What deserves a look.
+
+    Attributes:
+        constant: Activations that had one value in all of the calibration.
+        saturated: Activations of which less than half of the range that was seen is kept.
+        worst: The five tensors with the least expected signal to quantization noise, in dB, the worst first.
+    """
+
+    constant: tuple[str, ...] = ()
+    saturated: tuple[str, ...] = ()
+    worst: tuple[tuple[str, float], ...] = ()
+
+
+def find_findings(model: ir.Model, plan: Plan, seen: Mapping[str, Seen]) -> Findings:
+    """Returns the findings about a plan, before it is inserted.
+
+    The noise of weights is that of rounding evenly, ``scale^2 / 12``; that of activations is expected from their
+    histogram, where one was gathered, and includes what saturates (`quarkfast.kernels.quantization_error`).
+
+    Args:
+        model: The prepared model.
+        plan: Its plan.
+        seen: What calibration saw.
+    """
+    constant, saturated, sqnr = [], [], {}
+    for slot, quantizer in plan.constants:
+        if slot.role == "weight" and _is_integer(quantizer):
+            sqnr[slot.tensor] = _weight_sqnr(model.graph.initializers[slot.tensor], quantizer)
+    for tensor, quantizer in plan.quantizers.items():
+        found = seen.get(tensor)
+        if found is None or found.range.min > found.range.max:
+            continue
+        if found.range.min == found.range.max:
+            constant.append(tensor)
+        elif _is_integer(quantizer) and quantizer.scale.size == 1:
+            low, high = _limits(quantizer)
+            kept = min(high, found.range.max) - max(low, found.range.min)
+            if kept < (found.range.max - found.range.min) / 2:
+                saturated.append(tensor)
+            if found.histogram is not None:
+                sqnr[tensor] = _activation_sqnr(found.histogram, quantizer)
+    ordered = sorted(((value, name) for name, value in sqnr.items() if math.isfinite(value)))[:_WORST]
+    return Findings(tuple(constant), tuple(saturated), tuple((name, round(value, 2)) for value, name in ordered))
+
+
+def _is_integer(quantizer: Quantizer) -> bool:
+    return quantizer.dtype in TYPES and qtype(quantizer.dtype).is_integer
+
+
+def _weight_sqnr(value: ir.Value, quantizer: Quantizer) -> float:
+    weights = array_of(value).reshape(-1)
+    if not weights.size:
+        return math.inf
+    # In float64 piece by piece: the square of a mask of -3.4e38 is beyond float32.
+    signal = float(np.einsum("i,i->", weights, weights, dtype=np.float64))
+    return _ratio(signal / weights.size, float(np.square(quantizer.scale, dtype=np.float64).mean()) / 12)
+
+
+def _activation_sqnr(histogram: kernels.Histogram, quantizer: Quantizer) -> float:
+    mean, deviation = kernels.spread(histogram)
+    qmin, qmax = _codes(quantizer)
+    error = kernels.quantization_error(
+        histogram, float(quantizer.scale.item()), int(quantizer.zero_point.item()), qmin, qmax
+    )
+    return _ratio(mean**2 + deviation**2, error)
+
+
+def _ratio(signal: float, noise: float) -> float:
+    return 10 * math.log10(signal / noise) if signal > 0 and noise > 0 else math.inf
+
+
+def _codes(quantizer: Quantizer) -> tuple[int, int]:
+    row = qtype(quantizer.dtype)
+    qmin = row.qmin if quantizer.qmin is None else quantizer.qmin
+    qmax = row.qmax if quantizer.qmax is None else quantizer.qmax
+    return int(qmin), int(qmax)
+
+
+def _limits(quantizer: Quantizer) -> tuple[float, float]:
+    scale, zero = float(quantizer.scale.item()), int(quantizer.zero_point.item())
+    qmin, qmax = _codes(quantizer)
+    return (qmin - zero) * scale, (qmax - zero) * scale

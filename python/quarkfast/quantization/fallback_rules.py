@@ -1,0 +1,95 @@
+"""What eight bits and blocks cannot carry: nodes that stay float for the sake of accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from quarkfast.config import TensorSpec
+from quarkfast.deferred import ir
+from quarkfast.formats.scalar import qtype
+from quarkfast.graph.access import holds_floats, is_constant, name_of
+from quarkfast.graph.attention import Masks, adds_bias, find_masks, nodes_of_attention
+from quarkfast.graph.functions import nodes_within_functions
+
+__all__ = ["Sensitive"]
+
+_NORMALIZATIONS = frozenset(
+    {
+        *("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", "SkipLayerNormalization"),
+        "SkipSimplifiedLayerNormalization",
+    }
+)
+_ATTENTION = "so few bits cannot carry scores of attention"
+_ELEMENTWISE = frozenset({"Add", "Div", "Mul", "Sub", "Where"})
+
+
+class Sensitive:
+    """Why nodes stay float although the target has a rule for them.
+
+    1. A part of a function that an exporter wrote out (`quarkfast.graph.functions`), whatever the type.
+
+    And for integers of 8 bits and block formats, in a transformer:
+
+    2. A layer normalization: a few channels of what it reads are tens of times larger than the others, which one scale
+       for all, or for the block around them, reduces to a handful of levels, before they are normalized and matter
+       again.
+    3. The Softmax of an attention and what leads to it from the product of queries and keys: scores that differ by
+       less than a step change places, and a mask of -10000 takes every score of its block along.
+    4. The sum that one of these reads (the residual stream), and arithmetic with constants whose result nothing else
+       reads.
+
+    And for every type but bfloat16, which holds infinities and numbers as large as float32:
+
+    5. What computes a mask that joins scores in front of a Softmax (`quarkfast.graph.attention`). Whatever else stays
+       float reads it as it was computed, so that a row that is masked as a whole is found to be so.
+    6. The sum of scores and a mask that is an output of the model.
+
+    Matrix products, where the time goes, are quantized all the same.
+    """
+
+    def __init__(self, graph: ir.Graph, spec_of: Callable[[str], TensorSpec]) -> None:
+        """Marks the nodes of `graph`; `spec_of` tells the form that a tensor would take."""
+        within, attention, masks = nodes_within_functions(graph), nodes_of_attention(graph), find_masks(graph)
+        self._reasons = dict.fromkeys(within, "it is a part of a function that is computed in float")
+        for node in reversed(graph):
+            if node in self._reasons:
+                continue
+            spec, reason = spec_of(name_of(node.outputs[0])), ""
+            if _is_narrow(spec):
+                reason = _ATTENTION if node in attention else _reason(node, self._reasons)
+            if not reason and spec.dtype != "bfloat16":
+                reason = _masks(node, masks)
+            if reason:
+                self._reasons[node] = reason
+        self.masks = frozenset(value for value in masks.values if spec_of(name_of(value)).dtype != "bfloat16")
+        """Masks and what they are computed from."""
+        self.masked = frozenset(value for value in masks.sums if spec_of(name_of(value)).dtype != "bfloat16")
+        """Scores that masks have joined."""
+
+    def objection(self, node: ir.Node) -> str:
+        """Returns the reason, empty if there is none."""
+        return self._reasons.get(node, "")
+
+
+def _reason(node: ir.Node, reasons: dict[ir.Node, str]) -> str:
+    readers = {reader for output in node.outputs for reader, _ in output.uses()}
+    if node.op_type in _NORMALIZATIONS:
+        return "so few bits cannot carry what it normalizes"
+    if node.op_type not in _ELEMENTWISE or node.outputs[0].is_graph_output():
+        return ""
+    sums = node.op_type == "Add" and adds_bias(node) is None and any(each in reasons for each in readers)
+    data = [value for value in node.inputs if holds_floats(value) and not is_constant(value)]
+    ends = len(data) == 1 and bool(readers) and all(each in reasons for each in readers)
+    return "so few bits cannot carry its result to what reads it" if sums or ends else ""
+
+
+def _masks(node: ir.Node, masks: Masks) -> str:
+    if node in masks.nodes:
+        return "it computes a mask for a Softmax"
+    shown = node.outputs[0] in masks.sums and node.outputs[0].is_graph_output()
+    return "it masks scores that are an output of the model" if shown else ""
+
+
+def _is_narrow(spec: TensorSpec) -> bool:
+    """Whether activations of `spec` are blocks, or integers of 8 bits or fewer."""
+    return spec.is_block or (qtype(spec.dtype).is_integer and qtype(spec.dtype).bits <= 8)

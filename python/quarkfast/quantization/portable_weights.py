@@ -1,0 +1,212 @@
+"""Weights that leave sums in 16 bits, as onnxruntime's kernels for processors without VNNI add them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.config import Scheme
+from quarkfast.deferred import ir
+from quarkfast.graph.access import array_of, is_standard, name_of, shape_of, tensor_of
+from quarkfast.graph.placement import ConstantSlot, Edge, Placement
+from quarkfast.graph.plan import Pairs, Plan, Quantizer, Reduction
+from quarkfast.qparams import HIGHEST, Order, grow_scales, overflowing_pairs, rows_of
+from quarkfast.quantization.codes import codes_of, scale_along, zero_point_along
+
+__all__ = ["Layer", "channel_axes", "integer_layers", "make_portable", "overflows", "saturation_note"]
+
+# What other data may reach beyond the samples: of ResNet-20, MobileNetV2 and the demo's model on 512 test images, more
+# than half of the channels reach further than on 256 samples, a quarter of them more than a tenth further. Hardly ever
+# do both of a pair: without the tenth a default session without VNNI loses 0.16 dB at most, after 4 to 32 samples, and
+# with it 0.04.
+_MARGIN = 1.1
+_STATIC = "ort-cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer that onnxruntime computes on int8 weights.
+
+    Attributes:
+        slot: Its weight.
+        node: Its name.
+        data: Name of the tensor that it multiplies with the weight.
+        axis: The axis of that tensor's channels, which the layer sums over.
+        order: How the weight lies.
+        groups: Number of groups of a convolution.
+    """
+
+    slot: ConstantSlot
+    node: str
+    data: str
+    axis: int
+    order: Order
+    groups: int = 1
+
+
+def integer_layers(model: ir.Model, placement: Placement, scheme: Scheme) -> Iterator[Layer]:
+    """Yields the layers whose products a processor without VNNI adds in pairs: 8-bit activations, int8 weights.
+
+    Depthwise convolutions go another way; so do the convolutions of the dynamic encoding, whose weights are uint8.
+    """
+    nodes, dynamic = {name_of(node): node for node in model.graph}, scheme.encoding == "dynamic"
+    for slot in placement.constants:
+        for edge in slot.edges if slot.role == "weight" and slot.spec.dtype == "int8" else ():
+            node = nodes[edge.node]
+            if edge.index != 1 or not is_standard(node) or node.op_type not in ("Conv", "Gemm", "MatMul"):
+                continue
+            data = name_of(node.inputs[0])
+            if not (node.op_type != "Conv" if dynamic else _reads_bytes(data, Edge(edge.node, 0), placement)):
+                continue
+            layer = _layer(slot, node, data)
+            depthwise = layer.groups > 1 and shape_of(tensor_of(node.inputs[1]))[1] == 1
+            if not depthwise:
+                yield layer
+
+
+def _reads_bytes(data: str, edge: Edge, placement: Placement) -> bool:
+    spec = placement.specs.get(placement.activations.get(data, ""))
+    return spec is not None and spec.dtype in ("int8", "uint8") and edge not in placement.float_edges
+
+
+def _layer(slot: ConstantSlot, node: ir.Node, data: str) -> Layer:
+    name = name_of(node)
+    if node.op_type == "Conv":
+        return Layer(slot, name, data, 1, "kernel", node.attributes.get_int("group", 1))
+    if node.op_type == "MatMul":
+        return Layer(slot, name, data, -1, "columns")
+    order: Order = "rows" if node.attributes.get_int("transB", 0) else "columns"
+    return Layer(slot, name, data, 0 if node.attributes.get_int("transA", 0) else -1, order)
+
+
+def channel_axes(layers: Iterable[Layer]) -> dict[str, int]:
+    """Returns the tensors that these layers multiply, and the axis of the channels of each.
+
+    One whose readers sum over different axes is left out.
+    """
+    axes: dict[str, set[int]] = {}
+    for layer in layers:
+        axes.setdefault(layer.data, set()).add(layer.axis)
+    return {tensor: min(found) for tensor, found in axes.items() if len(found) == 1}
+
+
+def overflows(layer: Layer, values: NDArray[np.float32], quantizer: Quantizer) -> bool:
+    """Whether sums of a layer may leave 16 bits for some activations."""
+    return bool(overflowing_pairs(rows_of(codes_of(values, quantizer), layer.order)).any())
+
+
+def saturation_note(model: ir.Model, placement: Placement, scheme: Scheme, plan: Plan) -> tuple[str, ...]:
+    """Returns a sentence on what a default session loses without VNNI, where that is so and weights do not give way.
+
+    onnxruntime computes a convolution on integers where a pair stands right behind it, which pairs placed for it do,
+    and other products always.
+    """
+    if scheme.makes_portable or scheme.encoding != "qdq":
+        return ()
+    constants, found = dict(plan.constants), list[str]()
+    nodes = {name_of(node): node for node in model.graph}
+    for layer in integer_layers(model, placement, scheme):
+        behind = scheme.target == _STATIC or name_of(nodes[layer.node].outputs[0]) in plan.activations
+        values = array_of(model.graph.initializers[layer.slot.tensor])
+        if (behind or layer.order != "kernel") and overflows(layer, values, constants[layer.slot]):
+            found.append(layer.node)
+    if not found:
+        return ()
+    names = ", ".join(map(repr, found[:3])) + (", ..." if len(found) > 3 else "")
+    layers = f"{len(found)} layer{'s' * (len(found) > 1)} ({names})"
+    remedy = "portable=True avoids it" if scheme.target == _STATIC else "without graph optimizations it adds exactly"
+    return (
+        f"processors without VNNI: a default session of ONNX Runtime adds products of {layers} in 16 bits, which may "
+        f"saturate and cost decibels there (verify tells how many); {remedy}",
+    )
+
+
+def make_portable(
+    model: ir.Model,
+    placement: Placement,
+    scheme: Scheme,
+    constants: Mapping[ConstantSlot, Quantizer],
+    activations: Mapping[str, Quantizer],
+    reaches: Mapping[str, NDArray[np.float32]],
+) -> tuple[dict[ConstantSlot, Quantizer], tuple[Reduction, ...]]:
+    """Returns quantizers of weights under which no sum of two products leaves 16 bits, and what that took.
+
+    1. Activations reach up to 255, or as far as samples showed in each channel, and a tenth further.
+    2. Codes of pairs that would overflow become smaller, by least squared error (`quarkfast.qparams.fit_pairs`).
+    3. Where the weight as a whole, or a channel with a scale of its own, loses less with a larger scale, it gets that:
+       up to twice as large, by least squared error of all its codes.
+
+    Args:
+        model: The prepared model.
+        placement: What is quantized.
+        scheme: Nothing is changed unless it is portable, and placed for processors.
+        constants: Quantizer of each constant.
+        activations: Quantizers of the tensors that layers read; none where they are quantized as they come.
+        reaches: Largest magnitudes in the channels of such tensors, as samples showed them.
+    """
+    found, reductions = dict(constants), []
+    for slot, readers in _by_weight(model, placement, scheme).items():
+        values, quantizer = array_of(model.graph.initializers[slot.tensor]), constants[slot]
+        pairs = tuple(
+            Pairs(layer.order, _highest(layer, values.shape, activations.get(layer.data), reaches.get(layer.data)))
+            for layer in readers
+        )
+        codes = codes_of(values, quantizer)
+        if not any(overflowing_pairs(rows_of(codes, each.order), each.highest).any() for each in pairs):
+            continue
+        fitted = replace(quantizer, pairs=pairs)
+        found[slot] = _grown(values, fitted)
+        before, after = (_sqnr(values, each) for each in (quantizer, found[slot]))
+        reductions += [Reduction(layer.node, round(before, 1), round(after, 1)) for layer in readers]
+    return found, tuple(reductions)
+
+
+def _by_weight(model: ir.Model, placement: Placement, scheme: Scheme) -> dict[ConstantSlot, list[Layer]]:
+    found: dict[ConstantSlot, list[Layer]] = {}
+    for layer in integer_layers(model, placement, scheme) if scheme.makes_portable else ():
+        found.setdefault(layer.slot, []).append(layer)
+    return found
+
+
+def _highest(
+    layer: Layer, shape: tuple[int, ...], data: Quantizer | None, reach: NDArray[np.float32] | None
+) -> NDArray[np.int64] | None:
+    """Returns the largest code, as uint8, that each code of the weight's rows is multiplied with; None for 255."""
+    channels = shape[1] * layer.groups if layer.order == "kernel" else shape[-1 if layer.order == "rows" else -2]
+    if data is None or reach is None or reach.size != channels:
+        return None
+    # int8 activations become uint8 on such processors, 128 higher.
+    lowest = 128 if data.dtype == "int8" else 0
+    zero = int(data.zero_point) + lowest
+    codes = np.rint(reach.astype(np.float64) * _MARGIN / float(data.scale)) + zero
+    codes = np.clip(codes, zero, HIGHEST).astype(np.int64)
+    if layer.order != "kernel":
+        return np.broadcast_to(codes, (int(np.prod(shape)) // channels, channels))
+    positions = int(np.prod(shape[2:]))
+    return np.repeat(np.tile(codes.reshape(layer.groups, -1), positions), shape[0] // layer.groups, axis=0)
+
+
+def _grown(values: NDArray[np.float32], quantizer: Quantizer) -> Quantizer:
+    """Returns a quantizer with the scales that lose least, from its own to twice as large."""
+    order, scale = quantizer.pairs[0].order, quantizer.scale
+    exact = rows_of(values / scale_along(quantizer, values.ndim), order)
+    channel = np.zeros(len(exact), np.int64)
+    if scale.ndim and quantizer.axis is not None:
+        if quantizer.axis % values.ndim != (values.ndim - 1 if order == "columns" else 0):
+            return quantizer  # scales along the sum: the codes alone give way
+        channel = np.arange(len(exact)) % scale.size
+    zero = np.broadcast_to(quantizer.zero_point, scale.shape).reshape(-1)[channel]
+    ends = (-128 if quantizer.qmin is None else quantizer.qmin, 127 if quantizer.qmax is None else quantizer.qmax)
+    factors = grow_scales(exact, channel, zero, ends, quantizer.pairs[0].highest)
+    return replace(quantizer, scale=(scale * factors.reshape(scale.shape)).astype(np.float32))
+
+
+def _sqnr(values: NDArray[np.float32], quantizer: Quantizer) -> float:
+    steps = codes_of(values, quantizer) - zero_point_along(quantizer, values.ndim)
+    lost = values - steps * scale_along(quantizer, values.ndim)
+    signal, noise = (float(np.square(each, dtype=np.float64).sum()) for each in (values, lost))
+    return 10 * math.log10(signal / noise) if signal and noise else math.inf

@@ -1,0 +1,11 @@
+"""Statistics of activations: what was seen of each tensor, merged exactly, in memory and in files."""
+
+from quarkfast.statistics.calibration import Calibration, merge
+from quarkfast.statistics.tensor import TensorStatistics, merge_statistics
+
+__all__ = [
+    "Calibration",
+    "TensorStatistics",
+    "merge",
+    "merge_statistics",
+]

@@ -1,0 +1,175 @@
+"""Statistics on disk: JSON for people, arrays beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast._version import version
+from quarkfast.atomic_files import check_output, save_files
+from quarkfast.errors import CalibrationError
+from quarkfast.kernels import Histogram, Range
+from quarkfast.statistics.external_tables import read_table
+from quarkfast.statistics.tensor import TensorStatistics
+
+__all__ = ["Fields", "read_statistics", "write_statistics"]
+
+Fields = Mapping[str, Any]
+"""What a file says besides the statistics, by the names of the attributes of `Calibration`."""
+
+_FORMAT = "quarkfast calibration"
+_VERSION = 1
+_FIELDS = ("samples", "runs", "random", "batch_size", "complete")
+# Bytes of a sum of values and of a sum of squares, in two's complement (docs/numerics.md, "Moments").
+_SUM, _SQUARES = 48, 80
+
+
+def write_statistics(path: Path, tensors: Mapping[str, TensorStatistics], fields: Fields) -> Path:
+    """Writes statistics to `path` and to an .npz file of the same name beside it, both whole or not at all.
+
+    Raises:
+        OutputError: If they cannot be written.
+    """
+    output = check_output(path)
+    arrays = _arrays(tensors)
+    stream = io.BytesIO()
+    # The members carry no time, so that the same calibration gives the same bytes.
+    np.savez_compressed(stream, allow_pickle=False, **arrays)
+    data = stream.getvalue()
+    document = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "quarkfast": version(),
+        "model_and_settings": fields["key"],
+        **{name: fields[name] for name in _FIELDS},
+        "arrays": {"file": output.with_suffix(".npz").name, "sha256": hashlib.sha256(data).hexdigest()},
+        "tensors": {name: _describe(each) for name, each in tensors.items()},
+    }
+    text = json.dumps(document, indent=1, allow_nan=False) + "\n"
+    save_files({output.with_suffix(".npz"): data, output: text.encode()})
+    return output
+
+
+def _describe(statistics: TensorStatistics) -> dict[str, Any]:
+    seen = statistics.range
+    described: dict[str, Any] = {"min": _shortest(seen.min), "max": _shortest(seen.max)}
+    described |= {name: getattr(seen, name) for name in _COUNTS}
+    if statistics.extremes is not None:
+        described["observations"] = statistics.extremes[0]
+    if statistics.histogram is not None:
+        described["bin_width"] = f"2^{statistics.histogram.exponent}"
+    return described
+
+
+_COUNTS = ("count", "nan", "pos_inf", "neg_inf", "zero", "subnormal")
+
+
+def _shortest(value: float) -> float | None:
+    """Returns the decimal number of fewest digits that is `value` in float32; None for the extreme of no values."""
+    return float(str(np.float32(value))) if np.isfinite(value) else None
+
+
+def _arrays(tensors: Mapping[str, TensorStatistics]) -> dict[str, NDArray[Any]]:
+    """Returns what JSON would not be readable with: one row a tensor."""
+    each = list(tensors.values())
+    arrays: dict[str, NDArray[Any]] = {}
+    if each and all(one.extremes is not None for one in each):
+        arrays["extremes"] = _pack([one.extremes[1:] for one in each if one.extremes], (_SUM, _SUM))
+    if each and all(one.histogram is not None for one in each):
+        arrays["counts"] = np.stack([one.histogram.counts for one in each if one.histogram])
+        arrays["exponents"] = np.array([one.histogram.exponent for one in each if one.histogram], np.int16)
+    if each and all(one.sums is not None for one in each):
+        arrays["sums"] = _pack([one.sums for one in each if one.sums], (_SUM, _SQUARES))
+    channels = [one.channel_absmax for one in each]
+    if any(one is not None for one in channels):
+        arrays["channels"] = np.array([-1 if one is None else one.size for one in channels], np.int64)
+        arrays["channel_absmax"] = np.concatenate([one for one in channels if one is not None])
+    return arrays
+
+
+def _pack(rows: list[tuple[int, ...]], sizes: tuple[int, ...]) -> NDArray[np.uint8]:
+    data = b"".join(
+        value.to_bytes(size, "little", signed=True) for row in rows for value, size in zip(row, sizes, strict=True)
+    )
+    return np.frombuffer(data, np.uint8).reshape(len(rows), sum(sizes))
+
+
+def _unpack(row: NDArray[np.uint8], first: int) -> tuple[int, int]:
+    data = row.tobytes()
+    return int.from_bytes(data[:first], "little", signed=True), int.from_bytes(data[first:], "little", signed=True)
+
+
+def read_statistics(path: Path) -> tuple[dict[str, TensorStatistics], Fields]:
+    """Reads what :func:`write_statistics` wrote, or a table of ONNX Runtime or Quark, which has ranges alone.
+
+    Raises:
+        CalibrationError: If there is no such file, or it is of another kind or version, or damaged.
+    """
+    try:
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise CalibrationError(f"calibration: expected a file at {str(path)!r}, got {error.strerror}") from error
+    except ValueError as error:
+        raise CalibrationError(f"calibration: expected JSON at {str(path)!r}, got another kind of file") from error
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        return read_table(document, str(path)), {"key": None, "samples": 0, "runs": 0}
+    if document.get("version") != _VERSION:
+        raise CalibrationError(
+            f"calibration: expected version {_VERSION} of the format at {str(path)!r}, got {document.get('version')}; "
+            "use the quarkfast that wrote it"
+        )
+    try:
+        arrays = _read_arrays(path.with_name(document["arrays"]["file"]), document["arrays"]["sha256"])
+        tensors = {
+            name: _restore(row, described, arrays) for row, (name, described) in enumerate(document["tensors"].items())
+        }
+        return tensors, {"key": document["model_and_settings"]} | {name: document[name] for name in _FIELDS}
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, BadZipFile, EOFError) as error:
+        raise CalibrationError(f"calibration: expected a whole file at {str(path)!r}, got a damaged one") from error
+
+
+def _read_arrays(path: Path, digest: str) -> dict[str, NDArray[Any]]:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CalibrationError(
+            f"calibration: expected its arrays at {str(path)!r}, got {error.strerror}; keep the two files together"
+        ) from error
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise CalibrationError(
+            f"calibration: expected the arrays at {str(path)!r} that the JSON file was written with, got others"
+        )
+    with np.load(io.BytesIO(data), allow_pickle=False) as loaded:
+        return {name: loaded[name] for name in loaded.files}
+
+
+def _restore(row: int, described: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> TensorStatistics:
+    low, high = described["min"], described["max"]
+    counts = {name: int(described[name]) for name in _COUNTS}
+    seen = Range(
+        np.inf if low is None else float(np.float32(low)),
+        -np.inf if high is None else float(np.float32(high)),
+        **counts,
+    )
+    extremes = (described["observations"], *_unpack(arrays["extremes"][row], _SUM)) if "extremes" in arrays else None
+    histogram = None
+    if "counts" in arrays:
+        histogram = Histogram(np.ascontiguousarray(arrays["counts"][row]), int(arrays["exponents"][row]), seen)
+    sums = _unpack(arrays["sums"][row], _SUM) if "sums" in arrays else None
+    return TensorStatistics(seen, extremes, histogram, sums, _channels(row, arrays))
+
+
+def _channels(row: int, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float32] | None:
+    if "channels" not in arrays or arrays["channels"][row] < 0:
+        return None
+    start = int(np.maximum(arrays["channels"][:row], 0).sum())
+    found: NDArray[np.float32] = arrays["channel_absmax"][start : start + int(arrays["channels"][row])]
+    return found

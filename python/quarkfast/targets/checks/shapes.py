@@ -1,0 +1,50 @@
+"""Dimensions that are not fixed: at the inputs, and where a node makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from quarkfast.deferred import ir
+from quarkfast.graph.access import is_constant, name_of
+from quarkfast.targets.checks.formatting import dimensions, nodes_in_words
+from quarkfast.targets.checks.operator_support import Device
+
+__all__ = ["open_inputs", "open_outputs"]
+
+_FIX = "python -m onnxruntime.tools.make_dynamic_shape_fixed"
+
+
+def open_inputs(model: ir.Model, device: Device) -> Iterator[str]:
+    """Yields a finding for each input of the model whose dimensions are not all numbers.
+
+    The compiler wants fixed shapes: amd/RyzenAI-SW#172 and #214.
+    """
+    for value in model.graph.inputs:
+        sizes = dimensions(value)
+        first = 1 if device.batch and sizes else 0
+        unfixed = [str(size) for size in sizes[first:] if not isinstance(size, int)]
+        if not unfixed and value.shape is not None:
+            continue
+        name, shape = name_of(value), ",".join(map(str, sizes))
+        what = f"its shape [{shape}] is open in {', '.join(unfixed)}" if sizes else "its shape is unknown"
+        remedy = f"fix it: {_FIX} --input_name {name} --input_shape {shape or '...'} MODEL FIXED, numbers for names"
+        yield f"input {name!r}: {what}, and the NPU takes fixed shapes alone; {remedy}"
+
+
+def open_outputs(model: ir.Model) -> Iterator[str]:
+    """Yields a finding about the nodes whose outputs have shapes that are less known than those of their inputs."""
+    found = [node for node in model.graph if _openness(node.outputs) > _openness(node.inputs)]
+    if found:
+        remedy = "fix the shapes of the inputs, and cut the model there if that is not enough"
+        yield f"{nodes_in_words(found)}: what shapes they give is not known before the model runs; {remedy}"
+
+
+def _openness(values: Sequence[ir.Value | None]) -> int:
+    """Returns 0 if every shape is known, 1 if some dimension is open, 2 if some rank is unknown."""
+    return max((_openness_of(value) for value in values if value is not None and not is_constant(value)), default=0)
+
+
+def _openness_of(value: ir.Value) -> int:
+    if value.shape is None:
+        return 2
+    return int(any(not isinstance(size, int) for size in value.shape))

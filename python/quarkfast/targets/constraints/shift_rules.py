@@ -1,0 +1,101 @@
+"""What the shifters of AMD's XINT8 accelerator can do, one function a rule; the limits are Quark's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from quarkfast.deferred import ir
+from quarkfast.targets.constraints.fixed_point import Positions
+
+__all__ = ["RULES", "Refiner"]
+
+Refiner = Callable[[ir.Node, Positions], None]
+
+
+def align(node: ir.Node, positions: Positions) -> None:
+    """Concat and pools move values without shifting: all inputs and the output take the least position.
+
+    A Concat whose result is float moves nothing. Constants of zeros, with which a sequence is filled up, take any.
+    """
+    decisive = [index for index in range(len(node.inputs)) if not positions.is_zero(node, index)]
+    known = [positions.of_input(node, index) for index in decisive] + [positions.of_output(node)]
+    present = [position for position in known if position is not None]
+    if len(present) < 2 or positions.of_output(node) is None:
+        return
+    for index in range(len(node.inputs)):
+        positions.move_input(node, index, min(present))
+    positions.move_output(node, min(present))
+
+
+def shift_read(node: ir.Node, positions: Positions) -> None:
+    """Add and Sub shift one input against the other by at most 7 bits."""
+    first, second = positions.of_input(node, 0), positions.of_input(node, 1)
+    if first is None or second is None or abs(first - second) <= 7:
+        return
+    positions.move_input(node, 0 if first > second else 1, min(first, second) + 7)
+
+
+def shift_write_sum(node: ir.Node, positions: Positions) -> None:
+    """The sum is shifted by -7 to 25 bits to its output."""
+    first, second, out = positions.of_input(node, 0), positions.of_input(node, 1), positions.of_output(node)
+    if first is not None and second is not None and out is not None:
+        least = min(first, second)
+        positions.move_output(node, least - _within(least - out, -7, 25))
+
+
+def shift_write_product(node: ir.Node, positions: Positions) -> None:
+    """The product is shifted by 0 to 32 bits to its output."""
+    first, second, out = positions.of_input(node, 0), positions.of_input(node, 1), positions.of_output(node)
+    if first is not None and second is not None and out is not None:
+        positions.move_output(node, first + second - _within(first + second - out, 0, 32))
+
+
+def shift_cut(node: ir.Node, positions: Positions) -> None:
+    """The sum of products is shifted right by 0 to 16 bits to its output; the weight gives way."""
+    data, weight, out = positions.of_input(node, 0), positions.of_input(node, 1), positions.of_output(node)
+    if data is not None and weight is not None and out is not None:
+        positions.move_input(node, 1, _within(weight + data - out, 0, 16) + out - data)
+
+
+def shift_bias(node: ir.Node, positions: Positions) -> None:
+    """The bias is shifted to the sum of products by at most 15 bits left, and right no further than its bits reach."""
+    data, weight, bias = (positions.of_input(node, index) for index in range(3))
+    out = positions.of_output(node)
+    if data is None or weight is None or bias is None or out is None:
+        return
+    cut = weight + data - out
+    lowest = 0 if _feeds_leaky_relu(node) else min(0, -(24 - (8 + cut)))
+    positions.move_input(node, 2, weight + data - _within(weight + data - bias, lowest, 15))
+
+
+def hard_sigmoid(node: ir.Node, positions: Positions) -> None:
+    """HardSigmoid reads 0 to 15 bits behind the point and writes at least 7, at most 14 more than it reads."""
+    data, out = positions.of_input(node, 0), positions.of_output(node)
+    if data is not None and out is not None:
+        data = _within(data, 0, 15)
+        positions.move_input(node, 0, data)
+        positions.move_output(node, _within(out, 7, 14 + data))
+
+
+def _within(value: int, low: int, high: int) -> int:
+    return min(max(value, low), high)
+
+
+def _feeds_leaky_relu(node: ir.Node) -> bool:
+    return any(reader.op_type == "LeakyRelu" for reader, _ in node.outputs[0].uses())
+
+
+RULES: tuple[Mapping[str, Refiner], ...] = tuple(
+    MappingProxyType(dict.fromkeys(op_types, rule))
+    for rule, op_types in (
+        (align, ("Concat", "AveragePool", "GlobalAveragePool", "MaxPool")),
+        (shift_read, ("Add", "Sub")),
+        (shift_write_sum, ("Add",)),
+        (shift_write_product, ("Mul",)),
+        (shift_cut, ("Conv", "Gemm")),
+        (shift_bias, ("Conv", "Gemm")),
+        (hard_sigmoid, ("HardSigmoid",)),
+    )
+)
+"""The rules in the order in which a round applies them, each by operator type."""

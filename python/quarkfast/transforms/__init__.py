@@ -1,0 +1,1 @@
+"""Float-to-float rewrites of a model, one a file."""

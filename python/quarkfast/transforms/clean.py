@@ -1,0 +1,50 @@
+"""A named, sorted graph: constants as initializers, nothing unused."""
+
+from __future__ import annotations
+
+from quarkfast.deferred import ir, passes
+from quarkfast.errors import ModelError
+from quarkfast.transforms.remove_identities import remove_identities
+
+__all__ = ["clean", "sort"]
+
+
+def clean(model: ir.Model) -> None:
+    """Brings `model` into the form that the other passes expect, in place.
+
+    1. Initializers are no graph inputs (a model of IR version 3 lists them there), so they are constants.
+    2. Constant nodes become initializers.
+    3. Identity nodes that nothing needs (`remove_identities`) and everything that no output needs are removed.
+    4. Every value and node has a name of its own; names that are unique already are kept.
+
+    Idempotent; graph inputs (apart from 1) and outputs keep names and types; error 0.
+    """
+    passes.RemoveInitializersFromInputsPass()(model)
+    passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    remove_identities(model)
+    passes.RemoveUnusedNodesPass()(model)
+    passes.NameFixPass()(model)
+
+
+def sort(model: ir.Model) -> None:
+    """Sorts the nodes so that each comes after those it reads from.
+
+    Raises:
+        ModelError: If the graph has a cycle, or reads or hands out a tensor that nothing produces.
+    """
+    for graph in model.graphs():
+        try:
+            graph.sort()
+        except ValueError as error:
+            raise ModelError("model: expected a graph without cycles, got one whose nodes feed each other") from error
+    for node in model.graph.all_nodes():
+        for value in node.inputs:
+            if value is not None and value.producer() is None and value.graph is None:
+                raise ModelError(
+                    f"model: expected every input of a node to exist, got {value.name!r} as input of node "
+                    f"{node.name or node.op_type!r}, which nothing produces"
+                )
+    for graph in model.graphs():
+        for value in graph.outputs:
+            if value.producer() is None and not value.is_graph_input() and not value.is_initializer():
+                raise ModelError(f"model: expected every output to exist, got {value.name!r}, which nothing produces")

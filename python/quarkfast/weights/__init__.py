@@ -1,7 +1,0 @@
-"""Weights alone in a narrower type, tensor by tensor: codes with scales, MatMulNBits, or 16-bit floats."""
-
-from quarkfast.weights.opset import lowest_opset
-from quarkfast.weights.place import StoredWeight, WeightPlacement, place_weights
-from quarkfast.weights.rewrite import rewrite
-
-__all__ = ["StoredWeight", "WeightPlacement", "lowest_opset", "place_weights", "rewrite"]

@@ -1,0 +1,192 @@
+"""Dynamic quantization: activations are quantized as they come, by the range of each, and products are integer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.deferred import ir
+from quarkfast.graph.access import array_of, name_of, tensor_of
+from quarkfast.graph.names import Names
+from quarkfast.graph.plan import Plan, Quantizer
+from quarkfast.quantization.codes import codes_of, codes_of_tensor, scale_along
+
+__all__ = ["insert_dynamic"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Activation:
+    """The outputs of a DynamicQuantizeLinear."""
+
+    codes: ir.Value
+    scale: ir.Value
+    zero_point: ir.Value
+
+
+@dataclass(frozen=True, slots=True)
+class _Weight:
+    """A weight as codes: of the layout that the integer operator wants, its scale ready to be multiplied."""
+
+    codes: ir.Value
+    scale: ir.Value
+    zero_point: ir.Value | None
+
+
+def insert_dynamic(model: ir.Model, plan: Plan) -> None:
+    """Replaces the layers that `plan` has weights for, in place, in the way ONNX Runtime does and fuses.
+
+    1. ``MatMul(x, w)`` becomes DynamicQuantizeLinear, MatMulInteger, Cast to float32 and a Mul with the product of both
+       scales; a Gemm also loses its transposition and gets an Add for its bias.
+    2. ``Conv(x, w, b)`` becomes the same with ConvInteger. Its codes are stored as uint8, 128 higher and with 128 as
+       zero point, because onnxruntime takes int8 there only from 1.24 on; the products are the same integers.
+    3. Gather from a constant gathers codes; a DequantizeLinear stands behind it. Where each row has a scale, another
+       Gather picks these, and a Mul follows.
+    4. A tensor that several layers read is quantized once. Graph inputs and outputs keep their names and types.
+    """
+    rewriter = _Rewriter(model)
+    for slot, quantizer in plan.constants:
+        for edge in slot.edges:
+            rewriter.rewrite(edge.node, slot.tensor, quantizer)
+    rewriter.finish()
+
+
+# What DynamicQuantizeLinear gives, in order.
+_OUTPUTS = (
+    ("quantized", ir.DataType.UINT8), ("scale", ir.DataType.FLOAT), ("zero_point", ir.DataType.UINT8),
+)  # fmt: skip
+
+
+class _Rewriter:
+    def __init__(self, model: ir.Model) -> None:
+        self._graph = model.graph
+        self._names = Names.of(model)
+        self._nodes = {node.name: node for node in model.graph}
+        self._activations: dict[ir.Value, _Activation] = {}
+        self._stored: dict[str, list[ir.Value]] = {}
+
+    def rewrite(self, name: str, tensor: str, quantizer: Quantizer) -> None:
+        node = self._nodes[name]
+        rewrite = {"Gather": self._gather, "Conv": self._conv}.get(node.op_type, self._matrix)
+        added = rewrite(node, tensor, quantizer)
+        old, new = node.outputs[0], added[-1].outputs[0]
+        wanted, new.shape, new.dtype = name_of(old), old.shape, ir.DataType.FLOAT
+        old.name = None
+        new.name = wanted
+        ir.convenience.replace_nodes_and_values(self._graph, node, [node], added, [old], [new])
+
+    def finish(self) -> None:
+        """Drops float constants that nothing reads any more."""
+        initializers = self._graph.initializers
+        for name in [name for name, value in initializers.items() if not value.uses() and not value.is_graph_output()]:
+            del initializers[name]
+
+    def _matrix(self, node: ir.Node, tensor: str, quantizer: Quantizer) -> list[ir.Node]:
+        codes = codes_of_tensor(tensor_of(self._graph.initializers[tensor]), quantizer)
+        transposed = node.op_type == "Gemm" and bool(node.attributes.get_int("transB", 0))
+        alpha = node.attributes.get_float("alpha", 1.0) if node.op_type == "Gemm" else 1.0
+        weight = self._weight(tensor, codes, quantizer.scale * np.float32(alpha), quantizer.zero_point)
+        turned: list[ir.Node] = []
+        if transposed:
+            # A runtime turns a constant once; the file keeps one form of a table that Gather reads too.
+            turned = [self._node(node, "Transpose", [weight.codes], [ir.AttrInt64s("perm", [1, 0])])]
+            weight = replace(weight, codes=turned[0].outputs[0])
+        added = turned + self._product(node, "MatMulInteger", weight)
+        bias = self._bias(node)
+        if bias is not None:
+            added.append(self._node(node, "Add", [added[-1].outputs[0], bias]))
+        return added
+
+    def _conv(self, node: ir.Node, tensor: str, quantizer: Quantizer) -> list[ir.Node]:
+        floats = array_of(self._graph.initializers[tensor])
+        scale = scale_along(quantizer, floats.ndim)
+        scale = scale[:, 0] if scale.ndim else scale
+        codes, zero_point = codes_of(floats, quantizer), quantizer.zero_point
+        if codes.dtype == np.int8:
+            codes, zero_point = (codes.view(np.uint8) ^ 128), np.asarray(zero_point.flat[0] + 128)
+        weight = self._weight(tensor, codes, scale, zero_point)
+        added = self._product(node, "ConvInteger", weight, node.attributes.values())
+        bias = node.inputs[2] if len(node.inputs) > 2 else None
+        if bias is not None:
+            shape = np.array([1, -1] + [1] * (floats.ndim - 2), np.int64)
+            raised = self._node(node, "Reshape", [bias, self._store(f"{name_of(bias)}_shape", shape)])
+            added += [raised, self._node(node, "Add", [added[-1].outputs[0], raised.outputs[0]])]
+        return added
+
+    def _gather(self, node: ir.Node, tensor: str, quantizer: Quantizer) -> list[ir.Node]:
+        floats = tensor_of(self._graph.initializers[tensor])
+        codes = codes_of_tensor(floats, quantizer)
+        zero = np.asarray(quantizer.zero_point.flat[0], codes.dtype)  # one for all: channels are symmetric
+        zero_point = self._store(f"{tensor}_zero_point", zero)
+        stored = self._store(f"{tensor}_quantized", codes)
+        gather = self._node(node, "Gather", [stored, node.inputs[1]], node.attributes.values())
+        if quantizer.axis is None:
+            scale = self._store(f"{tensor}_scale", quantizer.scale)
+            return [gather, self._node(node, "DequantizeLinear", [gather.outputs[0], scale, zero_point])]
+        one = self._store(f"{tensor}_one", np.ones((), np.float32))
+        values = self._node(node, "DequantizeLinear", [gather.outputs[0], one, zero_point])
+        scale = self._store(f"{tensor}_scale", scale_along(quantizer, len(floats.shape)))
+        scales = self._node(node, "Gather", [scale, node.inputs[1]], node.attributes.values())
+        return [gather, values, scales, self._node(node, "Mul", [values.outputs[0], scales.outputs[0]])]
+
+    def _product(
+        self, node: ir.Node, op_type: str, weight: _Weight, attributes: Iterable[ir.Attr] = ()
+    ) -> list[ir.Node]:
+        data = self._quantized(node.inputs[0])
+        zero_points = [data.zero_point] + ([weight.zero_point] if weight.zero_point is not None else [])
+        product = self._node(node, op_type, [data.codes, weight.codes, *zero_points], attributes)
+        product.outputs[0].dtype = ir.DataType.INT32
+        cast = self._node(node, "Cast", [product.outputs[0]], [ir.AttrInt64("to", int(ir.DataType.FLOAT))])
+        scale = self._node(node, "Mul", [data.scale, weight.scale])
+        return [product, cast, scale, self._node(node, "Mul", [cast.outputs[0], scale.outputs[0]])]
+
+    def _quantized(self, value: ir.Value | None) -> _Activation:
+        if value is None:
+            raise TypeError("layer: expected an input, got none")
+        if value not in self._activations:
+            name = name_of(value)
+            node = ir.node("DynamicQuantizeLinear", [value], num_outputs=3)
+            node.name = self._names.fresh(f"{name}_QuantizeLinear")
+            for output, (suffix, dtype) in zip(node.outputs, _OUTPUTS, strict=True):
+                output.name, output.dtype = self._names.fresh(f"{name}_{suffix}"), dtype
+            producer = value.producer()
+            if producer is None:
+                self._graph.insert_before(self._graph[0], node)
+            else:
+                self._graph.insert_after(producer, node)
+            self._activations[value] = _Activation(*node.outputs)
+        return self._activations[value]
+
+    def _weight(self, stem: str, codes: NDArray[Any], scale: NDArray[np.float32], zero_point: NDArray[Any]) -> _Weight:
+        zero = self._store(f"{stem}_zero_point", zero_point.astype(codes.dtype)) if zero_point.any() else None
+        stored = self._store(f"{stem}_quantized", np.ascontiguousarray(codes))
+        return _Weight(stored, self._store(f"{stem}_scale", scale), zero)
+
+    def _bias(self, node: ir.Node) -> ir.Value | None:
+        bias = node.inputs[2] if len(node.inputs) > 2 else None
+        beta = node.attributes.get_float("beta", 1.0)
+        if bias is None or beta == 1:
+            return bias
+        return self._store(f"{name_of(bias)}_{node.name}", array_of(bias) * np.float32(beta))
+
+    def _store(self, name: str, array: NDArray[Any]) -> ir.Value:
+        """Returns the initializer of that name and contents: what two layers read with one scale is stored once."""
+        for value in self._stored.get(name, []):
+            if value.dtype == ir.Tensor(array).dtype and np.array_equal(array_of(value), array):
+                return value
+        tensor = ir.Tensor(array, name=self._names.fresh(name))
+        kind, shape = ir.TensorType(tensor.dtype), ir.Shape(array.shape)
+        value = ir.Value(name=tensor.name, type=kind, shape=shape, const_value=tensor)
+        self._graph.register_initializer(value)
+        self._stored.setdefault(name, []).append(value)
+        return value
+
+    def _node(
+        self, layer: ir.Node, op_type: str, inputs: Sequence[ir.Value | None], attributes: Iterable[ir.Attr] = ()
+    ) -> ir.Node:
+        node = ir.Node("", op_type, inputs, attributes, name=self._names.fresh(f"{name_of(layer)}_{op_type}"))
+        node.outputs[0].name = self._names.fresh(f"{node.name}_Output")
+        return node

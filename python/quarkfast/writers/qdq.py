@@ -1,0 +1,257 @@
+"""Puts a plan into a model: pairs behind activations, DequantizeLinear behind stored codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.config import Scheme
+from quarkfast.deferred import ir
+from quarkfast.formats.block import BLOCK_FORMATS
+from quarkfast.formats.scalar import qtype
+from quarkfast.graph.access import array_of, is_standard, name_of, rank_of, tensor_of
+from quarkfast.graph.block_axes import activation_axes
+from quarkfast.graph.names import Names
+from quarkfast.graph.placement import Edge
+from quarkfast.graph.plan import Plan, Quantizer
+from quarkfast.graph.rewriting import splice
+from quarkfast.graph.runtimes import runtime_notes
+from quarkfast.quantization.block_codes import PackingTally, pack, unclipped
+from quarkfast.quantization.codes import (
+    LARGEST_BFLOAT16,
+    codes_of,
+    codes_of_tensor,
+    limited,
+    scale_along,
+    zero_point_along,
+)
+from quarkfast.writers.dynamic import insert_dynamic
+from quarkfast.writers.float_constants import keep_floats
+from quarkfast.writers.nodes import (
+    Spelling,
+    clip_node,
+    decode_block_node,
+    dequantize_nodes,
+    find_form,
+    quantize_nodes,
+    round_node,
+)
+from quarkfast.writers.residual_sums import keep_sums
+
+__all__ = ["insert"]
+
+# The targets that onnxruntime runs with processor kernels.
+_CPU = ("ort-cpu", "ort-dynamic")
+
+
+def insert(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
+    """Writes `plan` into `model`, in place, and returns what there is to say about it.
+
+    1. A pair stands behind each planned activation; everything that read the tensor reads the pair,
+       but for the plan's `float_edges` and `float_outputs`.
+    2. Tensors that share a scale share its initializers.
+    3. A constant is stored as codes with a DequantizeLinear behind it (with ``keep_float_weights`` as float32 with a
+       pair); only the planned inputs read that, others keep the float constant.
+    4. A block format has one node in place of a pair, one for each axis that the readers of a tensor want; with
+       ``packed_weights`` constants are stored as records, where that is smaller and exact.
+    5. Biases and weights in float are kept from being quantized by onnxruntime (`quarkfast.writers.float_constants`).
+    6. For onnxruntime's processor kernels residual sums are kept from being fused (`quarkfast.writers.residual_sums`).
+    7. The nodes stay topologically sorted; graph inputs and outputs keep their names and types.
+    """
+    notes: tuple[str, ...] = ()
+    if scheme.encoding == "dynamic":
+        insert_dynamic(model, plan)
+    else:
+        notes = _insert_pairs(model, plan, scheme)
+        keep_floats(model)
+        notes += runtime_notes(model)
+    if scheme.target in _CPU:
+        keep_sums(model)  # last: pairs stand between a normalization and a sum that is quantized
+    return notes
+
+
+def _insert_pairs(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
+    inserter = _Inserter(model, scheme, plan)
+    values = ir.convenience.create_value_mapping(model.graph)
+    for slot, quantizer in plan.constants:
+        if quantizer.is_block:
+            inserter.insert_block_constant(slot.tensor, quantizer, slot.edges)
+        else:
+            inserter.insert_constant(slot.tensor, slot.tensor, quantizer, slot.edges, scheme.encoding)
+    for bias, quantizer in plan.biases:
+        inserter.insert_constant(bias.tensor, f"{bias.tensor}_quantized", quantizer, (bias.edge,), "bias")
+    for tensor, root in plan.activations.items():
+        if plan.quantizers[root].is_block:
+            inserter.insert_rounding(values[tensor], plan.quantizers[root])
+        else:
+            inserter.insert_pair(values[tensor], root, plan.quantizers[root])
+    inserter.finish()
+    return inserter.notes()
+
+
+class _Inserter:
+    def __init__(self, model: ir.Model, scheme: Scheme, plan: Plan) -> None:
+        self._model = model
+        self._graph = model.graph
+        self._scheme = scheme
+        self._plan = plan
+        self._tally = PackingTally()
+        self._like: ir.Value | None = None
+        self._limits: list[ir.Value] = []
+        self._decoded: dict[str, list[tuple[Quantizer, list[ir.Node]]]] = {}
+        self._names = Names.of(model)
+        self._nodes = {node.name: node for node in model.graph}
+        self._parameters: dict[str, tuple[ir.Value, ...]] = {}
+
+    def insert_pair(self, value: ir.Value, root: str, quantizer: Quantizer) -> None:
+        if root not in self._parameters:
+            self._parameters[root] = self._initialize(root, quantizer, self._scheme.encoding)
+        name, readers = name_of(value), self._readers(value)
+        clip = self._clip(value, quantizer)
+        nodes = clip + self._pair(clip[0].outputs[0] if clip else value, name, quantizer, self._parameters[root])
+        splice(self._graph, value, nodes, nodes[-1].outputs[0], self._inner(value), readers)
+
+    def _readers(self, value: ir.Value) -> list[tuple[ir.Node, int]]:
+        """Returns what will read the pair behind `value`."""
+        return [use for use in value.uses() if Edge(name_of(use[0]), use[1]) not in self._plan.float_edges]
+
+    def _inner(self, value: ir.Value) -> str:
+        """Returns a name for `value` where what stands behind it becomes the graph output; empty elsewhere."""
+        name = name_of(value)
+        handed_on = value.is_graph_output() and name not in self._plan.float_outputs
+        return self._names.fresh(f"{name}_QuantizeLinear_Input") if handed_on else ""
+
+    def _clip(self, value: ir.Value, quantizer: Quantizer) -> list[ir.Node]:
+        """Returns what keeps `value` from becoming infinite, where the scheme asks for it."""
+        if not self._scheme.clip_bfloat16 or quantizer.dtype != "bfloat16":
+            return []
+        if not self._limits:
+            ends = ("lowest", -LARGEST_BFLOAT16), ("largest", LARGEST_BFLOAT16)
+            self._limits = [self._add(f"quarkfast_{name}_bfloat16", np.asarray(end)) for name, end in ends]
+        return self._call([clip_node(value, *self._limits)], f"{name_of(value)}_QuantizeLinear")
+
+    def insert_rounding(self, value: ir.Value, quantizer: Quantizer) -> None:
+        name = name_of(value)
+        for axis, readers in activation_axes(value, self._readers(value)):
+            node = round_node(value, quantizer.dtype, axis, self._scheme.block_rounding)
+            self._call([node], f"{name}_DequantizeLinear")
+            splice(self._graph, value, (node,), node.outputs[0], self._inner(value), readers)
+
+    def insert_block_constant(self, tensor: str, quantizer: Quantizer, edges: tuple[Edge, ...]) -> None:
+        value, axis = self._graph.initializers[tensor], quantizer.axis or 0
+        row, rounding = BLOCK_FORMATS[quantizer.dtype], self._scheme.block_rounding
+        given = array_of(value)
+        floats = unclipped(given, row, axis, rounding)
+        records = pack(floats, row, axis, rounding) if self._scheme.packed_weights else None
+        if records is None:
+            source = value if floats is given else self._add(f"{tensor}_quantized", floats)
+            node = round_node(source, quantizer.dtype, axis, rounding)
+        else:
+            stored = self._add(f"{tensor}_packed", records)
+            node = decode_block_node(stored, self._float32(), row, floats.shape, axis)
+        self._tally.add(row, floats, records)
+        self._connect(self._call([node], f"{tensor}_DequantizeLinear"), edges)
+
+    def notes(self) -> tuple[str, ...]:
+        return self._tally.notes() if self._scheme.packed_weights else ()
+
+    def insert_constant(
+        self, tensor: str, stem: str, quantizer: Quantizer, edges: tuple[Edge, ...], spelling: Spelling
+    ) -> None:
+        floats = self._graph.initializers[tensor]
+        for known, nodes in self._decoded.get(stem, []):
+            if _are_equal(known, quantizer):
+                self._connect(nodes, edges)
+                return
+        if self._scheme.keep_float_weights and spelling != "bias":
+            source = self._add(f"{tensor}_quantized", _kept(array_of(floats), quantizer))
+            added = self._pair(source, tensor, quantizer, self._initialize(stem, quantizer, spelling))
+        else:
+            source = self._add(f"{tensor}_quantized", codes_of_tensor(tensor_of(floats), quantizer))
+            added = self._decode(source, tensor, stem, quantizer, spelling)
+        self._decoded.setdefault(stem, []).append((quantizer, added))
+        self._connect(added, edges)
+
+    def _connect(self, added: list[ir.Node], edges: tuple[Edge, ...]) -> None:
+        nodes = [self._nodes[edge.node] for edge in edges]
+        if added[0].graph is None:
+            self._graph.insert_before(nodes[0], added)
+        for node, edge in zip(nodes, edges, strict=True):
+            node.replace_input_with(edge.index, added[-1].outputs[0])
+
+    def finish(self) -> None:
+        """Drops float constants that nothing reads any more and imports the domains in use."""
+        initializers = self._graph.initializers
+        for name in [name for name, value in initializers.items() if not value.uses() and not value.is_graph_output()]:
+            del initializers[name]
+        for node in self._graph:
+            if not is_standard(node):
+                self._model.opset_imports.setdefault(node.domain, 1)
+
+    def _decode(self, codes: ir.Value, name: str, stem: str, quantizer: Quantizer, spelling: Spelling) -> list[ir.Node]:
+        # onnxruntime computes a Cast of a constant once, but never a custom operator: with that in front of its weights
+        # a convolution is neither prepacked nor laid out in blocks.
+        spelling = "cast" if quantizer.is_plain_cast else spelling
+        nodes = dequantize_nodes(codes, self._initialize(stem, quantizer, spelling), quantizer, spelling)
+        return self._call(nodes, f"{name}_DequantizeLinear")
+
+    def _pair(
+        self, value: ir.Value, name: str, quantizer: Quantizer, parameters: tuple[ir.Value, ...]
+    ) -> list[ir.Node]:
+        quantize = quantize_nodes(value, parameters, quantizer, self._scheme.encoding)
+        named = self._call(quantize, f"{name}_QuantizeLinear")
+        dequantize = dequantize_nodes(named[-1].outputs[0], parameters, quantizer, self._scheme.encoding)
+        return named + self._call(dequantize, f"{name}_DequantizeLinear")
+
+    def _call(self, nodes: Iterable[ir.Node], name: str) -> list[ir.Node]:
+        """Names nodes and their outputs; what stands beside the operator that the name is of says so."""
+        called = list(nodes)
+        for node in called:
+            own = f"{name}_{node.op_type}" if node.op_type in ("Clip", "Div", "Mul") else name
+            node.name = self._names.fresh(own)
+            node.outputs[0].name = self._names.fresh(f"{own}_Output")
+        return called
+
+    def _initialize(self, stem: str, quantizer: Quantizer, spelling: Spelling) -> tuple[ir.Value, ...]:
+        """Adds what the nodes of `quantizer` take: scale and zero point, or a scale, or nothing."""
+        if find_form(quantizer.dtype, spelling).parameters:
+            zero_point = quantizer.zero_point.astype(qtype(quantizer.dtype).dtype)
+            return self._add(f"{stem}_scale", quantizer.scale), self._add(f"{stem}_zero_point", zero_point)
+        if quantizer.is_plain_cast:
+            return ()
+        return (self._add(f"{stem}_scale", scale_along(quantizer, self._rank(stem))),)
+
+    def _rank(self, tensor: str) -> int:
+        value = self._graph.initializers.get(tensor)
+        return rank_of(value)
+
+    def _float32(self) -> ir.Value:
+        """Returns the constant that lends its type to unpacked weights, the same for all."""
+        if self._like is None:
+            self._like = self._add("quarkfast_float32", np.zeros((), np.float32))
+        return self._like
+
+    def _add(self, name: str, array: NDArray[np.generic]) -> ir.Value:
+        tensor = ir.Tensor(array, name=self._names.fresh(name))
+        kind, shape = ir.TensorType(tensor.dtype), ir.Shape(array.shape)
+        value = ir.Value(name=tensor.name, type=kind, shape=shape, const_value=tensor)
+        self._graph.register_initializer(value)
+        return value
+
+
+def _kept(values: NDArray[np.float32], quantizer: Quantizer) -> NDArray[np.float32]:
+    """Returns the floats to store in front of a pair: where pairs of codes have to fit, those that the codes mean."""
+    if not quantizer.pairs:
+        return limited(values, quantizer.dtype)
+    steps = codes_of(values, quantizer) - zero_point_along(quantizer, values.ndim)
+    return steps.astype(np.float32) * scale_along(quantizer, values.ndim)
+
+
+def _are_equal(one: Quantizer, other: Quantizer) -> bool:
+    """Whether two quantizers give a constant the same codes: of a table that Gather reads and a layer too."""
+    alike = [(each.dtype, each.axis, each.qmin, each.qmax, each.pairs) for each in (one, other)]
+    return alike[0] == alike[1] and bool(
+        np.array_equal(one.scale, other.scale) and np.array_equal(one.zero_point, other.zero_point)
+    )

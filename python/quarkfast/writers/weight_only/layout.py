@@ -1,0 +1,84 @@
+"""A weight seen along one axis, cut into contiguous pieces that do not cut a group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.deferred import ir
+from quarkfast.graph.access import shape_of
+from quarkfast.graph.chunked_io import PIECE_BYTES, element_pieces
+
+__all__ = ["Layout"]
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A constant as ``[outer, length, inner]``, where `length` runs along the axis of interest.
+
+    Attributes:
+        tensor: The constant: float32, float16 or bfloat16.
+        outer: Product of the dimensions before the axis.
+        length: The dimension of the axis.
+        inner: Product of the dimensions behind it.
+    """
+
+    tensor: ir.TensorProtocol
+    outer: int
+    length: int
+    inner: int
+
+    @classmethod
+    def along(cls, tensor: ir.TensorProtocol, axis: int) -> Layout:
+        """Looks at `tensor` along `axis`."""
+        shape = shape_of(tensor)
+        return cls(tensor, math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
+
+    @classmethod
+    def flat(cls, tensor: ir.TensorProtocol) -> Layout:
+        """Looks at `tensor` as one row."""
+        return cls(tensor, math.prod(shape_of(tensor)), 1, 1)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype of the elements."""
+        return self.tensor.dtype.numpy()
+
+    def outer_spans(self) -> list[Span]:
+        """Cuts the outer dimension so that a piece has about `PIECE_BYTES`, at least one index."""
+        return _cut(self.outer, 1, self._room // max(self.length * self.inner, 1))
+
+    def length_spans(self, multiple: int = 1) -> list[Span]:
+        """Cuts the axis into multiples of `multiple`, about `PIECE_BYTES` of one outer index each."""
+        return _cut(self.length, multiple, self._room // max(self.inner, 1))
+
+    def pieces(self, multiple: int) -> Iterator[NDArray[Any]]:
+        """Yields all elements in order as ``[outer indices, rows, inner]``; only one outer index is cut in its rows.
+
+        What was laid out flat comes as ``[1, 1, elements]``.
+        """
+        outer, rows = self.outer_spans(), [(0, self.length)]
+        if len(outer) == self.outer:
+            rows = self.length_spans(multiple)
+        spans = [(first, last, *span) for first, last in outer for span in rows]
+        plane = self.length * self.inner
+        flat = ((a * plane + c * self.inner, (b - 1) * plane + d * self.inner) for a, b, c, d in spans)
+        for (a, b, c, d), piece in zip(spans, element_pieces(self.tensor, flat), strict=True):
+            yield piece.reshape((1, 1, b - a) if self.length == self.inner == 1 else (b - a, d - c, self.inner))
+
+    @property
+    def _room(self) -> int:
+        return PIECE_BYTES // self.dtype.itemsize
+
+
+def _cut(size: int, multiple: int, room: int) -> list[Span]:
+    step = max(room // multiple, 1) * multiple
+    return list(pairwise([*range(0, size, step), size]))

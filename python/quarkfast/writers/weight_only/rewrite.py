@@ -1,0 +1,141 @@
+"""Puts narrow weights into a model: what turns them back, or MatMulNBits in place of the product."""
+
+from __future__ import annotations
+
+from quarkfast.config import Scheme
+from quarkfast.deferred import ir
+from quarkfast.graph.access import graph_of, name_of, shape_of, tensor_of
+from quarkfast.graph.names import Names
+from quarkfast.graph.rewriting import splice
+from quarkfast.graph.runtimes import runtime_notes
+from quarkfast.graph.streams import Stream
+from quarkfast.writers.weight_only.casts import cast_stream
+from quarkfast.writers.weight_only.codes import channel_stream, group_stream
+from quarkfast.writers.weight_only.nbits import nbits_stream
+from quarkfast.writers.weight_only.place import StoredWeight, WeightPlacement
+
+__all__ = ["rewrite"]
+
+_MICROSOFT = "com.microsoft"
+
+
+def rewrite(model: ir.Model, placement: WeightPlacement, scheme: Scheme) -> list[str]:
+    """Writes `placement` into `model`, in place; the new constants are made when they are written or asked for.
+
+    1. A constant is replaced by codes or 16-bit floats with DequantizeLinear or Cast behind it, at the beginning of its
+       graph. Only the planned inputs read that.
+    2. Where Gather looks rows up in a table of codes, DequantizeLinear stands behind the Gather.
+    3. With ``"nbits"`` a MatMulNBits takes the place of MatMul or Gemm; an Add behind it adds Gemm's C.
+    4. Graph inputs and outputs keep their names and types. What nothing reads any more is dropped.
+
+    Returns:
+        A list that gets notes while the constants are made.
+    """
+    rewriter = _Rewriter(model, scheme)
+    for weight in placement.weights:
+        rewriter.store(weight)
+    rewriter.finish()
+    rewriter.notes.extend(runtime_notes(model))
+    return rewriter.notes
+
+
+class _Rewriter:
+    def __init__(self, model: ir.Model, scheme: Scheme) -> None:
+        self._model = model
+        self._encoding = scheme.encoding
+        self._spec = scheme.weight
+        self._names = Names.of(model)
+        self.notes: list[str] = []
+
+    def store(self, weight: StoredWeight) -> None:
+        graph, stem = graph_of(weight.value), name_of(weight.value)
+        parts = self._register(graph, self._stream(weight, stem))
+        if self._encoding == "nbits":
+            for reader in weight.readers:
+                self._multiply(reader.node, parts, weight)
+        elif weight.gathered:
+            for reader in weight.readers:
+                self._decode_rows(reader.node, parts, stem)
+        else:
+            node = self._decoder(parts, weight, stem)
+            graph.insert_before(graph[0], node)
+            for reader in weight.readers:
+                reader.node.replace_input_with(reader.index, node.outputs[0])
+
+    def finish(self) -> None:
+        """Drops what nothing reads any more and imports the domain in use."""
+        for graph in self._model.graphs():
+            for node in [node for node in graph if node.op_type == "Transpose" and not _is_read(node.outputs[0])]:
+                graph.remove(node, safe=True)
+            for name in [name for name, value in graph.initializers.items() if not _is_read(value)]:
+                del graph.initializers[name]
+        if any(node.domain == _MICROSOFT for node in self._model.graph.all_nodes()):
+            self._model.opset_imports.setdefault(_MICROSOFT, 1)
+
+    def _stream(self, weight: StoredWeight, stem: str) -> Stream:
+        tensor = tensor_of(weight.value)
+        if self._encoding == "cast":
+            return cast_stream(tensor, stem, self._spec.dtype, self.notes)
+        if self._encoding == "nbits":
+            return nbits_stream(tensor, stem, self._spec, transposed=weight.axis == 1)
+        if self._spec.granularity == "group" and weight.axis is not None:
+            return group_stream(tensor, stem, weight.axis, self._spec)
+        return channel_stream(tensor, stem, weight.axis, self._spec)
+
+    def _register(self, graph: ir.Graph, stream: Stream) -> list[ir.Value]:
+        values = []
+        for tensor in stream.tensors():
+            tensor.name = self._names.fresh(tensor.stream.outputs[tensor.index].name)
+            kind = ir.TensorType(tensor.dtype)
+            value = ir.Value(name=tensor.name, type=kind, shape=tensor.shape, const_value=tensor)
+            graph.register_initializer(value)
+            values.append(value)
+        return values
+
+    def _decoder(self, parts: list[ir.Value], weight: StoredWeight, stem: str) -> ir.Node:
+        attributes = {} if weight.axis is None else {"axis": weight.axis}
+        if self._encoding == "cast":
+            node = ir.node("Cast", parts, {"to": int(ir.DataType.FLOAT)})
+        else:
+            if self._spec.granularity == "group":
+                attributes["block_size"] = self._spec.group_size
+            node = ir.node("DequantizeLinear", parts, attributes)
+        self._call(node, f"{stem}_{node.op_type}")
+        node.outputs[0].type, node.outputs[0].shape = weight.value.type, weight.value.shape
+        return node
+
+    def _decode_rows(self, gather: ir.Node, parts: list[ir.Value], stem: str) -> None:
+        """Lets `gather` look codes up; their channels are the last axis of what it gives."""
+        rows = gather.outputs[0]
+        attributes = {"axis": -1} if tensor_of(parts[1]).shape else {}
+        node = ir.node("DequantizeLinear", [rows, *parts[1:]], attributes)
+        self._call(node, f"{stem}_DequantizeLinear")
+        node.outputs[0].type, node.outputs[0].shape = rows.type, rows.shape
+        inner = self._names.fresh(f"{name_of(rows)}_quantized") if rows.is_graph_output() else ""
+        splice(graph_of(rows), rows, (node,), node.outputs[0], inner)
+        gather.replace_input_with(0, parts[0])
+        rows.type = parts[0].type
+
+    def _multiply(self, product: ir.Node, parts: list[ir.Value], weight: StoredWeight) -> None:
+        shape = shape_of(tensor_of(weight.value))
+        n, k = shape if weight.axis == 1 else shape[::-1]
+        attributes = {"K": k, "N": n, "bits": 4, "block_size": self._spec.group_size}
+        node = ir.node("MatMulNBits", [product.inputs[0], *parts], attributes, domain=_MICROSOFT)
+        node.name = product.name
+        nodes, old = [node], product.outputs[0]
+        if product.op_type == "Gemm" and len(product.inputs) > 2 and product.inputs[2] is not None:
+            nodes.append(ir.node("Add", [node.outputs[0], product.inputs[2]]))
+            nodes[1].name = self._names.fresh(f"{name_of(product)}_Add")
+            node.outputs[0].name = self._names.fresh(f"{name_of(old)}_MatMulNBits_Output")
+            node.outputs[0].type = old.type
+        new = nodes[-1].outputs[0]
+        new.name, new.type, new.shape = old.name, old.type, old.shape
+        ir.convenience.replace_nodes_and_values(graph_of(old), product, [product], nodes, [old], [new])
+
+    def _call(self, node: ir.Node, name: str) -> None:
+        node.name = self._names.fresh(name)
+        node.outputs[0].name = self._names.fresh(f"{name}_Output")
+
+
+def _is_read(value: ir.Value) -> bool:
+    return bool(value.uses()) or value.is_graph_output()

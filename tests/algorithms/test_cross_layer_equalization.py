@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from quarkfast.config import PRESETS
+from quarkfast.config.options import resolve
+from quarkfast.graph.load import load_model
+from quarkfast.graph.save import serialize
+from quarkfast.pipeline.prepare import prepare
+from tiny_models import samples, tiny_model
+
+CHAIN = """g (float[N, 3, 8, 8] x) => (float[N, 4, 4, 4] y) {
+    a = Conv <pads = [1, 1, 1, 1]> (x, w1, b1)
+    r = Relu (a)
+    d = Conv <group = 8, pads = [1, 1, 1, 1]> (r, w2)
+    l = LeakyRelu (d)
+    p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (l)
+    y = Conv <group = 2> (p, w3)
+}"""
+DENSE = """g (float[N, 8] x) => (float[N, 4] y) {
+    a = Gemm (x, w1, b1)
+    r = Relu (a)
+    y = Gemm <transB = 1> (r, w2)
+}"""
+
+
+def _chain(**changed):
+    rng = np.random.default_rng(1)
+    shapes = {"w1": (8, 3, 3, 3), "b1": (8,), "w2": (8, 1, 3, 3), "w3": (4, 4, 1, 1)}
+    arrays = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    arrays["w1"] *= np.float32(4.0) ** np.arange(-4, 4, dtype=np.float32)[:, None, None, None]
+    return tiny_model(CHAIN, arrays | changed)
+
+
+def _equalized(proto):
+    return prepare(load_model(proto), 13, factors="octaves")
+
+
+def _weights(model):
+    return {name: value.const_value.numpy() for name, value in model.graph.initializers.items()}
+
+
+def _run(data, x):
+    return onnxruntime.InferenceSession(data).run(None, {"x": x})[0]
+
+
+def test_an_equalized_model_computes_what_it_did():
+    x = samples()
+    expected = _run(_chain().SerializeToString(), x)
+    np.testing.assert_array_equal(_run(serialize(_equalized(_chain())), x), expected)
+
+
+def test_dense_layers_are_equalized_whatever_the_order_of_their_axes():
+    rng = np.random.default_rng(2)
+    arrays = {"w1": rng.normal(size=(8, 6)), "b1": rng.normal(size=6), "w2": rng.normal(size=(4, 6))}
+    arrays["w1"] *= 2.0 ** np.arange(-3, 3)
+    proto = tiny_model(DENSE, {name: array.astype(np.float32) for name, array in arrays.items()})
+    x = rng.normal(size=(5, 8)).astype(np.float32)
+    model = _equalized(proto)
+    found = _weights(model)
+    ratio = np.abs(found["w1"]).max(axis=0) / np.abs(found["w2"]).max(axis=0)
+    assert (np.abs(np.log2(ratio)) <= 1).all()  # the factor is off by half an octave at most, on either side
+    np.testing.assert_array_equal(_run(serialize(model), x), _run(proto.SerializeToString(), x))
+
+
+@pytest.mark.parametrize(("choice", "largest"), [("octaves", 4), ("exact", 8)])
+def test_no_channel_is_scaled_by_more_than_the_limit(choice, largest):
+    before, after = (_weights(prepare(load_model(_chain()), 13, factors=choice))["w1"] for choice in (None, choice))
+    factors = np.abs(after).max(axis=(1, 2, 3)) / np.abs(before).max(axis=(1, 2, 3))
+    assert factors.max() == largest
+    assert factors.min() == 1 / largest
+
+
+def test_exact_factors_leave_both_layers_the_same_reach():
+    rng = np.random.default_rng(4)
+    arrays = {"w1": rng.normal(size=(8, 6)), "b1": rng.normal(size=6), "w2": rng.normal(size=(4, 6))}
+    proto = tiny_model(DENSE, {name: array.astype(np.float32) for name, array in arrays.items()})
+    found = _weights(prepare(load_model(proto), 13, factors="exact"))
+    reach = [np.abs(found[name]).max(axis=0) for name in ("w1", "w2")]
+    np.testing.assert_allclose(*reach, rtol=2**-22)  # two weights, rounded to float32 once each
+
+
+def test_factors_are_exact_where_every_type_is_a_narrow_block():
+    assert {name for name in PRESETS if resolve(name, {}).factors == "exact"} == {
+        *("MX4", "MX6", "MXFP4E2M1", "MXFP6E2M3", "MXFP6E3M2", "MXFP8E4M3", "MXFP8E5M2")
+    }
+    assert all(resolve(name, {}).factors == "octaves" for name in ("BFP16", "MX9", "MXINT8"))
+    assert resolve("MX6", {"tensors": {"r1": {"dtype": "int8"}}}).factors == "octaves"
+    integers = ("A8W8", "A16W8", "U8S8", "XINT8", "DYNAMIC")  # of which one calibration serves all
+    assert all(resolve(name, {}).factors == "useful_octaves" for name in integers)
+    assert resolve("MX6", {"equalize": False}).factors is None
+
+
+@pytest.mark.parametrize("octaves", [0, 0.5, 1, 2, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_pair_is_scaled_by_useful_octaves_where_that_lessens_the_error_of_its_weights(octaves, seed):
+    rng = np.random.default_rng(seed)
+    w1, w2 = rng.normal(size=(2, 64, 64))
+    w1 *= 2 ** (octaves * rng.normal(size=64))  # columns are channels
+    proto = tiny_model(
+        "g (float[N, 64] x) => (float[N, 64] y) { a = Gemm (x, w1) y = Gemm <transB = 1> (a, w2) }",
+        {"w1": w1.astype(np.float32), "w2": w2.astype(np.float32)},
+    )
+    as_it_is, left, scaled = (
+        _weights(prepare(load_model(proto), 13, factors=each)) for each in (None, "useful_octaves", "exact")
+    )
+    by_octaves = 2.0 ** np.round(np.log2(scaled["w1"][0] / as_it_is["w1"][0]))
+    factors = np.clip(by_octaves, 1 / 4, 4)
+    changed = {"w1": as_it_is["w1"] * factors, "w2": as_it_is["w2"] / factors}
+    gain = 10 * np.log10(_error(as_it_is) / _error(changed))
+    assert np.array_equal(left["w1"], as_it_is["w1"]) == (gain < 1), gain
+
+
+def _error(weights):
+    """The energy of what rounding both layers to int8, one scale each, adds to their product."""
+    rounded = {}
+    for name, values in weights.items():
+        step = np.abs(values).max() / 127
+        rounded[name] = np.round(values.astype(np.float64) / step) * step
+    exact = weights["w1"].astype(np.float64) @ weights["w2"].astype(np.float64).T
+    return np.square(rounded["w1"] @ rounded["w2"].T - exact).sum()
+
+
+def test_channels_that_are_zero_on_one_side_stay_as_they_are():
+    w1 = np.zeros((8, 3, 3, 3), np.float32)
+    found = _weights(_equalized(_chain(w1=w1)))
+    assert (found["w1"] == 0).all()
+    np.testing.assert_array_equal(found["b1"], onnx.numpy_helper.to_array(_chain().graph.initializer[1]))
+
+
+def test_equalizing_twice_is_equalizing_once():
+    model = _equalized(_chain())
+    once = serialize(model)
+    assert serialize(prepare(model, 13, factors="exact")) == once
+
+
+@pytest.mark.parametrize("change", ["output", "reader", "shared", "bias"])
+def test_what_others_read_is_not_scaled(change):
+    rng = np.random.default_rng(3)
+    text = """g (float[N, 4, 8, 8] x) => (float[N, 4, 8, 8] y) {
+        a = Conv (x, w1, b1)
+        r = Relu (a)
+        c = Conv (r, w2)
+        y = Add (c, x)
+    }"""
+    arrays = {"w1": rng.normal(size=(4, 4, 1, 1)), "b1": rng.normal(size=4), "w2": rng.normal(size=(4, 4, 1, 1))}
+    arrays["w1"] *= 4.0 ** np.arange(-2, 2)[:, None, None, None]
+    proto = tiny_model(text, {name: array.astype(np.float32) for name, array in arrays.items()})
+    assert not np.array_equal(_weights(_equalized(proto))["w1"], arrays["w1"].astype(np.float32))
+    if change == "output":
+        proto.graph.output.append(onnx.helper.make_tensor_value_info("r", 1, ["N", 4, 8, 8]))
+    elif change == "reader":
+        proto.graph.node[3].input[1] = "a"
+    elif change == "shared":
+        proto.graph.node[2].input[1] = "w1"
+    else:
+        proto.graph.node[2].input.append("b1")
+    found = _weights(_equalized(proto))
+    for name in {"w1", "b1"} & set(found):
+        np.testing.assert_array_equal(found[name], arrays[name].astype(np.float32))
