@@ -144,7 +144,8 @@ def instrumented(session: nox.Session, sanitizer: str, libraries: list[str], *op
     shutil.copytree(ROOT / "python", prefix, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.so"))
     arguments = [
         "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
-        # GCC 12 takes minutes for a file of the Python bindings at -O2 -g, and for each rung; all rungs are one source.
+        # GCC 12 takes minutes for a file of the Python bindings at -O2 -g, and for each
+        # instruction set, which all are one source.
         "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1",
         "-DQUARKFAST_HAS_x86_64_v4=OFF",
         "-DQUARKFAST_HAS_x86_64_v2=OFF",

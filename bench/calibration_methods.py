@@ -1,7 +1,7 @@
 """Microseconds a tensor for each method that derives a range from a histogram: ``python -m bench.calibration_methods``.
 
 The histograms are those of 2^20 normally distributed values and of the same after a ReLU. A method's result is compared
-with that of every rung of the instruction sets before it is timed. Least of the rounds, in which all take turns. Prints
+with that of every of the instruction sets before it is timed. Least of the rounds, in which all take turns. Prints
 a Markdown table.
 """
 
@@ -38,13 +38,13 @@ def histograms() -> dict[str, Any]:
 
 
 def check(method: Callable[[Any], Any], h: Any) -> None:
-    """Raise where rungs disagree."""
+    """Raise where instruction sets disagree."""
     results = set()
     for isa in quarkfast.available_isas():
         with quarkfast.use_isa(isa):
             results.add(method(h))
     if len(results) != 1:
-        raise ValueError(f"expected one result on every rung, got {results}")
+        raise ValueError(f"expected one result on every instruction set, got {results}")
 
 
 def main() -> None:

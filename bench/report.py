@@ -31,7 +31,7 @@ def machine(run: Record) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     absent = f"; not installed: {', '.join(facts['absent'])}" if facts["absent"] else ""
     return (
-        f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}, rung {facts['isa']}, {versions}{absent}. "
+        f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}, {facts['isa']}, {versions}{absent}. "
         f"Load average when the run began: {facts['load']}. Taken {run['datetime'][:10]}, "
         f"commit {(run['commit_info'].get('id') or 'unknown')[:9]}."
     )
@@ -106,14 +106,14 @@ def two_threads(run: Record) -> str:
 
 
 def cycles(run: Record) -> str:
-    """Elements a cycle of each task on each rung, and of the limits."""
+    """Elements a cycle of each task on each instruction set, and of the limits."""
     found = {row["task"]: row["per_cycle"] for row in rows(run, "cycles")}
     limits = found.pop("limits", {})
-    rungs = list(next(iter(found.values())))
-    lines = [[label, f"{value:.2f}", *("" for _ in rungs[1:])] for label, value in limits.items()]
+    names = list(next(iter(found.values())))
+    lines = [[label, f"{value:.2f}", *("" for _ in names[1:])] for label, value in limits.items()]
     lines += [[task, *(f"{value:.2f}" for value in values.values())] for task, values in found.items()]
     clock = max(row["clock"] for row in rows(run, "cycles")) / 1e9
-    return f"Clock while running: {clock:.2f} GHz.\n\n" + table(["task", *rungs], lines)
+    return f"Clock while running: {clock:.2f} GHz.\n\n" + table(["task", *names], lines)
 
 
 def imports(run: Record) -> str:

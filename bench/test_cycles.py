@@ -1,4 +1,4 @@
-"""Elements a cycle where everything lies in the second-level cache, on every rung, one thread.
+"""Elements a cycle where everything lies in the second-level cache, on every instruction set, one thread.
 
 Two sizes are timed and the difference counts, so that the constant cost of a call drops out. Beside the kernels stand
 the limits: a plain copy, and NumPy's division of float32 by a scalar, which the divider of the core alone holds back.
@@ -84,7 +84,7 @@ def test_cycles(benchmark: Any, case_seconds: float, name: str) -> None:
 
 
 def _runs(name: str) -> dict[tuple[str, int], tuple[str, Callable[[], object]]]:
-    """Both sizes of each rung, or of each limit."""
+    """Both sizes of each instruction set, or of each limit."""
     best = quarkfast.available_isas()[0]
     if name == "limits":
         return {(label, n): (best, run) for n in SIZES for label, run in copy_and_division(n).items()}

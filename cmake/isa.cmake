@@ -1,5 +1,5 @@
-# The ISA ladder: the only place where a -m flag appears. Rungs are listed best first; a compiler that does not know a
-# rung's flag simply builds a shorter ladder, and runtime/dispatch.cc learns the list from the generated rungs.cc.
+# The ISA ladder: the only place where a -m flag appears. Instruction sets are listed best first; a compiler that does not know a
+# instruction set's flag simply builds a shorter ladder, and runtime/dispatch.cc learns the list from the generated instruction_sets.cc.
 include(CheckCXXCompilerFlag)
 
 string(TOLOWER "${CMAKE_OSX_ARCHITECTURES}" quarkfast_arch)
@@ -19,24 +19,24 @@ else()
   message(FATAL_ERROR "quarkfast: expected an x86-64 or arm64 target, got '${quarkfast_arch}'")
 endif()
 
-# -ffp-contract=off keeps a*b+c two roundings, so every rung gives the same bytes. -fno-trapping-math and
+# -ffp-contract=off keeps a*b+c two roundings, so every instruction set gives the same bytes. -fno-trapping-math and
 # -fno-math-errno change no result, only flags nobody reads, and let comparisons become selects in the vectorizer.
 if(MSVC)
   set(quarkfast_kernel_flags /O2 /fp:precise /EHs-c-)
 else()
   set(quarkfast_kernel_flags -O3 -ffp-contract=off -fno-math-errno -fno-trapping-math -fno-exceptions -fno-rtti)
   if(QUARKFAST_SANITIZE)
-    # It looks for faults, not for speed, and GCC 12 takes minutes for a rung at -O3.
+    # It looks for faults, not for speed, and GCC 12 takes minutes for a instruction set at -O3.
     list(APPEND quarkfast_kernel_flags -O1)
   endif()
 endif()
 
-# quarkfast_add_kernels(<out> <source>): compiles the source once per rung; <out> becomes the list of object targets and
-# <out>_rungs the generated file that lists them for the dispatcher.
+# quarkfast_add_kernels(<out> <source>): compiles the source once per instruction set; <out> becomes the list of object targets and
+# <out>_instruction_sets the generated file that lists them for the dispatcher.
 function(quarkfast_add_kernels out source)
   set(targets "")
-  set(QUARKFAST_RUNG_DECLARATIONS "")
-  set(QUARKFAST_RUNG_ROWS "")
+  set(QUARKFAST_ISA_DECLARATIONS "")
+  set(QUARKFAST_ISA_ROWS "")
   foreach(row IN LISTS QUARKFAST_LADDER)
     string(REPLACE "|" ";" fields "${row}")
     list(GET fields 0 space)
@@ -59,13 +59,13 @@ function(quarkfast_add_kernels out source)
     target_include_directories(${out}_${space} PRIVATE csrc)
     target_link_libraries(${out}_${space} PRIVATE quarkfast_warnings)
     list(APPEND targets ${out}_${space})
-    string(APPEND QUARKFAST_RUNG_DECLARATIONS "namespace ${space} {\nextern const Kernels kernels;\n}\n")
-    string(APPEND QUARKFAST_RUNG_ROWS "    {&${space}::kernels, &cpu::supports_${space}},\n")
+    string(APPEND QUARKFAST_ISA_DECLARATIONS "namespace ${space} {\nextern const Kernels kernels;\n}\n")
+    string(APPEND QUARKFAST_ISA_ROWS "    {&${space}::kernels, &cpu::supports_${space}},\n")
   endforeach()
   if(NOT targets)
     message(FATAL_ERROR "quarkfast: the compiler knows none of the instruction sets of the ladder")
   endif()
-  configure_file(csrc/runtime/rungs.cc.in ${CMAKE_CURRENT_BINARY_DIR}/rungs.cc @ONLY)
+  configure_file(csrc/runtime/instruction_sets.cc.in ${CMAKE_CURRENT_BINARY_DIR}/instruction_sets.cc @ONLY)
   set(${out} ${targets} PARENT_SCOPE)
-  set(${out}_rungs ${CMAKE_CURRENT_BINARY_DIR}/rungs.cc PARENT_SCOPE)
+  set(${out}_instruction_sets ${CMAKE_CURRENT_BINARY_DIR}/instruction_sets.cc PARENT_SCOPE)
 endfunction()

@@ -124,7 +124,7 @@ struct SmallFloatKernels {
 };
 
 struct Kernels {
-  const char* isa;  // the rung's public name
+  const char* isa;  // the instruction set's public name
 
   LinearKernels<quarkfast::i2> i2;
   LinearKernels<quarkfast::u2> u2;

@@ -17,13 +17,13 @@ import quarkfast
 settings.register_profile("quarkfast", derandomize=True, deadline=None, database=None)
 settings.load_profile("quarkfast")
 
-# Sizes below, at and above the lane counts of every rung (4 to 64), and one that spans several chunks.
+# Sizes below, at and above the lane counts of every instruction set (4 to 64), and one that spans several chunks.
 SIZES = (0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 1000, 4099)
 
 
 @pytest.fixture(params=quarkfast.available_isas())
 def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Every rung of the ladder that runs here, active for the test."""
+    """Every instruction set that runs here, active for the test."""
     with quarkfast.use_isa(request.param):
         yield request.param
 

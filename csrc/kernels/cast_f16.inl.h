@@ -1,5 +1,5 @@
 // Casts to and from float16 (docs/numerics.md, "float16"): whole vectors by the processor's own conversions where the
-// rung has them, the rest by integer code.
+// instruction set has them, the rest by integer code.
 #pragma once
 
 #include <cstddef>

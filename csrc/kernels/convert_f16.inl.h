@@ -2,8 +2,8 @@
 //
 // The exception to plain loops: GCC 12 converts _Float16 one value at a time, and the integer code of cast_f16.inl.h
 // takes 2.5 to 7 times as long as these instructions in cache (docs/benchmarks.md, "In cache"). They follow the same
-// law: round half to even whatever the mode, subnormals kept, NaN quiet with sign and upper payload. Rungs without them
-// have one lane, plain code that the compiler vectorizes.
+// law: round half to even whatever the mode, subnormals kept, NaN quiet with sign and upper payload. Instruction sets
+// without them have one lane, plain code that the compiler vectorizes.
 #pragma once
 
 #if defined(__AVX512F__) || defined(__F16C__) || (defined(_MSC_VER) && defined(__AVX2__))

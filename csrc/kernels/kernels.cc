@@ -1,4 +1,4 @@
-// Compiled once per rung of the ISA ladder (cmake/isa.cmake); exports one symbol, the rung's table.
+// Compiled once per instruction set (cmake/isa.cmake); exports one symbol, the instruction set's table.
 #include "kernels.h"
 
 #include "kernels/bfp.inl.h"

@@ -1,7 +1,7 @@
 // Packing of 2-, 3- and 4-bit codes: eight bytes of codes, seen as one 64-bit word, fold in three steps into as many
 // bytes as a code has bits, and unfold the same way back (docs/numerics.md, "Packed codes").
 //
-// The words are read and written by memcpy in the processor's order, which is little-endian on every rung. Expected of
+// The words are read and written by memcpy in the processor's order, which is little-endian on every each. Expected of
 // the vectorizer: packed shifts and masks; the three-byte stores of 3-bit codes stay scalar.
 #pragma once
 

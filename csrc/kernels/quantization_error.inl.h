@@ -3,7 +3,7 @@
 // With positions in units of the scale, the antiderivative of the squared error is
 //     G(u) = n / 12 + (u - n)^3 / 3,    n = rne(clamp(u, low, high)),
 // continuous, and the same formula inside the codes and beyond them; the error of a bin is its weight times the
-// difference of G between its edges. Sums run in fixed lanes, so every rung gives the same bits.
+// difference of G between its edges. Sums run in fixed lanes, so every instruction set gives the same bits.
 #pragma once
 
 #include <cstddef>

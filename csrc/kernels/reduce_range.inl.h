@@ -19,7 +19,7 @@ namespace quarkfast::QF_ISA {
 namespace {
 
 constexpr size_t kRangeLanes =
-    16;  // one vector of the widest rung, four of the narrowest: more would not stay in registers
+    16;  // one vector of the widest instruction set, four of the narrowest: more would not stay in registers
 
 inline void count_values(const float* x, size_t n, uint32_t smallest_normal, Range* r) {
   for (size_t i = 0; i < n; ++i) {

@@ -40,7 +40,7 @@ struct CodeLimits<SubByte<kWidth, kSigned>> {
 };
 
 // The element that holds a code, and back. Static, hence one copy in every object: a shared one, compiled for a high
-// rung, could be linked into all of them.
+// instruction set, could be linked into all of them.
 template <class Q, class Integer>
 static constexpr Q element_of(Integer code) {
   if constexpr (requires { Q::kMask; }) {

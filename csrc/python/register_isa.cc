@@ -1,4 +1,4 @@
-// Rungs of the ISA ladder and number of threads.
+// Instruction sets and number of threads.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -10,9 +10,9 @@ namespace py = pybind11;
 namespace quarkfast::python {
 
 void register_isa(py::module_& m) {
-  m.def("active_isa", [] { return std::string(active().isa); }, "Name of the rung in use.");
-  m.def("available_isas", &available, "Names of the rungs that this processor runs, best first.");
-  m.def("use_isa", &use, py::arg("name"), "Makes the named rung the active one for the process.");
+  m.def("active_isa", [] { return std::string(active().isa); }, "Name of the instruction set in use.");
+  m.def("available_isas", &available, "Names of the instruction sets that this processor runs, best first.");
+  m.def("use_isa", &use, py::arg("name"), "Makes the named instruction set the active one for the process.");
   m.def("num_threads", &num_threads, "Threads that kernels called from Python use.");
   m.def(
       "set_num_threads",

@@ -1,4 +1,4 @@
-// What the processor at hand can run, one question per rung of the ladder.
+// What the processor at hand can run, one question per instruction set.
 #pragma once
 
 namespace quarkfast::cpu {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "runtime/rungs.h"
+#include "runtime/instruction_sets.h"
 
 namespace quarkfast {
 
@@ -13,8 +13,8 @@ namespace {
 std::atomic<const Kernels*> current{nullptr};
 
 const Kernels& find(const std::string& name, const char* where) {
-  for (const Rung& rung : rungs()) {
-    if (name == rung.kernels->isa && rung.supported()) return *rung.kernels;
+  for (const InstructionSet& each : instruction_sets()) {
+    if (name == each.kernels->isa && each.supported()) return *each.kernels;
   }
   std::string list;
   for (const std::string& each : available()) list += (list.empty() ? "" : ", ") + each;
@@ -23,11 +23,11 @@ const Kernels& find(const std::string& name, const char* where) {
 
 const Kernels& choose() {
   if (const char* name = std::getenv("QUARKFAST_ISA"); name && *name) return find(name, "QUARKFAST_ISA");
-  for (const Rung& rung : rungs()) {
-    if (rung.supported()) return *rung.kernels;
+  for (const InstructionSet& each : instruction_sets()) {
+    if (each.supported()) return *each.kernels;
   }
-  throw std::runtime_error(std::string("quarkfast: expected a processor with at least ") + rungs().back().kernels->isa +
-                           ", got an older one");
+  throw std::runtime_error(std::string("quarkfast: expected a processor with at least ") +
+                           instruction_sets().back().kernels->isa + ", got an older one");
 }
 
 }  // namespace
@@ -45,8 +45,8 @@ const Kernels& active() {
 
 std::vector<std::string> available() {
   std::vector<std::string> names;
-  for (const Rung& rung : rungs()) {
-    if (rung.supported()) names.emplace_back(rung.kernels->isa);
+  for (const InstructionSet& each : instruction_sets()) {
+    if (each.supported()) names.emplace_back(each.kernels->isa);
   }
   return names;
 }

@@ -3,8 +3,8 @@
 LIBRARY is Quark's operator library (``quark.onnx.get_library_path("CPU")``), in an environment with amd-quark, torch
 and onnxruntime. Every format runs in every rounding mode, along an inner, the first and the last axis, with float32 and
 float16 input, on as many values as asked for in each of them: random bit patterns, ordinary values, ties and
-neighbours of ties, mantissas of ones, subnormals, zeros, infinities, NaN (`record_quark.float32_rows`). Rungs of the
-instruction set take turns. Prints the values compared and those that differ, and exits with 1 if any does.
+neighbours of ties, mantissas of ones, subnormals, zeros, infinities, NaN (`record_quark.float32_rows`).
+Instruction sets take turns. Prints the values compared and those that differ, and exits with 1 if any does.
 """
 
 from __future__ import annotations
@@ -74,15 +74,15 @@ def bits(x: Any) -> Any:
 
 def compare(operator: str, attributes: dict[str, Any], library: str, values: int) -> tuple[int, int]:
     """Values compared and values that differ, over all rounding modes and inputs."""
-    rungs = quarkfast.available_isas()
+    isas = quarkfast.available_isas()
     compared = differ = 0
     for mode in range(3):
         for x, axis in inputs(values):
             model = one_node(operator, x, {**attributes, "rounding_mode": mode, "axis": axis})
             theirs = session(model, library).run(None, {"x": x})[0]
             ours = session(model, quarkfast.get_library_path())
-            for rung in rungs:
-                with quarkfast.use_isa(rung):
+            for isa in isas:
+                with quarkfast.use_isa(isa):
                     differ += int((bits(ours.run(None, {"x": x})[0]) != bits(theirs)).sum())
             compared += x.size
     return compared, differ
@@ -95,7 +95,7 @@ def main() -> int:
     parser.add_argument("--values", type=int, default=1_000_000, help="values a format and rounding mode")
     options = parser.parse_args()
     importlib.import_module("torch")  # Quark's library is linked to those of torch, which must be loaded before it
-    sys.stdout.write(f"rungs: {', '.join(quarkfast.available_isas())}\n")
+    sys.stdout.write(f"instruction sets: {', '.join(quarkfast.available_isas())}\n")
     total = 0
     for name, operator, attributes in formats():
         compared, differ = compare(operator, attributes, str(options.library), options.values)

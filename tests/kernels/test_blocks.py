@@ -1,4 +1,4 @@
-"""The block formats give the bytes of the reference on every rung, size, axis, alignment and thread count."""
+"""Block formats give the reference's bytes on every instruction set, size, axis, alignment and thread count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Least and greatest values of channels and blocks equal the reference on every rung, type, layout and thread count."""
+"""Extremes of channels and blocks equal the reference on every instruction set, type, layout and thread count."""
 
 from __future__ import annotations
 

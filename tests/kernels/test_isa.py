@@ -26,7 +26,7 @@ def test_the_active_rung_is_the_best_one_unless_told_otherwise():
 
 
 @pytest.mark.parametrize("name", quarkfast.available_isas())
-def test_the_environment_forces_a_rung(name):
+def test_the_environment_forces_an_instruction_set(name):
     result = run_python("import quarkfast as q; print(q.active_isa())", QUARKFAST_ISA=name)
     assert result.stdout.strip() == name
 
@@ -87,7 +87,7 @@ def test_importing_quarkfast_imports_neither_onnx_nor_onnxruntime():
     assert run_python(code).stdout.strip() == "[]"
 
 
-def test_every_rung_gives_the_same_bytes(rng):
+def test_every_instruction_set_gives_the_same_bytes(rng):
     x = rng.integers(0, 1 << 32, 1 << 16, dtype=np.uint64).astype(np.uint32).view(np.float32)
     results = []
     for name in quarkfast.available_isas():

@@ -1,4 +1,4 @@
-"""The integer kernels give the bytes of the reference on every rung, size, alignment, axis, block and thread count."""
+"""Integer kernels give the reference's bytes on every instruction set, size, alignment, axis, block and thread."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_every_axis_per_channel_and_per_block_equals_the_reference(isa, rng, dty
 )
 @pytest.mark.parametrize("dtype", ["int4", "int8", "uint16", "int32"])
 def test_runs_short_and_long_equal_the_reference_wherever_threads_cut_them(isa, rng, dtype, shape, axis, block):
-    repeats = 1 if isa == "x86-64-v2" else 12  # enough elements for several threads on some of the rungs
+    repeats = 1 if isa == "x86-64-v2" else 12  # enough elements for several threads on some instruction sets
     shape = (shape[0] * repeats, *shape[1:])
     x = float_bits(rng, int(np.prod(shape))).reshape(shape)
     scales = tuple(-(-n // block) if i == axis else n for i, n in enumerate(shape)) if block else (shape[axis],)

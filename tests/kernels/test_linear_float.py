@@ -1,4 +1,4 @@
-"""Linear quantization to 16-bit floats equals the reference on every rung, type, layout and size."""
+"""Linear quantization to 16-bit floats equals the reference on every instruction set, type, layout and size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of 4-bit codes become rows of bytes, on every rung and thread count."""
+"""Columns of 4-bit codes become rows of bytes, on every instruction set and thread count."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_errors_of_narrow_bins_beside_a_code_are_not_lost_in_those_of_wide_ones(
     assert kernels.quantization_error(h, scale, -2, -2, 1) == pytest.approx(expected, rel=ERROR_TOLERANCE)
 
 
-def test_every_rung_gives_the_same_error_to_the_bit():
+def test_every_instruction_set_gives_the_same_error_to_the_bit():
     import quarkfast
 
     h = histogram(sample("heavy"))

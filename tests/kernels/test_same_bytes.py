@@ -1,4 +1,4 @@
-"""Every kernel gives the same bytes on every rung, thread count, alignment and chunking: the first law of numbers."""
+"""Every kernel gives the same bytes on every instruction set, thread count, alignment and chunking."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_KERNELS = {
     "release_memory",
 }
 # Functions of one histogram in one thread: no array to cut; tests/kernels/test_range_estimation.py runs them on every
-# rung.
+# instruction set.
 ON_A_HISTOGRAM = {
     "entropy_range",
     "entropy_window_range",
@@ -75,7 +75,7 @@ def run(row: Row, whole: Any, offset: int, begin: int, end: int) -> bytes:
 
 @cache
 def expected(row: Row) -> bytes:
-    """What the last rung makes on one thread, in one piece: the plainest way there is."""
+    """What the last instruction set makes on one thread, in one piece: the plainest way there is."""
     threads = quarkfast.num_threads()
     with quarkfast.use_isa(quarkfast.available_isas()[-1]):
         quarkfast.set_num_threads(1)

@@ -73,7 +73,7 @@ def test_casts_down_are_those_of_ml_dtypes_for_all_float32(code: str) -> None:
 
 
 @pytest.mark.exhaustive
-def test_every_rung_makes_the_same_float16_of_all_float32() -> None:
+def test_every_instruction_set_makes_the_same_float16_of_all_float32() -> None:
     first = np.arange(CHUNK, dtype=np.uint32)
     for begin in range(0, 1 << 32, CHUNK):
         x = (first + np.uint32(begin)).view(np.float32)

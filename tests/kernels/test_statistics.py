@@ -1,4 +1,4 @@
-"""Ranges, histograms, moments and channel maxima equal the reference on every rung, type, size and thread count."""
+"""Statistics equal the reference on every instruction set, type, size and thread count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Same input, same bytes out: twice, on every rung of the ladder, with one thread and two; on a trained network."""
+"""Same input, same bytes out: twice, on every instruction set, with one thread and two; on a trained network."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def threads():
 
 
 @pytest.mark.parametrize(("preset", "options"), _PRESETS, ids=lambda value: value if isinstance(value, str) else "")
-def test_every_rung_and_thread_count_gives_the_same_bytes(shared, threads, preset, options):
+def test_every_instruction_set_and_thread_count_gives_the_same_bytes(shared, threads, preset, options):
     with np.load(shared / "data" / "cifar10_calib.npz") as data:
         images = data["x"][:8].astype(np.float32) / 255
     made = {}
-    for rung in quarkfast.available_isas():
+    for isa in quarkfast.available_isas():
         for count in (1, 2):
             threads(count)
-            with quarkfast.use_isa(rung):
+            with quarkfast.use_isa(isa):
                 result = quarkfast.quantize(
                     shared / "models" / "resnet20_cifar10.onnx",
                     preset=preset,
                     calibration_data={"input": images},
                     **options,
                 )
-            made[rung, count] = result.model_bytes
+            made[isa, count] = result.model_bytes
     repeated = quarkfast.quantize(
         shared / "models" / "resnet20_cifar10.onnx", preset=preset, calibration_data={"input": images}, **options
     )

@@ -44,7 +44,7 @@ def test_another_scale_is_another_hash():
     assert hash_of(case) != hash_of(other)
 
 
-def test_every_rung_gives_the_recorded_bytes(isa):
+def test_every_instruction_set_gives_the_recorded_bytes(isa):
     names = [name for name in BUILT if name.startswith(("demo-", "attention-"))]
     assert {name: hash_of(BUILT[name]) for name in names} == {name: _record()[name] for name in names}
 

@@ -8,7 +8,7 @@ __all__ = ["active_isa", "available_isas", "num_threads", "set_num_threads", "us
 
 
 def available_isas() -> list[str]:
-    """Return the names of the instruction-set rungs that this build holds and this processor runs, best first.
+    """Return the names of the instruction sets that this build holds and this processor runs, best first.
 
     Example:
         >>> active_isa() in available_isas()
@@ -18,10 +18,10 @@ def available_isas() -> list[str]:
 
 
 def active_isa() -> str:
-    """Return the name of the rung in use: the best one, or what ``QUARKFAST_ISA`` or :func:`use_isa` named.
+    """Return the name of the instruction set in use: the best one, or what ``QUARKFAST_ISA`` or :func:`use_isa` named.
 
     Raises:
-        ValueError: ``QUARKFAST_ISA`` names a rung that is not available.
+        ValueError: ``QUARKFAST_ISA`` names an instruction set that is not available.
     """
     return _core.active_isa()
 
@@ -40,13 +40,13 @@ class _Restore:
 
 
 def use_isa(name: str) -> _Restore:
-    """Run all kernels of this process on the named rung, from now on or for the length of a ``with`` block.
+    """Run all kernels of this process on the named instruction set, from now on or for the length of a ``with`` block.
 
     Args:
         name: One of :func:`available_isas`.
 
     Returns:
-        A context manager that restores the previous rung; ignore it to keep the choice.
+        A context manager that restores the previous one; ignore it to keep the choice.
 
     Raises:
         ValueError: the name is unknown or not supported here; the message lists what is.

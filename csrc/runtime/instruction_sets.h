@@ -1,4 +1,4 @@
-// The rungs of the ISA ladder that were compiled into this library.
+// The instruction sets that were compiled into this library.
 #pragma once
 
 #include <span>
@@ -7,11 +7,11 @@
 
 namespace quarkfast {
 
-struct Rung {
+struct InstructionSet {
   const Kernels* kernels;
   bool (*supported)();
 };
 
-std::span<const Rung> rungs();
+std::span<const InstructionSet> instruction_sets();
 
 }  // namespace quarkfast
