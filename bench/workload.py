@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.formats.scalar import TYPES, QType, qtype
+from quarkfast.formats.scalar import SCALAR_FORMATS, ScalarFormat, qtype
 
 Array = NDArray[Any]
 
@@ -61,16 +61,16 @@ class Workload:
         self.scale, self.zero_point = self._scales()
 
     @property
-    def row(self) -> QType:
+    def row(self) -> ScalarFormat:
         """The quantized type."""
         return qtype(self.task.type)
 
     def _scales(self) -> tuple[Array, Array]:
-        if self.task.type not in TYPES or not self.row.is_integer:
+        if self.task.type not in SCALAR_FORMATS or not self.row.is_integer:
             return np.float32(1.0), np.int8(0)
         # Three standard deviations fill the range, so that a few values saturate.
         step = 6.0 / 2.0 ** min(self.row.bits, 20)
-        center = 3 if self.row.kind == "int" else (1 << (self.row.bits - 1)) - 3
+        center = 3 if self.row.signed else (1 << (self.row.bits - 1)) - 3
         if self.task.layout == "tensor":
             return np.float32(step), np.asarray(center).astype(self.row.dtype)
         shape = (self.shape[0], -(-self.shape[1] // self.block_size)) if self.block_size else (self.shape[self.axis],)

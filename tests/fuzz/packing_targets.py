@@ -25,7 +25,7 @@ def _draw_width(d: Draw) -> tuple[Any, int, dict[str, int]]:
 
 def _draw_pack(d: Draw) -> dict[str, Any]:
     row, bits, arguments = _draw_width(d)
-    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if row.kind == "int" else (0, (1 << bits) - 1)
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if row.signed else (0, (1 << bits) - 1)
     x = d.laid_out(d.codes(row.dtype, low, high, d.shape()))
     out = {"out": d.output((-(-x.size * bits // 8),), np.uint8)} if d.chance(0.4) else {}
     return {"x": x, **arguments, **out}
@@ -58,12 +58,12 @@ def _draw_unpack(d: Draw) -> dict[str, Any]:
 
 def _unpacked(x: Any, dtype: Any, shape: Any, bits: Any = None, out: Any = None) -> Any:
     row = qtype(dtype)
-    codes = reference.unpack_codes(x, int(np.prod(shape)), bits or row.bits, row.kind == "int")
+    codes = reference.unpack_codes(x, int(np.prod(shape)), bits or row.bits, row.signed)
     return codes.astype(row.dtype).reshape(shape)
 
 
 def _ends(row: Any, bits: int) -> tuple[int, int]:
-    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if row.kind == "int" else (0, (1 << bits) - 1)
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if row.signed else (0, (1 << bits) - 1)
 
 
 def _draw_blocks(d: Draw, names: tuple[str, ...], widths: tuple[int, ...]) -> tuple[Any, int, Callable[..., Any]]:
@@ -106,7 +106,7 @@ def _columns(codes: Any, scale: Any, zero_point: Any, block_size: int, bits: int
     """The layout told column by column and block by block."""
     codes, scale = np.asarray(codes), np.asarray(scale)
     zeros = np.zeros(scale.shape, codes.dtype) if zero_point is None else np.asarray(zero_point)
-    shift = (1 << (bits - 1)) if qtype(codes.dtype).kind == "int" else 0
+    shift = (1 << (bits - 1)) if qtype(codes.dtype).signed else 0
     codes, zeros = (each.astype(np.int16) + shift for each in (codes, zeros))
     (k, n), blocks = codes.shape, len(scale)
     weight = np.zeros((n, blocks, block_size * bits // 8), np.uint8)

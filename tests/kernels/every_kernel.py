@@ -191,7 +191,7 @@ def small_float_rows(dtype: Any, code: str, in_table: bool) -> list[Row]:
 def packing_rows(name: str, bits: int) -> list[Row]:
     """Packing and unpacking of one width; eight codes fill whole bytes at every width."""
     row = qtype(name)
-    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if row.kind == "int" else (0, (1 << bits) - 1)
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if row.signed else (0, (1 << bits) - 1)
 
     def size(n: int) -> int:
         return -(-n * bits // 8)

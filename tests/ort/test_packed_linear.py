@@ -24,7 +24,7 @@ def quantized(
 ) -> tuple[Array, Array, Array | None, Array]:
     """Codes, scales and zero points of random values, and these values after fake quantization."""
     row = qtype(name)
-    signed = row.kind == "int"
+    signed = row.signed
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
     x = rng.standard_normal((5, 37, 9)).astype(np.float32)
     shape = list(x.shape)
@@ -43,7 +43,7 @@ def quantized(
 
 def attributes_of(name: str, bits: int, axis: int, length: int, asymmetric: bool) -> dict[str, Any]:
     """Attributes of the operator that reads such records."""
-    signed = int(qtype(name).kind == "int")
+    signed = int(qtype(name).signed)
     chosen = {"bits": bits, "signed": signed, "has_zero_point": int(asymmetric), "block_size": BLOCK}
     return {"format": "linear", "axis": axis, "length": length, **chosen}
 

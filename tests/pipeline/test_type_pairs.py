@@ -8,15 +8,16 @@ import pytest
 import quarkfast
 from agreement import agrees, losses
 from quarkfast import ort
-from quarkfast.config.types import ACTIVATION_TYPES, WEIGHT_TYPES
-from quarkfast.formats.scalar import TYPES
+from quarkfast.formats import activation_formats, find, weight_formats
+from quarkfast.formats.scalar import SCALAR_FORMATS
 from tiny_models import samples, tiny_model
 
 RUNTIME = tuple(map(int, ort.runtime_version().split(".")[:2]))
 # Types of blocks take no part in what integers and floats are optimized into: three stand for all.
 BLOCKS = ("bfp16", "mx9", "mxint8")
-ACTIVATIONS = [name for name in ACTIVATION_TYPES if name in TYPES or name in BLOCKS]
-WEIGHTS = [name for name in WEIGHT_TYPES if name in TYPES or name in BLOCKS]
+ACTIVATIONS = [name for name in activation_formats() if name in SCALAR_FORMATS or name in BLOCKS]
+WEIGHTS = [name for name in weight_formats() if name in SCALAR_FORMATS or name in BLOCKS]
+SCALED_WEIGHTS = [name for name in WEIGHTS if find(name).needs_scale]
 # Beside a scale for each channel: types of each of the operators that quantize, two of integers of 8 and 16 bits.
 SOME = ("int8", "uint8", "int16", "uint16", "bfloat16", "float8_e4m3fn")
 _RNG = np.random.default_rng(5)
@@ -97,7 +98,7 @@ def test_a_default_session_computes_what_a_pair_of_types_means(name, activation,
     assert agree, found
 
 
-@pytest.mark.parametrize("weight", [each for each in WEIGHTS if each in TYPES and each not in ("bfloat16", "float16")])
+@pytest.mark.parametrize("weight", SCALED_WEIGHTS)
 @pytest.mark.parametrize("activation", SOME)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_default_session_computes_what_a_scale_for_each_channel_means(name, activation, weight):

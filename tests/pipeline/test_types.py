@@ -10,14 +10,14 @@ import pytest
 import quarkfast
 from processors import run_exact
 from quarkfast.config import resolve
-from quarkfast.config.types import ACTIVATION_TYPES, WEIGHT_TYPES
 from quarkfast.errors import ConfigError
 from quarkfast.evaluate.exact_sums import exact_session
-from quarkfast.formats.scalar import TYPES
+from quarkfast.formats import activation_formats, weight_formats
+from quarkfast.formats.scalar import SCALAR_FORMATS
 from tiny_models import conv_relu_model, samples, tiny_model
 
-INTEGERS = [name for name in ACTIVATION_TYPES if name in TYPES and TYPES[name].is_integer]
-FLOATS = [name for name in ACTIVATION_TYPES if name in TYPES and not TYPES[name].is_integer]
+INTEGERS = [name for name in activation_formats() if name in SCALAR_FORMATS and SCALAR_FORMATS[name].is_integer]
+FLOATS = [name for name in activation_formats() if name in SCALAR_FORMATS and not SCALAR_FORMATS[name].is_integer]
 
 # Signal-to-noise ratio in dB that the tiny model's output keeps at least: 6.02 dB a bit of the mantissa, less 20 for
 # normal values in a full range and three roundings in a row (float8 has 3 and 4 bits counting the hidden one).
@@ -25,7 +25,7 @@ BITS = {"float8_e5m2": 3, "float8_e4m3fn": 4, "bfloat16": 8, "float16": 11}
 
 
 def _floor(*dtypes):
-    bits = min(BITS.get(dtype) or TYPES[dtype].bits for dtype in dtypes)
+    bits = min(BITS.get(dtype) or SCALAR_FORMATS[dtype].bits for dtype in dtypes)
     return 6.02 * min(bits, 16) - (20 if bits > 4 else 15)
 
 
@@ -48,7 +48,7 @@ def _quality(activation, weight, **options):
     return _sqnr(_run(proto.SerializeToString(), x), _run(result.model_bytes, x, optimize)), result
 
 
-@pytest.mark.parametrize("weight", [name for name in WEIGHT_TYPES if name in TYPES])
+@pytest.mark.parametrize("weight", [name for name in weight_formats() if name in SCALAR_FORMATS])
 @pytest.mark.parametrize("activation", [*INTEGERS, *FLOATS])
 def test_every_combination_of_types_passes_the_checker_runs_and_stays_close(activation, weight):
     sqnr, result = _quality(activation, weight)
@@ -56,7 +56,7 @@ def test_every_combination_of_types_passes_the_checker_runs_and_stays_close(acti
     assert (result.summary.activation, result.summary.weight) == (activation, weight)
 
 
-@pytest.mark.parametrize("weight", [name for name in WEIGHT_TYPES if name in TYPES and name not in BITS])
+@pytest.mark.parametrize("weight", [name for name in weight_formats() if name in SCALAR_FORMATS and name not in BITS])
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_integer_weights_may_have_a_scale_for_each_channel(weight, symmetric):
     sqnr, result = _quality("int16", weight, per_channel=True, weight_symmetric=symmetric)
@@ -80,7 +80,7 @@ def test_float8_may_be_written_as_casts_which_onnxruntime_runs_optimized(dtype):
 def test_weights_of_four_bits_take_half_a_byte(dtype):
     result = _quality("int8", dtype)[1]
     stored = {each.name: each for each in result.proto.graph.initializer}
-    assert stored["w1_quantized"].data_type == TYPES[dtype].onnx
+    assert stored["w1_quantized"].data_type == SCALAR_FORMATS[dtype].onnx
     assert len(stored["w1_quantized"].raw_data) == (81 + 1) // 2
 
 

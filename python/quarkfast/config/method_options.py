@@ -82,8 +82,7 @@ def check_method(spec: TensorSpec, part: str) -> None:
     Raises:
         ConfigError: If it needs the error that integer codes leave, and the type is a float.
     """
-    integer = spec.dtype.startswith(("int", "uint"))
-    if spec.needs_range and not integer and spec.method not in _METHODS_OF_FLOATS:
+    if spec.needs_range and not spec.format.is_integer and spec.method not in _METHODS_OF_FLOATS:
         raise ConfigError(
             f"method: expected {', '.join(_METHODS_OF_FLOATS[:-1])} or {_METHODS_OF_FLOATS[-1]} for {spec.dtype} "
             f"({part}), got {spec.method}"

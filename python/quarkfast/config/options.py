@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, get_args
 
+from quarkfast import formats
 from quarkfast.config.method_options import choose, choose_bins, choose_method, choose_moving_average, is_method
 from quarkfast.config.overrides import read_overrides
 from quarkfast.config.presets import find_preset
@@ -68,7 +69,7 @@ def _per_channel(scheme: Scheme, value: bool) -> Scheme:
 
 
 def _group_size(scheme: Scheme, value: int) -> Scheme:
-    if not scheme.weights_only or not scheme.weight.dtype.startswith(("int", "uint")):
+    if not scheme.weights_only or not scheme.weight.format.is_integer:
         raise ConfigError(f"group_size: expected a preset of integer weights alone, got {scheme.name}; leave it out")
     return replace(scheme, weight=replace(scheme.weight, granularity="group", group_size=value))
 
@@ -212,8 +213,8 @@ def _yielding(scheme: Scheme, options: Mapping[str, Any]) -> Scheme:
     ConvInteger has one zero point for all channels.
     """
     given = {_BY_KEY[key].name: value for key, value in options.items() if key in _BY_KEY}
-    dtype = str(given.get("weight_type", scheme.weight.dtype))
-    symmetric = given.get("weight_symmetric", not dtype.startswith("uint"))
+    weight = formats.get(str(given.get("weight_type", scheme.weight.dtype)))
+    symmetric = given.get("weight_symmetric", weight is None or weight.signed)
     if symmetric or scheme.encoding != "dynamic" or "per_channel" in given:
         return scheme
     return _per_channel(scheme, False)

@@ -39,7 +39,7 @@ PRESETS: Mapping[str, Scheme] = MappingProxyType(
             *(
                 Scheme(name.upper().replace("_", ""), "dot-products", spec, spec, bias="float", equalize=True)
                 for name, spec in _BLOCKS.items()
-                if name != "bfp16"
+                if BLOCK_FORMATS[name].operands_only
             ),
             Scheme("INT8_WO", "ort-cpu", _FLOAT32, _INT8_CHANNEL, bias="float"),
             Scheme("INT4_WO", "ort-cpu", _FLOAT32, _INT4_GROUP, bias="float"),

@@ -116,7 +116,7 @@ class Scheme:
     @property
     def weights_only(self) -> bool:
         """Whether activations stay as they are, so that weights alone are stored in a narrower type."""
-        return self.activation.dtype == "float32"
+        return self.activation.stays_float
 
     @property
     def own_operators(self) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+from quarkfast import formats
 from quarkfast.errors import ConfigError
-from quarkfast.formats.block import BLOCK_FORMATS
 
 __all__ = ["ErrorMetric", "Granularity", "Method", "ScaleKind", "Scenario", "TensorSpec"]
 
@@ -32,8 +32,8 @@ class TensorSpec:
     """The quantized form of one kind of tensor.
 
     Attributes:
-        dtype: Name of a row of `quarkfast.formats.scalar` or of `quarkfast.formats.block`, such as ``"int8"``,
-            ``"bfloat16"`` or ``"mx9"``; ``"float32"`` for activations that stay as they are.
+        dtype: Name of a number format, a row of `quarkfast.formats`, such as ``"int8"``, ``"bfloat16"`` or ``"mx9"``;
+            ``"float32"`` for activations that stay as they are.
         symmetric: Whether zero maps to the middle of the type, so that the range is ``[-absmax, absmax]``.
         granularity: One scale for the whole tensor, one for each output channel, or one for each group of weights
             along the axis that a matrix product sums over (weights beside float activations only).
@@ -93,9 +93,23 @@ class TensorSpec:
             raise ConfigError(f"levels: expected at most as many as bins ({self.bins}), got {self.levels}")
 
     @property
+    def format(self) -> formats.Format:
+        """The row of the type, which says what it is able to do.
+
+        Raises:
+            ConfigError: If there is no such type.
+        """
+        return formats.find(self.dtype)
+
+    @property
+    def stays_float(self) -> bool:
+        """Whether the tensor stays as it is."""
+        return self.dtype == formats.FLOAT32.name
+
+    @property
     def needs_range(self) -> bool:
         """Whether a scale has to be found; other types hold floats as they are, or find exponents block by block."""
-        return self.scaled or self.dtype.startswith(("int", "uint", "float8"))
+        return self.scaled or self.format.needs_scale
 
     def with_type(self, dtype: str) -> TensorSpec:
         """Returns the spec with another type and that type's usual symmetry: unsigned integers have none.
@@ -104,19 +118,20 @@ class TensorSpec:
         """
         if dtype == self.dtype:
             return self
-        if not dtype.startswith(("int", "uint")):
+        other = formats.get(dtype)
+        if other is None or not other.is_integer:
             return TensorSpec(dtype)
-        return replace(self, dtype=dtype, symmetric=not dtype.startswith("uint"), scaled=False)
+        return replace(self, dtype=dtype, symmetric=other.signed, scaled=False)
 
     @property
     def is_block(self) -> bool:
         """Whether the type is a block format."""
-        return self.dtype in BLOCK_FORMATS
+        return self.format.is_block
 
     @property
     def is_narrow_block(self) -> bool:
         """Whether the type is a block format whose elements have fewer significant bits than int8."""
-        return self.is_block and BLOCK_FORMATS[self.dtype].significand < 7
+        return self.format.is_narrow_block
 
     @property
     def mirrored(self) -> bool:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError
+from quarkfast.formats import FLOAT32, Format, find, weight_formats
 
 __all__ = ["check_stored_weights"]
 
-_TYPES = {
-    "qdq": ("int4", "uint4", "int8", "uint8"),
-    "nbits": ("int4", "uint4"),
-    "cast": ("bfloat16", "float16"),
+_FITS: Mapping[str, Callable[[Format], bool]] = {
+    "qdq": lambda row: row.is_integer and row.bits <= 8,
+    "nbits": lambda row: row.is_integer and row.bits == 4,
+    "cast": lambda row: row.may_be_scaled,
 }
 # What says something about activations, or about how a pair of nodes behind a weight is spelled.
 _MEANINGLESS = ("keep_float_weights", "packed_weights", "clip_bfloat16", "layers", "tensors")
@@ -23,14 +26,15 @@ def check_stored_weights(scheme: Scheme) -> None:
     Raises:
         ConfigError: If it does not.
     """
-    weight, known = scheme.weight, _TYPES.get(scheme.encoding)
-    if known is None:
+    weight, fits = scheme.weight, _FITS.get(scheme.encoding)
+    if fits is None:
         raise ConfigError(f"{scheme.name}: expected activations of integers, got float32; leave activation_type out")
+    known = [name for name in weight_formats() if fits(find(name))]
     if weight.dtype not in known:
         raise ConfigError(
             f"weight_type: expected {', '.join(known[:-1])} or {known[-1]} for {scheme.name}, got {weight.dtype}"
         )
-    if scheme.activation != TensorSpec("float32"):
+    if scheme.activation != TensorSpec(FLOAT32.name):
         raise ConfigError(f"{scheme.name}: expected no options of activations, which stay as they are; leave them out")
     if scheme.layers or scheme.tensors:
         raise ConfigError(f"{scheme.name}: expected one type for all weights, got layers or tensors with their own")

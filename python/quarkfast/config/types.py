@@ -11,19 +11,9 @@ from quarkfast.config.rules import BiasKind
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError, did_you_mean
-from quarkfast.formats.block import BLOCK_FORMATS
+from quarkfast.formats import activation_formats, weight_formats
 
-__all__ = ["ACTIVATION_TYPES", "WEIGHT_TYPES", "bias_of", "check_types", "retype", "takes_int32_bias", "target_of"]
-
-_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
-_FLOATS = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
-_HALVES = ("float16", "bfloat16")
-
-#: Types that activations may have.
-ACTIVATION_TYPES = (*_INTEGERS, *_FLOATS, *BLOCK_FORMATS)
-
-#: Types that weights may have.
-WEIGHT_TYPES = ("int4", "uint4", *ACTIVATION_TYPES)
+__all__ = ["bias_of", "check_types", "retype", "takes_int32_bias", "target_of"]
 
 
 def retype(field: str) -> Callable[[Scheme, str], Scheme]:
@@ -32,9 +22,9 @@ def retype(field: str) -> Callable[[Scheme, str], Scheme]:
     Unsigned integers become asymmetric, everything else symmetric. Floats and block formats have no scale to choose.
     Activations that change between integers, floats and MX formats change the placement, and biases follow both types.
     """
-    known = ACTIVATION_TYPES if field == "activation" else WEIGHT_TYPES
 
     def apply(scheme: Scheme, dtype: str) -> Scheme:
+        known = activation_formats() if field == "activation" else weight_formats()
         if dtype not in known:
             raise ConfigError(
                 f"{field}_type: expected one of {', '.join(known)}, got {dtype!r}{did_you_mean(dtype, known)}"
@@ -83,7 +73,8 @@ def target_of(activation: TensorSpec) -> str:
 
 def takes_int32_bias(activation: TensorSpec, weight: TensorSpec) -> bool:
     """Whether biases of layers with such operands can have the scale of their products."""
-    return activation.dtype in _INTEGERS[:4] and weight.dtype in ("int4", "uint4", "int8", "uint8")
+    data, weights = activation.format, weight.format
+    return data.activation and data.is_integer and data.bits <= 16 and weights.is_integer and weights.bits <= 8
 
 
 def check_types(scheme: Scheme) -> None:
@@ -92,10 +83,10 @@ def check_types(scheme: Scheme) -> None:
     Raises:
         ConfigError: If they do not.
     """
-    _check_spec("activation", scheme.activation, ACTIVATION_TYPES)
-    _check_spec("weight", scheme.weight, WEIGHT_TYPES)
+    _check_spec("activation", scheme.activation, activation_formats())
+    _check_spec("weight", scheme.weight, weight_formats())
     for spec in scheme.specs():
-        _check_spec("layers or tensors", spec, WEIGHT_TYPES)
+        _check_spec("layers or tensors", spec, weight_formats())
     weight = scheme.weight
     if scheme.bias == "int32" and not takes_int32_bias(scheme.activation, weight):
         raise ConfigError(
@@ -123,12 +114,12 @@ def check_types(scheme: Scheme) -> None:
         )
     if scheme.packed_weights and scheme.keep_float_weights:
         raise ConfigError("packed_weights: expected it or keep_float_weights, got both; leave one out")
-    if scheme.encoding == "cast" and scheme.activation.dtype not in _FLOATS:
+    if scheme.encoding == "cast" and scheme.activation.format.cast_opset is None:
         raise ConfigError(
             f"bf16_qdq_to_cast: expected activations of 8- or 16-bit floats, got {scheme.activation.dtype}; "
             "leave the option out"
         )
-    if scheme.clip_bfloat16 and scheme.activation.dtype != "bfloat16":
+    if scheme.clip_bfloat16 and not scheme.activation.format.float32_range:
         raise ConfigError(
             f"bf16_with_clip: expected bfloat16 activations, got {scheme.activation.dtype}; leave the option out"
         )
@@ -141,7 +132,7 @@ def _check_spec(field: str, spec: TensorSpec, known: tuple[str, ...]) -> None:
         )
     if not spec.symmetric and not _is_integer(spec):
         raise ConfigError(f"{field}_symmetric: expected True for {spec.dtype}, got False; it has no zero point")
-    if spec.scaled and spec.dtype not in _HALVES:
+    if spec.scaled and not spec.format.may_be_scaled:
         raise ConfigError(f"{field}_scaled: expected float16 or bfloat16, got {spec.dtype}; leave the option out")
     if spec.reduce_range and not _is_integer(spec):
         raise ConfigError(f"reduce_range: expected integers, got {spec.dtype} for the {field}; leave it out")
@@ -150,12 +141,12 @@ def _check_spec(field: str, spec: TensorSpec, known: tuple[str, ...]) -> None:
 
 def _check_dynamic(scheme: Scheme) -> None:
     activation, weight = scheme.activation, scheme.weight
-    if activation.dtype != "uint8" or activation.symmetric:
+    if not activation.format.integer_operators or activation.format.signed or activation.symmetric:
         raise ConfigError(
             f"{scheme.name}: expected uint8 activations, asymmetric, as DynamicQuantizeLinear gives, "
             f"got {activation.dtype}{', symmetric' if activation.symmetric else ''}"
         )
-    if weight.dtype not in ("int8", "uint8"):
+    if not weight.format.integer_operators:
         raise ConfigError(f"{scheme.name}: expected int8 or uint8 weights, got {weight.dtype}")
     if weight.granularity == "channel" and not weight.symmetric:
         raise ConfigError(
@@ -169,4 +160,4 @@ def _check_dynamic(scheme: Scheme) -> None:
 
 
 def _is_integer(spec: TensorSpec) -> bool:
-    return spec.dtype.startswith(("int", "uint"))
+    return spec.format.is_integer

@@ -1,1 +1,64 @@
-"""Number formats as data: `quarkfast.formats.scalar` and `quarkfast.formats.block`, one row each."""
+"""Number formats as data, one row each: `quarkfast.formats.scalar` and `quarkfast.formats.block`.
+
+A row says what its format is able to do; nobody outside this package compares names of formats or lists them.
+"""
+
+from __future__ import annotations
+
+from quarkfast.errors import ConfigError, did_you_mean
+from quarkfast.formats.block import BLOCK_FORMATS, BlockFormat
+from quarkfast.formats.format import Format
+from quarkfast.formats.scalar import FLOAT32, SCALAR_FORMATS, ScalarFormat
+
+__all__ = [
+    "FLOAT32",
+    "BlockFormat",
+    "Format",
+    "ScalarFormat",
+    "activation_formats",
+    "find",
+    "get",
+    "weight_formats",
+]
+
+
+def find(name: str) -> Format:
+    """Returns the format called `name`, of either kind; ``"float32"`` is what stays as it is.
+
+    Raises:
+        ConfigError: If there is no such format.
+
+    Example:
+        >>> find("mx9").is_block, find("uint8").signed, find("bfloat16").may_be_scaled
+        (True, False, True)
+    """
+    row = get(name)
+    if row is not None:
+        return row
+    known = [*SCALAR_FORMATS, *BLOCK_FORMATS]
+    raise ConfigError(f"format: expected one of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}")
+
+
+def get(name: str) -> Format | None:
+    """Returns the format called `name`, or None where a later check refuses names that there are none of."""
+    row = SCALAR_FORMATS.get(name) or BLOCK_FORMATS.get(name)
+    return FLOAT32 if row is None and name == FLOAT32.name else row
+
+
+def activation_formats() -> tuple[str, ...]:
+    """Returns the names of the formats that activations may have.
+
+    Example:
+        >>> "int4" in activation_formats(), "int4" in weight_formats()
+        (False, True)
+    """
+    return tuple(row.name for row in _rows() if row.activation)
+
+
+def weight_formats() -> tuple[str, ...]:
+    """Returns the names of the formats that weights may have."""
+    return tuple(row.name for row in _rows() if row.weight)
+
+
+def _rows() -> tuple[Format, ...]:
+    return *SCALAR_FORMATS.values(), *BLOCK_FORMATS.values()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.formats.block import BLOCK_FORMATS
+from quarkfast import formats
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge
 from quarkfast.qparams import Order
 
@@ -58,7 +58,7 @@ class Quantizer:
     """How the values of one tensor become codes.
 
     Attributes:
-        dtype: Name of a row of `quarkfast.formats.scalar` or of `quarkfast.formats.block`.
+        dtype: Name of a row of `quarkfast.formats`.
         scale: float32, finite and > 0; a scalar, or one for each channel.
         zero_point: Integers of the shape of `scale`; zeros for a float type.
         axis: Axis of the channels or blocks, or None if there is one scale.
@@ -78,12 +78,12 @@ class Quantizer:
     @property
     def is_block(self) -> bool:
         """Whether the type is a block format, which has neither scale nor zero point."""
-        return self.dtype in BLOCK_FORMATS
+        return formats.find(self.dtype).is_block
 
     @property
     def is_plain_cast(self) -> bool:
         """Whether codes are turned back into floats by nothing but a change of type."""
-        return self.dtype in ("bfloat16", "float16") and bool(np.all(self.scale == 1))
+        return formats.find(self.dtype).may_be_scaled and bool(np.all(self.scale == 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
-from quarkfast.formats.scalar import TYPES, integer_type
+from quarkfast.formats.scalar import KERNEL_FORMATS, integer_type
 from quarkfast.kernels.arguments import F32, as_array, as_dtype, as_integer, spellings
 from quarkfast.kernels.scaled import converted
 
 __all__ = ["dequantize_linear", "fake_quantize_linear", "quantize_linear", "quantize_linear_mirrored"]
 
-_REALS = {F32: "f32"} | {TYPES[name].dtype: TYPES[name].code for name in ("float16", "bfloat16")}
-_ROWS = [row for row in TYPES.values() if row.is_integer]
+_REALS = {F32: "f32"} | {row.dtype: row.code for row in KERNEL_FORMATS if not row.is_integer and row.bits == 16}
+_ROWS = [row for row in KERNEL_FORMATS if row.is_integer]
 # Kernels by the dtype of x and that of the codes in its usual spellings, and the dtype of the zero points. One look-up
 # takes a tenth of the time of one for each question.
 _QUANTIZE, _FAKE_QUANTIZE = (

@@ -118,4 +118,4 @@ def _last(array: NDArray[Any], axis: int) -> NDArray[Any]:
 def _bytes(codes: NDArray[Any]) -> NDArray[np.uint8]:
     """Codes of any of the types, one to a byte; those narrower than a byte are extended as int8."""
     row = integer_type(codes.dtype)
-    return codes.astype(np.int8 if row.kind == "int" else np.uint8).view(np.uint8)
+    return codes.astype(np.int8 if row.signed else np.uint8).view(np.uint8)

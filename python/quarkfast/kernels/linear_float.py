@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
-from quarkfast.formats.scalar import TYPES, qtype
+from quarkfast.formats.scalar import KERNEL_FORMATS, qtype
 from quarkfast.kernels.arguments import as_array
 from quarkfast.kernels.scaled import converted
 
 __all__ = ["dequantize_float", "quantize_float"]
 
-_CODES = {TYPES[name].dtype: TYPES[name].code for name in ("float16", "bfloat16")}
+_CODES = {row.dtype: row.code for row in KERNEL_FORMATS if not row.is_integer and row.bits == 16}
 
 
 def quantize_float(

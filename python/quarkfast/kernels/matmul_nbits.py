@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quarkfast.errors import shown
-from quarkfast.formats.scalar import QType
+from quarkfast.formats.scalar import ScalarFormat
 from quarkfast.kernels.arguments import as_array, as_integer
 from quarkfast.kernels.packing import code_type, pack_codes, unpack_codes
 
@@ -157,9 +157,9 @@ def _check_packed(packed: MatMulNBits, weight: tuple[int, ...], zeros: int) -> N
         )
 
 
-def _unsigned(codes: NDArray[Any], row: QType, bits: int) -> NDArray[np.uint8]:
+def _unsigned(codes: NDArray[Any], row: ScalarFormat, bits: int) -> NDArray[np.uint8]:
     """Shift signed codes by half the range of ``bits``; codes that do not fit are refused."""
-    shifted = codes.astype(np.int16) + ((1 << (bits - 1)) if row.kind == "int" else 0)
+    shifted = codes.astype(np.int16) + ((1 << (bits - 1)) if row.signed else 0)
     if shifted.size and not (shifted.min() >= 0 and shifted.max() < 1 << bits):
         raise ValueError(f"{_PACK}: codes: expected {bits}-bit codes, got [{codes.min()}, {codes.max()}] of {row.name}")
     return shifted.astype(np.uint8)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
-from quarkfast.formats.scalar import TYPES, QType, integer_type
+from quarkfast.formats.scalar import KERNEL_FORMATS, ScalarFormat, integer_type
 from quarkfast.kernels.arguments import as_array, as_dtype, as_integer, output, spellings
 
 __all__ = ["code_type", "pack_codes", "pack_columns", "unpack_codes"]
@@ -27,10 +27,10 @@ class _Codes(NamedTuple):
     width: int
 
 
-def _codes(row: QType) -> dict[tuple[Any, int | None], _Codes]:
+def _codes(row: ScalarFormat) -> dict[tuple[Any, int | None], _Codes]:
     """Return what is known of a type by the spellings of its dtype and ``bits``."""
     # ml_dtypes keeps a code in the low bits of a byte whose other bits are zero, signed or not.
-    code, storage = ("i8", np.dtype(np.int8)) if row.name == "int8" else ("u8", _U8)
+    code, storage = ("i8", np.dtype(np.int8)) if row.signed and row.bits == 8 else ("u8", _U8)
     return {
         (spelling, bits): _Codes(
             f"pack_codes_{code}_p{width}", f"unpack_codes_p{width}_{code}", row.dtype, storage, width
@@ -42,7 +42,7 @@ def _codes(row: QType) -> dict[tuple[Any, int | None], _Codes]:
 
 
 _CODES = {
-    key: codes for row in TYPES.values() if row.is_integer and row.bits <= 8 for key, codes in _codes(row).items()
+    key: codes for row in KERNEL_FORMATS if row.is_integer and row.bits <= 8 for key, codes in _codes(row).items()
 }
 
 
@@ -164,7 +164,7 @@ def pack_columns(x: ArrayLike, *, out: NDArray[np.uint8] | None = None) -> NDArr
     return y
 
 
-def code_type(dtype: np.dtype[Any], where: str) -> QType:
+def code_type(dtype: np.dtype[Any], where: str) -> ScalarFormat:
     """Returns the row of an integer dtype of at most 8 bits.
 
     Raises:
@@ -186,7 +186,7 @@ def _found(where: str, dtype: DTypeLike, bits: int | None) -> _Codes:
     return _CODES[row.dtype, _width(row, bits, where)]
 
 
-def _width(row: QType, bits: int | None, where: str) -> int:
+def _width(row: ScalarFormat, bits: int | None, where: str) -> int:
     if row.bits < 8:
         if bits is not None and as_integer(bits, where, "bits") != row.bits:
             raise ValueError(f"{where}: bits: expected {row.bits} for {row.name}, got {bits}")

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
 from quarkfast.errors import shown
-from quarkfast.formats.scalar import QType, integer_type
+from quarkfast.formats.scalar import ScalarFormat, integer_type
 from quarkfast.kernels.arguments import as_array, as_integer
 from quarkfast.kernels.scaled import converted
 
@@ -123,7 +123,7 @@ def requantize_shift(
     return getattr(_core, where)(as_array(x, where), out, *given, *codes)  # type: ignore[no-any-return]
 
 
-def _byte_type(dtype: DTypeLike, where: str) -> QType:
+def _byte_type(dtype: DTypeLike, where: str) -> ScalarFormat:
     row = integer_type(dtype)
     if row.bits != 8:
         raise TypeError(f"{where}: dtype: expected int8 or uint8, got {row.name}")

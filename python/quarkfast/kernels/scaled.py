@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from quarkfast.formats.scalar import TYPES, integer_type
+from quarkfast.formats.scalar import KERNEL_FORMATS, integer_type
 from quarkfast.kernels.arguments import F32, as_array, as_integer, laid_out
 
 __all__ = ["converted"]
 
 # NumPy does not know that these are real numbers.
-_FLOATS = frozenset(row.dtype for row in TYPES.values() if row.kind == "float")
+_FLOATS = frozenset(row.dtype for row in KERNEL_FORMATS if not row.is_integer)
 
 
 def converted(

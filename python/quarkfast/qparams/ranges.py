@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from quarkfast.formats.scalar import QType, integer_type
+from quarkfast.formats.scalar import ScalarFormat, integer_type
 
 __all__ = ["SOFTMAX_RANGE", "QParams", "code_range", "from_range"]
 
@@ -38,7 +38,7 @@ class QParams:
 
     scale: NDArray[Any]
     zero_point: NDArray[Any]
-    qtype: QType
+    qtype: ScalarFormat
     qmin: int
     qmax: int
 
@@ -81,7 +81,7 @@ def code_range(
         raise ValueError(f"code_range: bits: expected 2 to {row.bits} for {row.name}, got {bits}")
     if reduce_range and width < 4:
         raise ValueError(f"code_range: reduce_range: expected codes of at least 4 bits, got {width}")
-    signed, half = row.kind == "int", 1 << (width - 1)
+    signed, half = row.signed, 1 << (width - 1)
     if reduce_range:
         return (-half // 2, half // 2 - (width < 8)) if signed else (0, half - 1)
     if not signed:

@@ -16,12 +16,7 @@ from quarkfast.graph.chunked_io import row_pieces
 from quarkfast.graph.plan import Quantizer
 from quarkfast.qparams import fit_pairs, from_rows, rows_of
 
-__all__ = ["LARGEST_BFLOAT16", "codes_of", "codes_of_tensor", "limited", "scale_along", "zero_point_along"]
-
-# Quark keeps the magnitude of bfloat16 weights between the smallest normal number and a bound just under the largest
-# finite bfloat16 (specification of Quark, section 3.5), so that no weight becomes infinite or subnormal.
-_BFLOAT16_SMALLEST = np.float32(1.17549435e-38)
-LARGEST_BFLOAT16 = np.float32(3.38953139e38)
+__all__ = ["codes_of", "codes_of_tensor", "limited", "scale_along", "zero_point_along"]
 
 
 def limited(values: NDArray[np.float32], dtype: str) -> NDArray[np.float32]:
@@ -32,11 +27,13 @@ def limited(values: NDArray[np.float32], dtype: str) -> NDArray[np.float32]:
         >>> limited(np.float32([0.0, 1e-40, -3.4e38]), "bfloat16").tolist()
         [0.0, 1.1754943508222875e-38, -3.3895313892515355e+38]
     """
-    if dtype == "float16":
-        return np.clip(values, np.float32(-65504), np.float32(65504))
-    if dtype != "bfloat16":
+    limits = qtype(dtype).constant_limits
+    if limits is None:
         return values
-    magnitude = np.clip(np.abs(values), _BFLOAT16_SMALLEST, LARGEST_BFLOAT16)
+    smallest, largest = (np.float32(limit) for limit in limits)
+    if not smallest:
+        return np.clip(values, -largest, largest)
+    magnitude = np.clip(np.abs(values), smallest, largest)
     return np.where(values == 0, values, np.copysign(magnitude, values))
 
 

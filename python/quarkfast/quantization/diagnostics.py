@@ -10,7 +10,8 @@ import numpy as np
 
 from quarkfast import kernels
 from quarkfast.deferred import ir
-from quarkfast.formats.scalar import TYPES, qtype
+from quarkfast.formats import find
+from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import array_of
 from quarkfast.graph.plan import Plan, Quantizer
 from quarkfast.ranges.methods import Seen
@@ -68,7 +69,7 @@ def find_findings(model: ir.Model, plan: Plan, seen: Mapping[str, Seen]) -> Find
 
 
 def _is_integer(quantizer: Quantizer) -> bool:
-    return quantizer.dtype in TYPES and qtype(quantizer.dtype).is_integer
+    return find(quantizer.dtype).is_integer
 
 
 def _weight_sqnr(value: ir.Value, quantizer: Quantizer) -> float:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
-from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import holds_floats, is_constant, name_of
 from quarkfast.graph.attention import Masks, adds_bias, find_masks, nodes_of_attention
 from quarkfast.graph.functions import nodes_within_functions
@@ -57,13 +56,13 @@ class Sensitive:
             spec, reason = spec_of(name_of(node.outputs[0])), ""
             if _is_narrow(spec):
                 reason = _ATTENTION if node in attention else _reason(node, self._reasons)
-            if not reason and spec.dtype != "bfloat16":
+            if not reason and not spec.format.float32_range:
                 reason = _masks(node, masks)
             if reason:
                 self._reasons[node] = reason
-        self.masks = frozenset(value for value in masks.values if spec_of(name_of(value)).dtype != "bfloat16")
+        self.masks = frozenset(value for value in masks.values if not spec_of(name_of(value)).format.float32_range)
         """Masks and what they are computed from."""
-        self.masked = frozenset(value for value in masks.sums if spec_of(name_of(value)).dtype != "bfloat16")
+        self.masked = frozenset(value for value in masks.sums if not spec_of(name_of(value)).format.float32_range)
         """Scores that masks have joined."""
 
     def objection(self, node: ir.Node) -> str:
@@ -92,4 +91,5 @@ def _masks(node: ir.Node, masks: Masks) -> str:
 
 def _is_narrow(spec: TensorSpec) -> bool:
     """Whether activations of `spec` are blocks, or integers of 8 bits or fewer."""
-    return spec.is_block or (qtype(spec.dtype).is_integer and qtype(spec.dtype).bits <= 8)
+    row = spec.format
+    return row.is_block or (row.is_integer and row.bits <= 8)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
+from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import array_of, is_standard, name_of, shape_of, tensor_of
 from quarkfast.graph.placement import ConstantSlot, Edge, Placement
 from quarkfast.graph.plan import Pairs, Plan, Quantizer, Reduction
@@ -55,7 +56,8 @@ def integer_layers(model: ir.Model, placement: Placement, scheme: Scheme) -> Ite
     """
     nodes, dynamic = {name_of(node): node for node in model.graph}, scheme.encoding == "dynamic"
     for slot in placement.constants:
-        for edge in slot.edges if slot.role == "weight" and slot.spec.dtype == "int8" else ():
+        row = slot.spec.format
+        for edge in slot.edges if slot.role == "weight" and row.integer_operators and row.signed else ():
             node = nodes[edge.node]
             if edge.index != 1 or not is_standard(node) or node.op_type not in ("Conv", "Gemm", "MatMul"):
                 continue
@@ -70,7 +72,7 @@ def integer_layers(model: ir.Model, placement: Placement, scheme: Scheme) -> Ite
 
 def _reads_bytes(data: str, edge: Edge, placement: Placement) -> bool:
     spec = placement.specs.get(placement.activations.get(data, ""))
-    return spec is not None and spec.dtype in ("int8", "uint8") and edge not in placement.float_edges
+    return spec is not None and spec.format.integer_operators and edge not in placement.float_edges
 
 
 def _layer(slot: ConstantSlot, node: ir.Node, data: str) -> Layer:
@@ -180,8 +182,7 @@ def _highest(
     if data is None or reach is None or reach.size != channels:
         return None
     # int8 activations become uint8 on such processors, 128 higher.
-    lowest = 128 if data.dtype == "int8" else 0
-    zero = int(data.zero_point) + lowest
+    zero = int(data.zero_point) - int(qtype(data.dtype).qmin)
     codes = np.rint(reach.astype(np.float64) * _MARGIN / float(data.scale)) + zero
     codes = np.clip(codes, zero, HIGHEST).astype(np.int64)
     if layer.order != "kernel":
@@ -200,8 +201,10 @@ def _grown(values: NDArray[np.float32], quantizer: Quantizer) -> Quantizer:
             return quantizer  # scales along the sum: the codes alone give way
         channel = np.arange(len(exact)) % scale.size
     zero = np.broadcast_to(quantizer.zero_point, scale.shape).reshape(-1)[channel]
-    ends = (-128 if quantizer.qmin is None else quantizer.qmin, 127 if quantizer.qmax is None else quantizer.qmax)
-    factors = grow_scales(exact, channel, zero, ends, quantizer.pairs[0].highest)
+    row = qtype(quantizer.dtype)
+    qmin = int(row.qmin) if quantizer.qmin is None else quantizer.qmin
+    qmax = int(row.qmax) if quantizer.qmax is None else quantizer.qmax
+    factors = grow_scales(exact, channel, zero, (qmin, qmax), quantizer.pairs[0].highest)
     return replace(quantizer, scale=(scale * factors.reshape(scale.shape)).astype(np.float32))
 
 

@@ -59,7 +59,7 @@ def _conflicts(model: ir.Model, placement: Placement, ranges: Mapping[str, Range
     for node in model.graph:
         result = name_of(node.outputs[0])
         spec = placement.specs.get(result)
-        if not is_standard(node) or node.op_type != "Concat" or spec is None or not spec.dtype.endswith("int8"):
+        if not is_standard(node) or node.op_type != "Concat" or spec is None or not spec.format.integer_operators:
             continue
         found = [_magnitude(value, placement, ranges) for value in node.inputs]
         known = [magnitude for magnitude in found if magnitude]

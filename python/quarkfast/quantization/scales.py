@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -10,14 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from quarkfast import kernels, qparams
 from quarkfast.config import TensorSpec
+from quarkfast.formats.scalar import qtype
 from quarkfast.graph.plan import Quantizer
 from quarkfast.qparams import QParams
 from quarkfast.ranges.methods import Values, needs_histogram, params_for, range_to_keep
 
 __all__ = ["quantizer_for_range", "quantizer_for_values", "unit_quantizer"]
-
-# What the largest magnitude becomes. bfloat16 has the exponents of float32, so that any value would do; 2 is Quark's.
-_FLOAT_LIMITS = MappingProxyType({"bfloat16": 2.0, "float16": 65504.0, "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0})
 
 
 def unit_quantizer(spec: TensorSpec, axis: int | None = None) -> Quantizer:
@@ -44,7 +41,7 @@ def quantizer_for_range(minimum: ArrayLike, maximum: ArrayLike, spec: TensorSpec
         >>> float(q.scale), int(q.zero_point)
         (0.01568627543747425, 64)
     """
-    if not spec.dtype.startswith(("int", "uint")):
+    if not spec.format.is_integer:
         return _float_quantizer(minimum, maximum, spec, axis)
     low, high = np.asarray(minimum, np.float64), np.asarray(maximum, np.float64)
     empty = low > high
@@ -86,7 +83,7 @@ def _kept(values: NDArray[np.float32], spec: TensorSpec) -> tuple[float, float]:
 def _float_quantizer(minimum: ArrayLike, maximum: ArrayLike, spec: TensorSpec, axis: int | None) -> Quantizer:
     low, high = np.asarray(minimum, np.float64), np.asarray(maximum, np.float64)
     absmax = np.where(low > high, 0.0, np.maximum(np.abs(low), np.abs(high)))
-    scale = np.where(absmax == 0, 1.0, absmax / _FLOAT_LIMITS[spec.dtype]).astype(np.float32)
+    scale = np.where(absmax == 0, 1.0, absmax / qtype(spec.dtype).scaled_max).astype(np.float32)
     scale = np.maximum(scale, np.finfo(np.float32).tiny)
     return Quantizer(spec.dtype, scale, np.zeros(scale.shape, np.int64), axis)
 

@@ -9,6 +9,8 @@ from typing import Literal
 
 from quarkfast.config import Encoding, Scheme
 from quarkfast.deferred import ir
+from quarkfast.errors import UnsupportedError
+from quarkfast.formats import find
 from quarkfast.formats.block import BLOCK_FORMATS, BlockFormat, Rounding
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.plan import Quantizer
@@ -52,50 +54,27 @@ class Form:
     attributes: Mapping[str, int | str] = field(default_factory=dict)
 
 
-_STANDARD = Form("", "QuantizeLinear", "DequantizeLinear", 10)
-_STANDARD_21 = Form("", "QuantizeLinear", "DequantizeLinear", 21)
-# 13 because stored constants are turned back by a Cast, which knows bfloat16 from there on.
-_CUSTOM = Form(_QUARK, "ExtendedQuantizeLinear", "ExtendedDequantizeLinear", 13)
-_CUSTOM_10 = Form(_QUARK, "ExtendedQuantizeLinear", "ExtendedDequantizeLinear", 10)
-_CAST = Form("", "Cast", "Cast", 13, parameters=False)
-# Casts, because onnxruntime's optimizer takes every QuantizeLinear for one to integers: it drops a Relu in front of one
-# to float8, cannot load a Clip there, and before 1.32 makes QLinearConv and others of codes that they do not know.
-_CAST_19 = Form("", "Cast", "Cast", 19, parameters=False)
-
 # Numbers of Quark's attribute; those of `quarkfast.kernels`.
 _ROUNDING_MODES: Mapping[Rounding, int] = MappingProxyType({"half_away": 0, "half_up": 1, "half_even": 2})
 
 # Attributes of Quark's operators that `DequantizeBlock` takes as well.
 _PACKED = frozenset({"bit_width", "block_size", "sub_block_size", "sub_block_shift_bits", "element_dtype"})
 
-_FORMS: Mapping[tuple[str, Spelling], Form] = MappingProxyType(
-    {
-        ("int8", "qdq"): _STANDARD,
-        ("uint8", "qdq"): _STANDARD,
-        ("int32", "bias"): _STANDARD,
-        ("int16", "qdq"): _STANDARD_21,
-        ("uint16", "qdq"): _STANDARD_21,
-        ("int4", "qdq"): _STANDARD_21,
-        ("uint4", "qdq"): _STANDARD_21,
-        ("float8_e4m3fn", "qdq"): _CAST_19,
-        ("float8_e5m2", "qdq"): _CAST_19,
-        ("int32", "qdq"): _CUSTOM_10,
-        ("uint32", "qdq"): _CUSTOM_10,
-        ("bfloat16", "qdq"): _CUSTOM,
-        ("float16", "qdq"): _CUSTOM,
-        ("bfloat16", "cast"): _CAST,
-        ("float16", "cast"): _CAST,
-        **{
-            (row.name, "qdq"): Form(_QUARK, row.operator, None, 10, parameters=False, attributes=row.attributes)
-            for row in BLOCK_FORMATS.values()
-        },
-    }
-)
-
 
 def find_form(dtype: str, spelling: Spelling) -> Form:
     """Returns how `dtype` is spelled; what has no Cast or is no bias is spelled as ``"qdq"``."""
-    return _FORMS.get((dtype, spelling)) or _FORMS[dtype, "qdq"]
+    row = find(dtype)
+    linear = row.dequantize_opset if spelling == "bias" else row.linear_opset
+    if linear is not None:
+        return Form("", "QuantizeLinear", "DequantizeLinear", linear)
+    if row.cast_opset is not None and (spelling == "cast" or row.custom_opset is None):
+        return Form("", "Cast", "Cast", row.cast_opset, parameters=False)
+    if row.custom_opset is None:
+        raise UnsupportedError(f"format {dtype}: expected one that operators take, got one that none takes")
+    if row.is_block:
+        block = BLOCK_FORMATS[dtype]
+        return Form(_QUARK, block.operator, None, row.custom_opset, parameters=False, attributes=block.attributes)
+    return Form(_QUARK, "ExtendedQuantizeLinear", "ExtendedDequantizeLinear", row.custom_opset)
 
 
 def lowest_opset(scheme: Scheme) -> int:

@@ -20,7 +20,6 @@ from quarkfast.graph.rewriting import splice
 from quarkfast.graph.runtimes import runtime_notes
 from quarkfast.quantization.block_codes import PackingTally, pack, unclipped
 from quarkfast.quantization.codes import (
-    LARGEST_BFLOAT16,
     codes_of,
     codes_of_tensor,
     limited,
@@ -125,11 +124,13 @@ class _Inserter:
 
     def _clip(self, value: ir.Value, quantizer: Quantizer) -> list[ir.Node]:
         """Returns what keeps `value` from becoming infinite, where the scheme asks for it."""
-        if not self._scheme.clip_bfloat16 or quantizer.dtype != "bfloat16":
+        row = qtype(quantizer.dtype)
+        if not self._scheme.clip_bfloat16 or not row.float32_range or row.constant_limits is None:
             return []
         if not self._limits:
-            ends = ("lowest", -LARGEST_BFLOAT16), ("largest", LARGEST_BFLOAT16)
-            self._limits = [self._add(f"quarkfast_{name}_bfloat16", np.asarray(end)) for name, end in ends]
+            largest = np.float32(row.constant_limits[1])
+            ends = ("lowest", -largest), ("largest", largest)
+            self._limits = [self._add(f"quarkfast_{name}_{row.name}", np.asarray(end)) for name, end in ends]
         return self._call([clip_node(value, *self._limits)], f"{name_of(value)}_QuantizeLinear")
 
     def insert_rounding(self, value: ir.Value, quantizer: Quantizer) -> None:

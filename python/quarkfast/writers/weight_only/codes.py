@@ -77,7 +77,7 @@ def group_stream(tensor: ir.TensorProtocol, name: str, axis: int, spec: TensorSp
 
 def has_zero_points(spec: TensorSpec) -> bool:
     """Whether zero points have to be written: an operator that is given none takes 0."""
-    return not spec.symmetric or qtype(spec.dtype).kind == "uint"
+    return not spec.symmetric or not qtype(spec.dtype).signed
 
 
 def grouped(piece: NDArray[Any], spec: TensorSpec, name: str) -> Scales:
