@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from quarkfast.config.rules import TensorRule, read_tensors
 from quarkfast.errors import ConfigError, UnsupportedError
+from quarkfast.formats import find_by_quant_type
 
-__all__ = ["DTYPES", "read_overrides"]
+__all__ = ["read_overrides"]
 
-#: Members of ``QuantType`` and ``ExtendedQuantType`` -> the type; block formats depend on more than their name.
-DTYPES: Mapping[str, str] = MappingProxyType(
-    {
-        "QInt8": "int8",
-        "QUInt8": "uint8",
-        "QInt16": "int16",
-        "QUInt16": "uint16",
-        "QInt32": "int32",
-        "QUInt32": "uint32",
-        "QFloat16": "float16",
-        "QBFloat16": "bfloat16",
-        "QFLOAT8E4M3FN": "float8_e4m3fn",
-        "QInt4": "int4",
-        "QUInt4": "uint4",
-        "QBFP": "bfp16",
-        "QMX": "mxint8",
-    }
-)
 _KEYS = ("quant_type", "symmetric", "reduce_range", "rmin", "rmax", "scale", "zero_point", "axis", "convert")
 
 
@@ -66,9 +48,10 @@ def _own_form(name: str, value: Any) -> Any:
     plain = {key: given[key] for key in ("symmetric", "reduce_range") if key in given}
     if "quant_type" in given:
         member = getattr(given["quant_type"], "name", given["quant_type"])
-        if member not in DTYPES:
+        row = find_by_quant_type(member) if isinstance(member, str) else None
+        if row is None:
             raise ConfigError(f"{where}: quant_type: expected a member of QuantType, got {given['quant_type']!r}")
-        plain["dtype"] = DTYPES[member]
+        plain["dtype"] = row.name
     if "rmin" in given or "rmax" in given:
         if not ("rmin" in given and "rmax" in given):
             raise ConfigError(f"{where}: expected rmin and rmax, got one of them")

@@ -68,7 +68,7 @@ def target_of(activation: TensorSpec) -> str:
     """
     if _is_integer(activation):
         return "ryzenai-a8w8"
-    return "dot-products" if activation.is_block and activation.dtype != "bfp16" else "ryzenai-bf16"
+    return "dot-products" if activation.format.operands_only else "ryzenai-bf16"
 
 
 def takes_int32_bias(activation: TensorSpec, weight: TensorSpec) -> bool:
@@ -104,7 +104,8 @@ def check_types(scheme: Scheme) -> None:
         raise ConfigError(f"per_channel: expected weights with a scale, got {weight.dtype}; leave the option out")
     if "power_of_two" in (scheme.activation.scale, weight.scale) and weight.granularity == "channel":
         raise ConfigError(f"per_channel: expected False for {scheme.name}, got True; its target has one shift a tensor")
-    if scheme.target == "ryzenai-xint8" and not (weight.dtype == "int8" and scheme.activation.dtype.endswith("int8")):
+    bytes_alone = scheme.activation.format.integer_operators and weight.format.integer_operators
+    if scheme.target == "ryzenai-xint8" and not (bytes_alone and weight.format.signed):
         types = f"activations {scheme.activation.dtype}, weights {weight.dtype}"
         raise ConfigError(f"{scheme.name}: expected int8 or uint8 activations and int8 weights, got {types}; use A8W8")
     if scheme.packed_weights and not weight.is_block:

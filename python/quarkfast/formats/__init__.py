@@ -17,6 +17,7 @@ __all__ = [
     "ScalarFormat",
     "activation_formats",
     "find",
+    "find_by_quant_type",
     "get",
     "weight_formats",
 ]
@@ -43,6 +44,18 @@ def get(name: str) -> Format | None:
     """Returns the format called `name`, or None where a later check refuses names that there are none of."""
     row = SCALAR_FORMATS.get(name) or BLOCK_FORMATS.get(name)
     return FLOAT32 if row is None and name == FLOAT32.name else row
+
+
+def find_by_quant_type(member: str) -> Format | None:
+    """Returns the format of a member of ONNX Runtime's ``QuantType`` or Quark's ``ExtendedQuantType``, or None.
+
+    Of block formats, which depend on more than the member, the one that Quark takes without attributes.
+
+    Example:
+        >>> find_by_quant_type("QUInt8").name, find_by_quant_type("QMX").name
+        ('uint8', 'mxint8')
+    """
+    return next((row for row in _rows() if row.quant_type == member), None) if member else None
 
 
 def activation_formats() -> tuple[str, ...]:

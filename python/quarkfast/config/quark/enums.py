@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from quarkfast.formats import ScalarFormat, find_by_quant_type
+
 __all__ = [
     "CalibMethod",
     "CalibrationMethod",
@@ -87,7 +89,8 @@ class _TypedEnum(Enum):
     @property
     def tensor_type(self) -> int:
         """The type in ``onnx.TensorProto.DataType``; 0 for block formats, which ONNX has no type for."""
-        return _ONNX_TYPES[self.name]
+        row = find_by_quant_type(self.name)
+        return row.onnx if isinstance(row, ScalarFormat) else 0
 
 
 class QuantType(_TypedEnum):
@@ -142,19 +145,3 @@ class VitisQuantFormat(Enum):
 
 #: The older name of :class:`ExtendedQuantType`.
 VitisQuantType = ExtendedQuantType
-
-_ONNX_TYPES = {
-    "QInt8": 3,
-    "QUInt8": 2,
-    "QInt16": 5,
-    "QUInt16": 4,
-    "QInt32": 6,
-    "QUInt32": 12,
-    "QFloat16": 10,
-    "QBFloat16": 16,
-    "QFLOAT8E4M3FN": 17,
-    "QInt4": 22,
-    "QUInt4": 21,
-    "QBFP": 0,
-    "QMX": 0,
-}

@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from typing import Any, Literal, get_args
 
 from quarkfast.config.options import OPTIONS, apply_options
-from quarkfast.config.overrides import DTYPES
 from quarkfast.config.presets import PRESETS
 from quarkfast.config.quark.algorithm import AlgoConfig, CLEConfig
 from quarkfast.config.quark.blocks import block_of, block_rounding
@@ -22,6 +21,7 @@ from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import Method, ScaleKind, TensorSpec
 from quarkfast.config.types import bias_of, target_of
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
+from quarkfast.formats import find, find_by_quant_type
 from quarkfast.formats.block import Rounding
 
 __all__ = ["scheme_of"]
@@ -51,6 +51,7 @@ _QCONFIG_METHODS = {
     CalibMethod.LayerwisePercentile: "layerwise_percentile",
     CalibMethod.Distribution: "distribution",
 }
+_BLOCK_ATTRIBUTES = {"QBFP": "BFPAttributes", "QMX": "MXAttributes"}
 _FIELD_ALGORITHMS = {
     "include_sq": "SmoothQuant",
     "include_rotation": "QuaRot",
@@ -122,9 +123,8 @@ def _from_legacy(config: QuantizationConfig) -> Scheme:
     method, scale = _method(config.calibrate_method)
     activation = _legacy_dtype(config.activation_type, options)
     weight = _legacy_dtype(config.weight_type, options)
-    floats = not activation.startswith(("int", "uint"))
-    symmetric = options.get("ActivationSymmetric", floats)
-    weight_symmetric = options.get("WeightSymmetric", not weight.startswith("uint"))
+    symmetric = options.get("ActivationSymmetric", not find(activation).is_integer)
+    weight_symmetric = options.get("WeightSymmetric", find(weight).signed)
     granularity = "channel" if config.per_channel else "tensor"
     scheme = _scheme(
         _spec(activation, symmetric, "tensor", scale, method),
@@ -155,7 +155,7 @@ def _dynamic(weight: TensorSpec) -> Scheme:
 
 def _equalized(scheme: Scheme, wanted: bool) -> Scheme:
     """Returns the scheme with equalization or without; 16-bit floats have an exponent of their own and need none."""
-    return replace(scheme, equalize=wanted and scheme.weight.dtype not in ("bfloat16", "float16"))
+    return replace(scheme, equalize=wanted and not scheme.weight.format.may_be_scaled)
 
 
 def _from_qconfig(config: QConfig) -> Scheme:
@@ -171,7 +171,8 @@ def _from_qconfig(config: QConfig) -> Scheme:
     scheme = _scheme(activation, weight, npu_cnn, options.get("ForceQuantizeNoInputCheck", False))
     dtypes = activation.dtype, weight.dtype
     # Quark fills in attributes for its MX formats only; BFP16 keeps the operator's default.
-    default: Rounding = "half_away" if "bfp16" in dtypes else "half_even"
+    kept = any(find(dtype).is_block and not find(dtype).operands_only for dtype in dtypes)
+    default: Rounding = "half_away" if kept else "half_even"
     scheme = replace(scheme, block_rounding=block_rounding(dtypes, options, default))
     scheme = _equalized(scheme, any(isinstance(each, CLEConfig) for each in config.algo_config or ()))
     given: dict[str, Any] = {"exclude": list(config.exclude)} if config.exclude else {}
@@ -218,7 +219,7 @@ def _scheme(activation: TensorSpec, weight: TensorSpec, npu_cnn: bool, forced: b
     """Choose target and bias as Quark's quantizers do (specification of Quark, sections 1.3 and 6)."""
     if npu_cnn:
         target = "ryzenai-xint8"
-    elif activation.dtype.startswith(("int", "uint")) and not activation.symmetric:
+    elif activation.format.is_integer and not activation.symmetric:
         target = "ort-cpu"
     else:
         target = target_of(activation)
@@ -247,7 +248,7 @@ def _tensor_spec(config: QTensorConfig, calibration: CalibMethod) -> TensorSpec:
 
 
 def _spec(dtype: str, symmetric: bool, granularity: str, scale: str, method: str) -> TensorSpec:
-    if not dtype.startswith(("int", "uint")):
+    if not find(dtype).is_integer:
         method, scale = "minmax", "float32"
     return TensorSpec(
         dtype,
@@ -274,11 +275,10 @@ def _method(member: Any) -> tuple[str, str]:
 
 def _legacy_dtype(member: Any, options: Mapping[str, Any]) -> str:
     name = getattr(member, "name", "")
-    if name in ("QBFP", "QMX"):
-        return block_of("BFPAttributes" if name == "QBFP" else "MXAttributes", options)
-    if name not in DTYPES:
+    row = find_by_quant_type(name)
+    if row is None:
         raise ConfigError(f"quantized type: expected a member of QuantType or ExtendedQuantType, got {member!r}")
-    return DTYPES[name]
+    return block_of(_BLOCK_ATTRIBUTES[name], options) if row.is_block else row.name
 
 
 def _translated_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -82,5 +82,6 @@ def find_device(scheme: Scheme) -> Device | None:
         >>> find_device(PRESETS["A16W8"]).name, find_device(PRESETS["U8S8"])
         ('A16W8', None)
     """
-    wide = scheme.target == "ryzenai-a8w8" and scheme.activation.dtype.endswith("int16")
+    row = scheme.activation.format
+    wide = scheme.target == "ryzenai-a8w8" and row.is_integer and row.bits == 16
     return _DEVICES.get("ryzenai-a16w8" if wide else scheme.target)
