@@ -30,7 +30,8 @@ from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.quantization import place
-from quarkfast.ranges.methods import METHODS, ranges_kept
+from quarkfast.ranges.estimate import estimate_ranges
+from quarkfast.ranges.registry import METHODS
 
 BATCH = 32
 SAMPLES = (16, 64, 128, 256, 512)
@@ -120,7 +121,8 @@ def derivations(shared: Path, model: str) -> Iterator[str]:
     for method in METHODS:
         specs = [replace(spec, method=method) for spec in SPECS.values()]
         times = [
-            min(seconds(partial(ranges_kept, found, dict.fromkeys(found, spec))) for _ in range(5)) for spec in specs
+            min(seconds(partial(estimate_ranges, found, dict.fromkeys(found, spec))) for _ in range(5))
+            for spec in specs
         ]
         yield f"| {method} | {' | '.join(f'{each:.4f}' for each in times)} |"
 

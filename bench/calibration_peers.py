@@ -82,7 +82,7 @@ def quarkfast_job(folder: Path, method: str) -> Callable[[], object]:
     import quarkfast.pipeline.prepare
     import quarkfast.quantization
     from quarkfast.config import TensorSpec
-    from quarkfast.ranges.methods import ranges_kept
+    from quarkfast.ranges.estimate import estimate_ranges
 
     scale = "power_of_two" if method == "MinMSE" else "float32"
     spec = TensorSpec("int8", method=method.lower(), scale=scale)
@@ -92,7 +92,7 @@ def quarkfast_job(folder: Path, method: str) -> Callable[[], object]:
         found = quarkfast.calibrate(
             folder / "model.onnx", Reader(folder), preset="A8W8", histogram=needs, threads=2
         ).tensors
-        ranges_kept(found, dict.fromkeys(found, spec))
+        estimate_ranges(found, dict.fromkeys(found, spec))
 
     return job
 

@@ -23,10 +23,11 @@ from quarkfast.graph.save import serialize
 from quarkfast.graph.subgraphs import values_by_path
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.quantization import place
-from quarkfast.ranges.methods import Values, params_for, range_to_keep
+from quarkfast.ranges.estimate import estimate_range
+from quarkfast.ranges.params import params_for
+from quarkfast.ranges.summary import ClippingRange, ValuesSummary
 
 Array = NDArray[np.float32]
-Ends = tuple[float, float]
 
 MOST = 1 << 18
 STEPS = [2.0**-octave * (128 - step) / 128 for octave in range(6) for step in range(64)]
@@ -51,34 +52,34 @@ def activations(model: Path, feeds: list[Mapping[str, Any]]) -> Iterator[tuple[s
         yield name, values if values.size <= MOST else rng.choice(values, MOST, replace=False)
 
 
-def squared_error(values: Array, ends: Ends, spec: TensorSpec) -> float:
+def squared_error(values: Array, ends: ClippingRange, spec: TensorSpec) -> float:
     """Returns the mean squared error that the codes of a range leave in the values."""
     params = params_for(*ends, spec)
     fake = kernels.fake_quantize_linear(values, params.scale, params.zero_point, qmin=params.qmin, qmax=params.qmax)
     return float(np.square(np.subtract(values, fake, dtype=np.float64)).mean())
 
 
-def percentile_of_values(values: Array) -> Ends:
+def percentile_of_values(values: Array) -> ClippingRange:
     """Returns the 99.99th percentile of the magnitudes."""
     reach = float(np.quantile(np.abs(values), 0.9999))
     return -reach, reach
 
 
-def least_error_of_values(values: Array) -> Ends:
+def least_error_of_values(values: Array) -> ClippingRange:
     """Tries every threshold of the histogram's own search over six octaves, on the values."""
     top = float(np.abs(values).max())
     reach = top * min(STEPS, key=lambda step: squared_error(values, (-top * step, top * step), FLOAT))
     return -reach, reach
 
 
-def power_of_values(values: Array) -> Ends:
+def power_of_values(values: Array) -> ClippingRange:
     """Searches power-of-two scales over the values."""
     base = qparams.from_range(values.min(), values.max(), "int8", symmetric=True)
     low, high = qparams.search_power_of_two(values, base).limits()
     return float(low), float(high)
 
 
-METHODS: tuple[tuple[str, TensorSpec, Callable[[Array], Ends]], ...] = (
+METHODS: tuple[tuple[str, TensorSpec, Callable[[Array], ClippingRange]], ...] = (
     ("percentile 99.99", TensorSpec("int8", method="percentile", percentile=99.99), percentile_of_values),
     ("minmse, float scale", TensorSpec("int8", method="minmse"), least_error_of_values),
     ("minmse, power of two", TensorSpec("int8", scale="power_of_two", method="minmse"), power_of_values),
@@ -91,10 +92,10 @@ def table(name: str, model: Path, feeds: list[Mapping[str, Any]]) -> Iterator[st
     for _, values in activations(model, feeds):
         if not values.any():
             continue
-        seen = Values(kernels.histogram(values))
+        seen = ValuesSummary(kernels.histogram(values))
         for method, spec, of_values in METHODS:
             ours, theirs = (
-                squared_error(values, ends, spec) for ends in (range_to_keep(seen, spec, ""), of_values(values))
+                squared_error(values, ends, spec) for ends in (estimate_range(seen, spec, ""), of_values(values))
             )
             excess[method].append(ours / theirs - 1 if theirs else 0.0)
     for method, found in excess.items():

@@ -16,7 +16,7 @@ import quarkfast
 from quarkfast import Calibration, ort
 from quarkfast.errors import CalibrationError, OutputError
 from quarkfast.kernels import histogram, reduce_range
-from quarkfast.ranges.methods import METHODS
+from quarkfast.ranges.registry import METHODS
 from tiny_models import conv_relu_model, samples, tiny_model
 
 SEQUENCE = "g (float[N, L, 4] x) => (float[N, L, 4] y) { y = Mul (x, two) }"

@@ -14,7 +14,7 @@ from quarkfast.config import TensorSpec
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.pipeline.prepare import prepare
-from quarkfast.ranges.methods import range_to_keep
+from quarkfast.ranges.estimate import estimate_range
 
 MEAN = np.float32([0.485, 0.456, 0.406]).reshape(3, 1, 1)
 STD = np.float32([0.229, 0.224, 0.225]).reshape(3, 1, 1)
@@ -52,7 +52,7 @@ def activations(shared, images, calibration):
 
 
 def _range(calibration, name, spec, **changed):
-    return range_to_keep(calibration.tensors[name], dataclasses.replace(spec, **changed), name)
+    return estimate_range(calibration.tensors[name], dataclasses.replace(spec, **changed), name)
 
 
 def test_statistics_are_those_of_the_activations(calibration, activations):

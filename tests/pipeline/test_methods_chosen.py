@@ -9,7 +9,7 @@ import pytest
 import quarkfast
 from quarkfast.cli import main
 from quarkfast.errors import CalibrationError
-from quarkfast.ranges.methods import METHODS
+from quarkfast.ranges.registry import METHODS
 from tiny_models import conv_relu_model, samples
 
 PRESETS = ("A8W8", "A16W8", "U8S8", "XINT8")

@@ -13,7 +13,11 @@ from quarkfast import kernels, qparams, reference
 from quarkfast.config import TensorSpec
 from quarkfast.errors import CalibrationError
 from quarkfast.kernels import Range, histogram
-from quarkfast.ranges.methods import METHODS, Values, normal_clip, params_for, range_kept, range_to_keep
+from quarkfast.ranges.distribution import normal_clip
+from quarkfast.ranges.estimate import estimate_range, estimate_ranges
+from quarkfast.ranges.params import params_for
+from quarkfast.ranges.registry import METHODS
+from quarkfast.ranges.summary import ValuesSummary
 
 RNG = np.random.default_rng(5)
 VALUES = {
@@ -40,7 +44,7 @@ def _with(spec: TensorSpec, **changed) -> TensorSpec:
 
 
 def _found(values, spec):
-    return range_to_keep(Values(histogram(values)), spec, "x")
+    return estimate_range(ValuesSummary(histogram(values)), spec, "x")
 
 
 def _error(values, ends, spec, power=2):
@@ -166,7 +170,7 @@ def test_the_reach_for_a_normal_distribution_has_the_least_error(bits):
 )
 def test_every_method_gives_every_tensor_a_finite_positive_scale(method, spec, values):
     spec = _with(spec, method=method)
-    low, high = range_to_keep(Values(histogram(np.float32(values))), spec, "x")
+    low, high = estimate_range(ValuesSummary(histogram(np.float32(values))), spec, "x")
     if low > high:  # nothing finite was seen
         low = high = 0.0
     scale = params_for(low, high, spec).scale
@@ -182,9 +186,9 @@ def test_a_method_that_reads_histograms_says_so_where_there_is_none(method):
         mean_extremes = (-1.0, 2.0)
 
     spec = TensorSpec("int8", symmetric=False, method=method)
-    if not METHODS[method].histogram:
-        assert range_kept(Alone(), spec, "x") == Alone.range
+    if not METHODS[method].needs_histogram:
+        assert estimate_ranges({"x": Alone()}, {"x": spec}) == {"x": Alone.range}
         return
     message = f"calibration: expected a histogram of tensor 'x', which method '{method}' reads, got its range alone"
     with pytest.raises(CalibrationError, match=message):
-        range_kept(Alone(), spec, "x")
+        estimate_range(Alone(), spec, "x")

@@ -6,7 +6,7 @@ from quarkfast.config.patterns import match_names
 from quarkfast.config.presets import PRESETS, find_preset
 from quarkfast.config.rules import BiasKind, Change, LayerRule, TensorRule
 from quarkfast.config.scheme import Encoding, Scheme
-from quarkfast.config.spec import Granularity, Method, ScaleKind, TensorSpec
+from quarkfast.config.spec import Granularity, ScaleKind, TensorSpec
 from quarkfast.config.types import takes_int32_bias
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "Encoding",
     "Granularity",
     "LayerRule",
-    "Method",
     "Option",
     "ScaleKind",
     "Scheme",

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 from quarkfast.config.scheme import Scheme
-from quarkfast.config.spec import Method, TensorSpec
+from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError, did_you_mean
+from quarkfast.ranges.registry import METHODS, PARAMETERS
 
-__all__ = ["check_method", "choose", "choose_bins", "choose_method", "choose_moving_average", "is_method"]
+__all__ = ["check_method", "choose", "choose_method", "choose_moving_average", "choose_parameter", "is_method"]
 
-# What needs no error of codes, which is known for integers.
-_METHODS_OF_FLOATS = ("minmax", "moving_average", "nonoverflow", "percentile", "entropy", "distribution")
 _ENUMERATIONS = ("CalibMethod", "CalibrationMethod", "ExtendedCalibrationMethod")
 
 
@@ -41,7 +40,7 @@ def choose_method(part: str) -> Callable[[Scheme, Any], Scheme]:
 
     def apply(scheme: Scheme, value: Any) -> Scheme:
         name = str(getattr(value, "name", value))
-        known = {method.replace("_", ""): method for method in get_args(Method)}
+        known = {method.replace("_", ""): method for method in METHODS}
         found = known.get(name.replace("_", "").lower())
         if found is None:
             listed, hint = ", ".join(known.values()), did_you_mean(name, known.values())
@@ -63,17 +62,18 @@ def choose_moving_average(scheme: Scheme, value: bool) -> Scheme:
     return choose("activation", "method")(scheme, "moving_average") if value else scheme
 
 
-def choose_bins(scheme: Scheme, value: int) -> Scheme:
-    """Gives ``"entropy"`` its bins; other methods have at least 2048 whatever is asked for.
+def choose_parameter(name: str) -> Callable[[Scheme, Any], Scheme]:
+    """Returns what sets a parameter of the method of activations."""
+    limit = PARAMETERS[name].unread_limit
 
-    Raises:
-        ConfigError: If more are asked for.
-    """
-    if scheme.activation.method == "entropy":
-        return choose("activation", "bins")(scheme, value)
-    if value > 2048:
-        raise ConfigError(f"bins: expected at most 2048, which every histogram has, got {value}; leave it out")
-    return scheme
+    def apply(scheme: Scheme, value: Any) -> Scheme:
+        if limit is None or name in METHODS[scheme.activation.method].parameters:
+            return choose("activation", name)(scheme, value)
+        if value > limit:
+            raise ConfigError(f"{name}: expected at most {limit}, which every histogram has, got {value}; leave it out")
+        return scheme
+
+    return apply
 
 
 def check_method(spec: TensorSpec, part: str) -> None:
@@ -82,8 +82,8 @@ def check_method(spec: TensorSpec, part: str) -> None:
     Raises:
         ConfigError: If it needs the error that integer codes leave, and the type is a float.
     """
-    if spec.needs_range and not spec.format.is_integer and spec.method not in _METHODS_OF_FLOATS:
+    fitting = [method.name for method in METHODS.values() if method.takes_floats]
+    if spec.needs_range and not spec.format.is_integer and spec.method not in fitting:
         raise ConfigError(
-            f"method: expected {', '.join(_METHODS_OF_FLOATS[:-1])} or {_METHODS_OF_FLOATS[-1]} for {spec.dtype} "
-            f"({part}), got {spec.method}"
+            f"method: expected {', '.join(fitting[:-1])} or {fitting[-1]} for {spec.dtype} ({part}), got {spec.method}"
         )

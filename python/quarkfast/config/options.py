@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, get_args
 
 from quarkfast import formats
-from quarkfast.config.method_options import choose, choose_bins, choose_method, choose_moving_average, is_method
+from quarkfast.config.method_options import choose, choose_method, choose_moving_average, choose_parameter, is_method
 from quarkfast.config.overrides import read_overrides
 from quarkfast.config.presets import find_preset
 from quarkfast.config.rules import BiasKind, read_exclude, read_layers
@@ -157,12 +157,12 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             Option("method", "CalibrateMethod", _METHOD, is_method, choose_method("activation")),
             Option("weight_method", "WeightCalibrateMethod", _METHOD, is_method, choose_method("weight")),
             Option("moving_average", "CalibMovingAverage", _BOOL, _is_bool, choose_moving_average),
-            Option("percentile", "Percentile", _NUMBER, _is_number, choose("activation", "percentile")),
-            Option("percentiles", "PercentileCandidates", _NUMBERS, _is_numbers, choose("activation", "percentiles")),
-            Option("metric", "LWPMetric", _NAME, _is_name, choose("activation", "metric")),
-            Option("scenario", "Scenario", _NAME, _is_name, choose("activation", "scenario")),
-            Option("bins", "NumBins", _COUNT, _is_count, choose_bins),
-            Option("levels", "NumQuantizedBins", _COUNT, _is_count, choose("activation", "levels")),
+            Option("percentile", "Percentile", _NUMBER, _is_number, choose_parameter("percentile")),
+            Option("percentiles", "PercentileCandidates", _NUMBERS, _is_numbers, choose_parameter("percentiles")),
+            Option("metric", "LWPMetric", _NAME, _is_name, choose_parameter("metric")),
+            Option("scenario", "Scenario", _NAME, _is_name, choose_parameter("scenario")),
+            Option("bins", "NumBins", _COUNT, _is_count, choose_parameter("bins")),
+            Option("levels", "NumQuantizedBins", _COUNT, _is_count, choose_parameter("levels")),
             Option(
                 "range_symmetric", "CalibTensorRangeSymmetric", _BOOL, _is_bool, choose("activation", "range_symmetric")
             ),

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal
 
 from quarkfast import formats
 from quarkfast.errors import ConfigError
+from quarkfast.ranges.registry import METHODS, PARAMETERS
 
-__all__ = ["ErrorMetric", "Granularity", "Method", "ScaleKind", "Scenario", "TensorSpec"]
+__all__ = ["Granularity", "ScaleKind", "TensorSpec"]
 
 Granularity = Literal["tensor", "channel", "group"]
 ScaleKind = Literal["float32", "power_of_two"]
-Method = Literal[
-    "minmax",
-    "moving_average",
-    "nonoverflow",
-    "percentile",
-    "layerwise_percentile",
-    "entropy",
-    "distribution",
-    "minmse",
-    "auto",
-]
-ErrorMetric = Literal["mae", "mse"]
-Scenario = Literal["same", "p3"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +26,7 @@ class TensorSpec:
         granularity: One scale for the whole tensor, one for each output channel, or one for each group of weights
             along the axis that a matrix product sums over (weights beside float activations only).
         scale: The set that scales are taken from.
-        method: How a range is derived from what is known of the values, a row of `quarkfast.ranges.methods`.
+        method: How a range is derived from what is known of the values, a row of `quarkfast.ranges.registry`.
         scaled: Whether 16-bit floats get a scale: bfloat16 that which brings values into [-2, 2], float16 that which
             makes the largest value 65504. Otherwise their scale is 1.
         reduce_range: Whether integers use half of their codes, for CPUs whose 8-bit products saturate at 16 bits.
@@ -64,31 +52,23 @@ class TensorSpec:
     symmetric: bool = True
     granularity: Granularity = "tensor"
     scale: ScaleKind = "float32"
-    method: Method = "minmax"
+    method: str = "minmax"
     scaled: bool = False
     reduce_range: bool = False
-    percentile: float = 99.999
-    percentiles: tuple[float, ...] = (99.99, 99.999, 99.99999)
-    metric: ErrorMetric = "mae"
-    scenario: Scenario = "same"
-    levels: int | None = None
-    bins: int | None = None
+    percentile: float = PARAMETERS["percentile"].default
+    percentiles: tuple[float, ...] = PARAMETERS["percentiles"].default
+    metric: str = PARAMETERS["metric"].default
+    scenario: str = PARAMETERS["scenario"].default
+    levels: int | None = PARAMETERS["levels"].default
+    bins: int | None = PARAMETERS["bins"].default
     range_symmetric: bool | None = None
     group_size: int = 128
 
     def __post_init__(self) -> None:
-        for field, kind in (("method", Method), ("metric", ErrorMetric), ("scenario", Scenario)):
-            _require_one_of(field, getattr(self, field), get_args(kind))
-        if not self.percentiles:
-            raise ConfigError("percentiles: expected at least one, got none")
-        for field, percents in (("percentile", (self.percentile,)), ("percentiles", self.percentiles)):
-            for percent in percents:
-                if not 0 < percent <= 100:
-                    raise ConfigError(f"{field}: expected percents above 0 and up to 100, got {percent}")
-        if self.levels is not None and not 2 <= self.levels <= 2048:
-            raise ConfigError(f"levels: expected 2 to 2048, got {self.levels}")
-        if self.bins is not None and (not 128 <= self.bins <= 4096 or self.bins & (self.bins - 1)):
-            raise ConfigError(f"bins: expected a power of two from 128 to 4096, got {self.bins}")
+        if self.method not in METHODS:
+            raise ConfigError(f"method: expected one of {', '.join(METHODS)}, got {self.method!r}")
+        for name, parameter in PARAMETERS.items():
+            parameter.check(name, getattr(self, name))
         if self.bins is not None and self.levels is not None and self.levels > self.bins:
             raise ConfigError(f"levels: expected at most as many as bins ({self.bins}), got {self.levels}")
 
@@ -137,8 +117,3 @@ class TensorSpec:
     def mirrored(self) -> bool:
         """Whether the range mirrors itself around zero."""
         return self.symmetric if self.range_symmetric is None else self.range_symmetric
-
-
-def _require_one_of(field: str, value: Any, known: tuple[Any, ...]) -> None:
-    if value not in known:
-        raise ConfigError(f"{field}: expected one of {', '.join(known)}, got {value!r}")

@@ -104,7 +104,7 @@ def find_ranges(
     """Returns the range to keep and the statistics of each tensor, the number of samples, and what the source shows."""
     from quarkfast.calibration import Gather, Job, calibrate_prepared
     from quarkfast.quantization import needs_ranges, observed_channels
-    from quarkfast.ranges.methods import needs_histogram, ranges_kept
+    from quarkfast.ranges.estimate import estimate_ranges, needs_histogram
 
     if not needs_ranges(scheme) or not placement.observed:
         return {}, {}, 0, source.with_first(model, scheme)
@@ -130,4 +130,4 @@ def find_ranges(
     if found.key is None:  # a table of another tool, whose method has chosen the ranges already
         return {name: each.range for name, each in statistics.items()}, statistics, found.samples, source
     observed = {name: statistics[name] for name in placement.observed}
-    return ranges_kept(observed, placement.specs), statistics, found.samples, source
+    return estimate_ranges(observed, placement.specs), statistics, found.samples, source

@@ -14,7 +14,7 @@ from quarkfast.formats import find
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import array_of
 from quarkfast.graph.plan import Plan, Quantizer
-from quarkfast.ranges.methods import Seen
+from quarkfast.ranges.summary import TensorSummary
 
 __all__ = ["Findings", "find_findings"]
 
@@ -36,7 +36,7 @@ class Findings:
     worst: tuple[tuple[str, float], ...] = ()
 
 
-def find_findings(model: ir.Model, plan: Plan, seen: Mapping[str, Seen]) -> Findings:
+def find_findings(model: ir.Model, plan: Plan, seen: Mapping[str, TensorSummary]) -> Findings:
     """Returns the findings about a plan, before it is inserted.
 
     The noise of weights is that of rounding evenly, ``scale^2 / 12``; that of activations is expected from their

@@ -12,7 +12,10 @@ from quarkfast.config import TensorSpec
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.plan import Quantizer
 from quarkfast.qparams import QParams
-from quarkfast.ranges.methods import Values, needs_histogram, params_for, range_to_keep
+from quarkfast.ranges.estimate import estimate_range, needs_histogram
+from quarkfast.ranges.params import params_for
+from quarkfast.ranges.registry import METHODS
+from quarkfast.ranges.summary import ValuesSummary
 
 __all__ = ["quantizer_for_range", "quantizer_for_values", "unit_quantizer"]
 
@@ -59,7 +62,7 @@ def quantizer_for_values(values: NDArray[np.float32], spec: TensorSpec, axis: in
     """
     if not values.size:
         return quantizer_for_range(0.0, 0.0, spec)
-    if spec.method == "minmse" and spec.scale == "power_of_two":
+    if METHODS[spec.method].searches_constants and spec.scale == "power_of_two":
         low, high = _extremes(values, axis)
         params = qparams.from_range(low, high, spec.dtype, symmetric=spec.symmetric, reduce_range=spec.reduce_range)
         return _quantizer(qparams.search_power_of_two(values, params, axis=axis or 0), spec, axis)
@@ -77,7 +80,7 @@ def _extremes(values: NDArray[np.float32], axis: int | None) -> tuple[Any, Any]:
 
 
 def _kept(values: NDArray[np.float32], spec: TensorSpec) -> tuple[float, float]:
-    return range_to_keep(Values(kernels.histogram(values)), spec, "weight")
+    return estimate_range(ValuesSummary(kernels.histogram(values)), spec, "weight")
 
 
 def _float_quantizer(minimum: ArrayLike, maximum: ArrayLike, spec: TensorSpec, axis: int | None) -> Quantizer:

@@ -1,1 +1,1 @@
-"""Range estimation: from the statistics of a tensor to the range worth keeping, one method a row."""
+"""Range estimation: the methods as rows of `quarkfast.ranges.registry`, a family a file, from statistics to a range."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from quarkfast.config.options import OPTIONS, apply_options
 from quarkfast.config.presets import PRESETS
@@ -18,11 +18,12 @@ from quarkfast.config.quark.qconfig import QConfig
 from quarkfast.config.quark.spec import QLayerConfig, QTensorConfig
 from quarkfast.config.rules import Change, LayerRule
 from quarkfast.config.scheme import Scheme
-from quarkfast.config.spec import Method, ScaleKind, TensorSpec
+from quarkfast.config.spec import ScaleKind, TensorSpec
 from quarkfast.config.types import bias_of, target_of
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 from quarkfast.formats import find, find_by_quant_type
 from quarkfast.formats.block import Rounding
+from quarkfast.ranges.registry import METHODS
 
 __all__ = ["scheme_of"]
 
@@ -253,15 +254,15 @@ def _spec(dtype: str, symmetric: bool, granularity: str, scale: str, method: str
     return TensorSpec(
         dtype,
         symmetric,
-        _one_of(granularity, Literal["tensor", "channel"], "granularity"),
-        _one_of(scale, ScaleKind, "scale type"),
-        _one_of(method, Method, "calibration method"),
+        _one_of(granularity, ("tensor", "channel"), "granularity"),
+        _one_of(scale, get_args(ScaleKind), "scale type"),
+        _one_of(method, tuple(METHODS), "calibration method"),
     )
 
 
-def _one_of(value: str, literal: Any, what: str) -> Any:
-    if value not in get_args(literal):
-        raise UnsupportedError(f"{what}: expected {' or '.join(get_args(literal))} in this version, got {value}")
+def _one_of(value: str, known: tuple[str, ...], what: str) -> Any:
+    if value not in known:
+        raise UnsupportedError(f"{what}: expected {' or '.join(known)} in this version, got {value}")
     return value
 
 
