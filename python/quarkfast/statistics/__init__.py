@@ -1,10 +1,13 @@
 """Statistics of activations: what was seen of each tensor, merged exactly, in memory and in files."""
 
 from quarkfast.statistics.calibration import Calibration, merge
+from quarkfast.statistics.request import StatisticsRequest, TensorRequest
 from quarkfast.statistics.tensor import TensorStatistics, merge_statistics
 
 __all__ = [
     "Calibration",
+    "StatisticsRequest",
+    "TensorRequest",
     "TensorStatistics",
     "merge",
     "merge_statistics",

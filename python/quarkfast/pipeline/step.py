@@ -1,0 +1,65 @@
+"""One step of a recipe: what it needs to know of activations, and what it does to the context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from quarkfast.statistics import StatisticsRequest
+
+__all__ = ["FunctionStep", "Step"]
+
+
+class Step(Protocol):
+    """What a recipe is made of. Any object with these attributes and methods is one; none has to inherit.
+
+    A class of a lower layer, such as an algorithm with its settings, is a step if its methods take a context: they
+    read and set attributes of it (``model``, ``scheme``, ``placement``, ``statistics``, ``plan``, ``notes``).
+    """
+
+    @property
+    def name(self) -> str:
+        """What the plan of a model and errors call it."""
+
+    @property
+    def stage(self) -> str:
+        """The stage of the progress that it belongs to.
+
+        Steps of one stage follow each other, and what they require is merged, so that samples run once before the
+        first of them.
+        """
+
+    def applies(self, context: Any) -> bool:
+        """Whether the step has anything to do under the scheme of `context`; the model is not looked at."""
+
+    def requires(self, context: Any) -> StatisticsRequest:
+        """Returns what must be known of activations before the stage of this step begins."""
+
+    def run(self, context: Any) -> bool:
+        """Does the step; returns whether it changed anything."""
+
+
+def _always(context: Any) -> bool:
+    return True
+
+
+def _nothing(context: Any) -> StatisticsRequest:
+    return StatisticsRequest()
+
+
+@dataclass(frozen=True)
+class FunctionStep:
+    """A step made of functions.
+
+    Example:
+        >>> step = FunctionStep("count nodes", "prepare", lambda context: False)
+        >>> step.applies(None), len(step.requires(None)), step.run(None)
+        (True, 0, False)
+    """
+
+    name: str
+    stage: str
+    run: Callable[[Any], bool]
+    applies: Callable[[Any], bool] = _always
+    requires: Callable[[Any], StatisticsRequest] = _nothing
