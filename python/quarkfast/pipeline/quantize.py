@@ -15,6 +15,7 @@ from quarkfast.config import Scheme, resolve
 from quarkfast.errors import ModelError, UnsupportedError
 from quarkfast.pipeline.calibrate import calibration_key, open_calibration
 from quarkfast.pipeline.calibration_source import Source, find_ranges, smooth_channels
+from quarkfast.pipeline.garbage import only_new_objects_collected
 from quarkfast.pipeline.metadata import sign
 from quarkfast.pipeline.plan import outline
 from quarkfast.pipeline.progress import Clock, Progress
@@ -136,39 +137,40 @@ def quantize(
         from quarkfast.quantization import needs_ranges, place
         from quarkfast.targets.checks import preflight
         from quarkfast.writers import lowest_opset
-    path = None if output is None else check_output(output)
-    with clock.stage("load"):
-        loaded = load_model(model)
-        if path is not None:
-            check_not_a_source(path, model, external_files(loaded))
-    before = model_bytes(model, loaded)
-    if calibration is not None and scheme.equalize:
-        calibration = open_calibration(calibration)
-        if calibration.key is None:  # a table of another tool, which tells of the model as it is
-            scheme = replace(scheme, equalize=False)
-    key = calibration_key(loaded, scheme) if calibration is not None else ""
-    source = Source(calibration_data, calibration, max_memory, key)
-    with contextlib.ExitStack() as stack:
-        with clock.stage("prepare"):
-            prepared = prepare(loaded, lowest_opset(scheme), factors=scheme.factors)
-            placement = place(prepared, scheme)
-            del loaded  # what preparation has replaced
-            if calibration is None and (needs_ranges(scheme) or (scheme.smoothed and calibration_data is not None)):
-                stack.enter_context(constants_in_files(prepared, None if path is None else path.parent))
-        if placement.quantized:
-            if scheme.smoothed:
-                source = smooth_channels(prepared, placement, scheme, source, clock)
-            written = _write(prepared, placement, scheme, source, clock, path)
-        else:
-            written = replace(_unchanged(model, placement, path), preflight=preflight(prepared, placement, scheme))
-    if written.first is not None:
-        with clock.stage("check"):
-            written = _check(model, written, written.first)
-    if path is not None and written.size is None:
-        with clock.stage("save"):
-            save_bytes(written.data, path)
-    summary = _summarize(prepared, written, scheme, before, clock.seconds)
-    return QuantizedModel(written.data, summary, path)
+    with only_new_objects_collected():
+        path = None if output is None else check_output(output)
+        with clock.stage("load"):
+            loaded = load_model(model)
+            if path is not None:
+                check_not_a_source(path, model, external_files(loaded))
+        before = model_bytes(model, loaded)
+        if calibration is not None and scheme.equalize:
+            calibration = open_calibration(calibration)
+            if calibration.key is None:  # a table of another tool, which tells of the model as it is
+                scheme = replace(scheme, equalize=False)
+        key = calibration_key(loaded, scheme) if calibration is not None else ""
+        source = Source(calibration_data, calibration, max_memory, key)
+        with contextlib.ExitStack() as stack:
+            with clock.stage("prepare"):
+                prepared = prepare(loaded, lowest_opset(scheme), factors=scheme.factors)
+                placement = place(prepared, scheme)
+                del loaded  # what preparation has replaced
+                if calibration is None and (needs_ranges(scheme) or (scheme.smoothed and calibration_data is not None)):
+                    stack.enter_context(constants_in_files(prepared, None if path is None else path.parent))
+            if placement.quantized:
+                if scheme.smoothed:
+                    source = smooth_channels(prepared, placement, scheme, source, clock)
+                written = _write(prepared, placement, scheme, source, clock, path)
+            else:
+                written = replace(_unchanged(model, placement, path), preflight=preflight(prepared, placement, scheme))
+        if written.first is not None:
+            with clock.stage("check"):
+                written = _check(model, written, written.first)
+        if path is not None and written.size is None:
+            with clock.stage("save"):
+                save_bytes(written.data, path)
+        summary = _summarize(prepared, written, scheme, before, clock.seconds)
+        return QuantizedModel(written.data, summary, path)
 
 
 @dataclass(frozen=True, slots=True)
