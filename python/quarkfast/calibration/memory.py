@@ -11,6 +11,7 @@ from pathlib import Path
 from quarkfast.calibration.data import Feed
 from quarkfast.deferred import ir, passes
 from quarkfast.errors import ConfigError
+from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = ["live_bytes", "parse_bytes", "readable", "resident_bytes", "rows_within_budget", "weight_bytes"]
 
@@ -74,7 +75,7 @@ def resident_bytes() -> int | None:
 
 def weight_bytes(model: ir.Model) -> int:
     """Returns the bytes of all initializers of `model`."""
-    values = (value.const_value for graph in model.graphs() for value in graph.initializers.values())
+    values = (value.const_value for graph in graphs_of(model) for value in graph.initializers.values())
     return sum(tensor.nbytes for tensor in values if tensor is not None)
 
 

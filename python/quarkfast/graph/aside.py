@@ -9,6 +9,7 @@ import numpy as np
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, shape_of
+from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = ["bring_back", "large_tensors_aside"]
 
@@ -24,7 +25,7 @@ def large_tensors_aside(model: ir.Model) -> Iterator[Mapping[str, ir.TensorProto
     end `model` has its constants back.
     """
     given, aside = dict[ir.Value, ir.TensorProtocol](), dict[str, ir.TensorProtocol]()
-    for graph in model.graphs():
+    for graph in graphs_of(model):
         for value in graph.initializers.values():
             tensor = value.const_value
             if tensor is None or tensor.dtype == ir.DataType.STRING:
@@ -49,7 +50,7 @@ def large_tensors_aside(model: ir.Model) -> Iterator[Mapping[str, ir.TensorProto
 
 def bring_back(model: ir.Model, aside: Mapping[str, ir.TensorProtocol]) -> None:
     """Puts what the references stand for in their place, in a model that was made of one with large tensors aside."""
-    for graph in model.graphs():
+    for graph in graphs_of(model):
         for value in graph.initializers.values():
             if isinstance(value.const_value, ir.ExternalTensor):
                 value.const_value = aside[str(value.const_value.location)]

@@ -20,6 +20,7 @@ from quarkfast.graph.chunked_io import byte_pieces
 from quarkfast.graph.load import ModelSource
 from quarkfast.graph.save import PROTOBUF_LIMIT, serialize
 from quarkfast.graph.streams import Stream, StreamedTensor
+from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = [
     "DataFile",
@@ -223,7 +224,7 @@ def lay_out(model: ir.Model, path: Path, least: int = _SMALL) -> DataFile:
 
 def constants_of(model: ir.Model) -> Iterator[tuple[ir.Value, ir.TensorProtocol]]:
     """Yields the initializers of `model` and its bodies, with what they hold; those of strings are left out."""
-    for graph in model.graphs():
+    for graph in graphs_of(model):
         for value in graph.initializers.values():
             if value.const_value is not None and value.const_value.dtype != ir.DataType.STRING:
                 yield value, value.const_value

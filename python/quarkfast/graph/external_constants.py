@@ -16,6 +16,7 @@ from quarkfast.errors import OutputError
 from quarkfast.graph.access import shape_of
 from quarkfast.graph.external import constants_of, lay_out, needs_data_file, tensor_bytes
 from quarkfast.graph.save import to_proto
+from quarkfast.graph.subgraphs import nodes_of
 
 __all__ = ["constants_in_files", "proto_and_folder", "stays_in_files"]
 
@@ -110,7 +111,7 @@ def _part_from_protobuf(model: ir.Model) -> None:
     for value, tensor in constants_of(model):
         if isinstance(tensor, ir.TensorProtoTensor):
             value.const_value = _copied(tensor)
-    for node in model.graph.all_nodes():
+    for node in nodes_of(model.graph):
         for name, attribute in node.attributes.items():
             if attribute.type == ir.AttributeType.TENSOR and isinstance(attribute.value, ir.TensorProtoTensor):
                 node.attributes[name] = ir.AttrTensor(name, _copied(attribute.value))

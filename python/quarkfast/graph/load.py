@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
 from quarkfast.graph.check_tensors import check_tensors
+from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = ["ModelSource", "external_bytes", "external_files", "load_model", "model_bytes"]
 
@@ -36,7 +37,7 @@ def load_model(model: ModelSource) -> ir.Model:
         TypeError: If `model` is of another type.
     """
     loaded = _load(model)
-    for graph in loaded.graphs():
+    for graph in graphs_of(loaded):
         for value in graph.inputs:
             _open_below(value, 0 if value.const_value is not None else 1)
         for node in graph:
@@ -99,7 +100,7 @@ def _with_own_names(model: ir.Model) -> ir.Model:
     They are those of attributes, which preparation makes initializers of, and those of bodies, whose names may stand
     outside too. Initializers of the model's own graph keep their names, and are not copied.
     """
-    for graph in (*model.graphs(), *(function.graph for function in model.functions.values())):
+    for graph in (*graphs_of(model), *(function.graph for function in model.functions.values())):
         for value in graph.initializers.values() if graph is not model.graph else ():
             if value.const_value is not None:
                 value.const_value = _copied(value.const_value)
@@ -130,7 +131,7 @@ def external_files(model: ir.Model) -> set[Path]:
 
 def _external(model: ir.Model) -> Iterator[ir.ExternalTensor]:
     """Yields the constants of `model` outside its file: initializers, and values of Constant nodes."""
-    graphs = (*model.graphs(), *(function.graph for function in model.functions.values()))
+    graphs = (*graphs_of(model), *(function.graph for function in model.functions.values()))
     for graph in graphs:
         tensors = [value.const_value for value in graph.initializers.values()]
         for attribute in (each for node in graph for each in node.attributes.values()):
@@ -147,7 +148,7 @@ def model_bytes(model: ModelSource, loaded: ir.Model) -> int:
         loaded: What `load_model` made of it, not changed since.
     """
     if isinstance(model, ir.Model):
-        values = [value for graph in loaded.graphs() for value in graph.initializers.values()]
+        values = [value for graph in graphs_of(loaded) for value in graph.initializers.values()]
         return sum(value.const_value.nbytes for value in values if value.const_value is not None)
     own = model.ByteSize() if isinstance(model, onnx.ModelProto) else Path(model).stat().st_size
     return own + external_bytes(loaded)

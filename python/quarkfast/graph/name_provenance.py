@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of
+from quarkfast.graph.subgraphs import graphs_of, nodes_of
 
 __all__ = [
     "carry_over",
@@ -22,13 +23,13 @@ _NODE, _NAMES, _TENSORS, _TYPES = (f"quarkfast.{key}" for key in ("name", "names
 
 def remember(model: ir.Model) -> None:
     """Notes the names of all nodes and tensors of `model`, those of its bodies and functions included."""
-    nodes = [*model.graph.all_nodes(), *(node for each in model.functions.values() for node in each.all_nodes())]
+    nodes = [*nodes_of(model.graph), *(node for each in model.functions.values() for node in nodes_of(each.graph))]
     for node in nodes:
         node.meta[_NODE] = name_of(node)
         if node.op_identifier() in model.functions and node.name:
             # What is inlined from a call inherits its properties, and nothing else that tells where it came from.
             node.metadata_props[_CALL + node.name] = ""
-    inputs = {name_of(value) for graph in model.graphs() for value in (*graph.inputs, *graph.initializers.values())}
+    inputs = {name_of(value) for graph in graphs_of(model) for value in (*graph.inputs, *graph.initializers.values())}
     model.meta[_NAMES] = frozenset(name_of(node) for node in nodes) - {""}
     model.meta[_TENSORS] = frozenset({name_of(value) for node in nodes for value in node.outputs} | inputs) - {""}
     model.meta[_TYPES] = frozenset(node.op_type for node in nodes)
@@ -36,7 +37,7 @@ def remember(model: ir.Model) -> None:
 
 def settle_calls(model: ir.Model) -> None:
     """Moves what nodes inherited from inlined calls to where no file will show it."""
-    for node in model.graph.all_nodes():
+    for node in nodes_of(model.graph):
         keys = [key for key in node.metadata_props if key.startswith(_CALL)]
         node.meta[_CALL] = frozenset(key.removeprefix(_CALL) for key in keys)
         for key in keys:
@@ -48,8 +49,8 @@ def carry_over(model: ir.Model, converted: ir.Model) -> None:
     if converted is model:
         return
     converted.meta.update(model.meta)
-    known = {name_of(node): node.meta for node in model.graph.all_nodes()}
-    for node in converted.graph.all_nodes():
+    known = {name_of(node): node.meta for node in nodes_of(model.graph)}
+    for node in nodes_of(converted.graph):
         node.meta.update(known.get(name_of(node), {}))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from quarkfast.deferred import ir
+from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = ["Names"]
 
@@ -26,7 +27,7 @@ class Names:
     def of(cls, model: ir.Model) -> Names:
         """Starts from every name in `model`, those of its bodies and functions included."""
         taken: set[str] = set()
-        for graph in model.graphs():
+        for graph in graphs_of(model):
             taken.update(value.name for value in (*graph.inputs, *graph.initializers.values()) if value.name)
             for node in graph:
                 taken.update(value.name for value in node.outputs if value.name)

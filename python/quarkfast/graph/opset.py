@@ -10,6 +10,7 @@ from quarkfast.deferred import ir
 from quarkfast.errors import ModelError, UnsupportedError
 from quarkfast.graph.access import is_standard, name_of
 from quarkfast.graph.aside import bring_back, large_tensors_aside
+from quarkfast.graph.subgraphs import graphs_of, nodes_of
 
 __all__ = ["check_pairs_run", "choose_ir_version", "convert_opset", "opset_version"]
 
@@ -64,7 +65,7 @@ def convert_opset(model: ir.Model, at_least: int) -> ir.Model:
     """
     version = opset_version(model)
     if version < at_least:
-        if version <= _BATCHED_SCAN and any(node.op_type == "Scan" for node in model.graph.all_nodes()):
+        if version <= _BATCHED_SCAN and any(node.op_type == "Scan" for node in nodes_of(model.graph)):
             raise UnsupportedError(
                 f"model: expected opset 9 or newer for Scan, got {version}, whose Scan has a batch; export it anew"
             )
@@ -75,7 +76,7 @@ def convert_opset(model: ir.Model, at_least: int) -> ir.Model:
             raise UnsupportedError(
                 f"model: expected opset {at_least} or newer, got {version}, which onnx cannot convert: {cause}"
             ) from error
-    wanted = max([_EVERYWHERE, at_least, *(_since(node, version) for node in model.graph.all_nodes())])
+    wanted = max([_EVERYWHERE, at_least, *(_since(node, version) for node in nodes_of(model.graph))])
     if wanted > _NEWEST_PAIRS:
         try:
             return _convert(model, _NEWEST_PAIRS)
@@ -95,7 +96,7 @@ def check_pairs_run(model: ir.Model) -> None:
     """
     version = opset_version(model)
     if version > _NEWEST_PAIRS:
-        nodes = [node for node in model.graph.all_nodes() if _since(node, version) > _NEWEST_PAIRS]
+        nodes = [node for node in nodes_of(model.graph) if _since(node, version) > _NEWEST_PAIRS]
         found = f"{nodes[0].op_type} {name_of(nodes[0])!r}" if nodes else "none"
         raise UnsupportedError(
             f"model: expected operators of opset {_NEWEST_PAIRS} or older, got {found} of opset {version}, which onnx "
@@ -131,7 +132,7 @@ def _convert(model: ir.Model, version: int) -> ir.Model:
 
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:
-    for graph in model.graphs():
+    for graph in graphs_of(model):
         yield from graph.inputs
         yield from graph.initializers.values()
         for node in graph:

@@ -8,6 +8,7 @@ import numpy as np
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard, name_of, rank_of
+from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = ["runtime_notes"]
 
@@ -35,7 +36,7 @@ def runtime_notes(model: ir.Model) -> tuple[str, ...]:
     2. Before 1.27 its QLinearConv takes one zero point for all channels of a weight.
     """
     found: dict[str, list[str]] = {}
-    for node in (each for graph in model.graphs() for each in graph):
+    for node in (each for graph in graphs_of(model) for each in graph):
         if release := _rounded_from(node):
             found.setdefault(_ROUNDED.format(release=release), []).append(name_of(node))
         if _has_zero_points(node):

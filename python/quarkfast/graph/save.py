@@ -9,6 +9,7 @@ import onnx
 from quarkfast.atomic_files import save_bytes
 from quarkfast.deferred import ir
 from quarkfast.errors import UnsupportedError
+from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = ["PROTOBUF_LIMIT", "save_model", "serialize", "to_proto"]
 
@@ -22,7 +23,7 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     Raises:
         UnsupportedError: If the model does not fit into one protobuf (2 GiB).
     """
-    values = [value for graph in model.graphs() for value in graph.initializers.values()]
+    values = [value for graph in graphs_of(model) for value in graph.initializers.values()]
     size = sum(value.const_value.nbytes for value in values if value.const_value is not None)
     if size >= PROTOBUF_LIMIT:
         raise UnsupportedError(f"model: expected tensors of at most {PROTOBUF_LIMIT} bytes in all, got {size} bytes")

@@ -10,6 +10,7 @@ from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError, did_you_mean
 from quarkfast.graph.access import is_constant, name_of
 from quarkfast.graph.name_provenance import names_in_file, names_of, op_types_in_file, original_name, tensors_in_file
+from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.qparams import code_range
 
 __all__ = ["Choices"]
@@ -30,7 +31,7 @@ class Choices:
                 between the ends of an excluded subgraph.
         """
         self._scheme = scheme
-        self._nodes = tuple(model.graph.all_nodes())
+        self._nodes = tuple(nodes_of(model.graph))
         self._known = names_in_file(model) | {original_name(node) for node in self._nodes} | _names(self._nodes)
         self._types = {node.op_type for node in self._nodes} | op_types_in_file(model)
         self._check_types("op_types", scheme.op_types)

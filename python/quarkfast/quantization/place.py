@@ -14,6 +14,7 @@ from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS, Operator, find_o
 from quarkfast.graph.opset import check_pairs_run
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement, Role
 from quarkfast.graph.selection import Choices
+from quarkfast.graph.subgraphs import bodies_of, nodes_of
 from quarkfast.quantization.fallback_rules import Sensitive
 from quarkfast.quantization.operand_quantization import Operands
 from quarkfast.targets import TARGETS, Target
@@ -178,14 +179,10 @@ class _Placer:
 
     def leave_bodies(self, node: ir.Node) -> None:
         """Notes that the nodes in bodies of `node` stay float."""
-        for attribute in node.attributes.values():
-            if attribute.type not in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
-                continue
-            bodies = [attribute.as_graph()] if attribute.type == ir.AttributeType.GRAPH else attribute.as_graphs()
-            for inner in (each for body in bodies for each in body.all_nodes()):
-                if any(self._is_float(value) for value in inner.outputs):
-                    reason = f"it lies in a body of {node.op_type} {name_of(node)!r}"
-                    self._left_float.append(LeftFloat(name_of(inner), inner.op_type, reason))
+        for inner in (each for body in bodies_of(node) for each in nodes_of(body)):
+            if any(self._is_float(value) for value in inner.outputs):
+                reason = f"it lies in a body of {node.op_type} {name_of(node)!r}"
+                self._left_float.append(LeftFloat(name_of(inner), inner.op_type, reason))
 
     def _is_float(self, value: ir.Value | None) -> bool:
         return value is not None and value.dtype in self._floats

@@ -9,6 +9,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, is_standard, name_of
 from quarkfast.graph.extremes import range_of
 from quarkfast.graph.placement import LeftFloat, Placement
+from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.kernels import Range
 
 __all__ = ["resolve_conflicts"]
@@ -78,7 +79,7 @@ def _magnitude(value: ir.Value | None, placement: Placement, ranges: Mapping[str
 
 def _needing(model: ir.Model, placement: Placement, moved: list[str]) -> str:
     """Returns the name of a quantized node that reads one of `moved` and writes none of them, or an empty one."""
-    for node in model.graph.all_nodes():
+    for node in nodes_of(model.graph):
         reads = any(name_of(value) in moved for value in node.inputs)
         writes = any(name_of(value) in moved for value in node.outputs)
         if reads and not writes and name_of(node) in placement.quantized:

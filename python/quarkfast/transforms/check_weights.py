@@ -5,6 +5,7 @@ from __future__ import annotations
 from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
 from quarkfast.graph.extremes import range_of
+from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = ["check_weights"]
 
@@ -15,7 +16,7 @@ def check_weights(model: ir.Model) -> None:
     Raises:
         ModelError: If one does; the sentence names the tensor and how many of its values are NaN.
     """
-    for graph in model.graphs():
+    for graph in graphs_of(model):
         for value in graph.initializers.values():
             if value.const_value is None or value.const_value.dtype != ir.DataType.FLOAT:
                 continue

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from quarkfast.deferred import ir, passes
 from quarkfast.errors import ModelError
+from quarkfast.graph.subgraphs import graphs_of, nodes_of
+from quarkfast.transforms.lift_constants import lift_constants
 from quarkfast.transforms.remove_identities import remove_identities
 
 __all__ = ["clean", "sort"]
@@ -20,7 +22,7 @@ def clean(model: ir.Model) -> None:
     Idempotent; graph inputs (apart from 1) and outputs keep names and types; error 0.
     """
     passes.RemoveInitializersFromInputsPass()(model)
-    passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    lift_constants(model)
     remove_identities(model)
     passes.RemoveUnusedNodesPass()(model)
     passes.NameFixPass()(model)
@@ -32,19 +34,19 @@ def sort(model: ir.Model) -> None:
     Raises:
         ModelError: If the graph has a cycle, or reads or hands out a tensor that nothing produces.
     """
-    for graph in model.graphs():
+    for graph in graphs_of(model):
         try:
             graph.sort()
         except ValueError as error:
             raise ModelError("model: expected a graph without cycles, got one whose nodes feed each other") from error
-    for node in model.graph.all_nodes():
+    for node in nodes_of(model.graph):
         for value in node.inputs:
             if value is not None and value.producer() is None and value.graph is None:
                 raise ModelError(
                     f"model: expected every input of a node to exist, got {value.name!r} as input of node "
                     f"{node.name or node.op_type!r}, which nothing produces"
                 )
-    for graph in model.graphs():
+    for graph in graphs_of(model):
         for value in graph.outputs:
             if value.producer() is None and not value.is_graph_input() and not value.is_initializer():
                 raise ModelError(f"model: expected every output to exist, got {value.name!r}, which nothing produces")

@@ -6,7 +6,9 @@ import math
 
 from quarkfast.deferred import ir, passes
 from quarkfast.graph.access import is_constant
+from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.transforms.fold_shapes import fold_shapes
+from quarkfast.transforms.lift_constants import lift_constants
 from quarkfast.transforms.optimizer import optimize
 from quarkfast.transforms.remove_identities import remove_identities
 
@@ -43,9 +45,9 @@ def fold_constants(model: ir.Model) -> None:
     Idempotent; graph inputs and outputs are kept; error 0 (onnx's reference kernels compute in the same type).
     """
     fold_shapes(model)
-    if model.functions or any(map(_may_fold, model.graph.all_nodes())):
+    if model.functions or any(map(_may_fold, nodes_of(model.graph))):
         optimize(model, _should_fold)
-    passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    lift_constants(model)
     remove_identities(model)
     passes.RemoveUnusedNodesPass()(model)
     passes.NameFixPass()(model)

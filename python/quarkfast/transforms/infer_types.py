@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import onnx
 
 from quarkfast.deferred import ir
+from quarkfast.graph.access import shape_of
 from quarkfast.graph.aside import large_tensors_aside
 from quarkfast.graph.contrib import type_outputs
+from quarkfast.graph.subgraphs import graphs_of, nodes_of
 
 __all__ = ["infer_types"]
 
@@ -24,7 +28,7 @@ def infer_types(model: ir.Model) -> None:
     of onnxruntime whose outputs have the type of their input that is filled in.
     Idempotent; changes no node.
     """
-    propagate = not any(map(_is_absurd, model.graph.all_nodes())) and not _has_absurd_input(model)
+    propagate = not any(map(_is_absurd, nodes_of(model.graph))) and not _has_absurd_input(model)
     _infer(model, propagate)
     while type_outputs(model):
         _infer(model, propagate)
@@ -38,11 +42,31 @@ def _infer(model: ir.Model, propagate: bool) -> None:
         inferred = onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=propagate)
     except _FAILURES:
         return
-    for graph, found in zip(model.graphs(), ir.serde.deserialize_model(inferred).graphs(), strict=True):
-        known = ir.convenience.create_value_mapping(found)
-        for name, value in ir.convenience.create_value_mapping(graph).items():
-            value.shape = known[name].shape or value.shape
-            value.type = known[name].type or value.type
+    for graph, found in zip(graphs_of(model), _graphs(inferred.graph), strict=True):
+        _take_over(graph, found)
+
+
+def _take_over(graph: ir.Graph, proto: onnx.GraphProto) -> None:
+    """Gives the values of `graph` what `proto` says of them: of an input or output there, and else in its list."""
+    known = {info.name: info.type for info in (*proto.value_info, *proto.input, *proto.output)}
+    for value in graph.initializers.values():
+        tensor = value.const_value
+        if tensor is not None and value.name not in known:
+            value.shape, value.type = ir.Shape(shape_of(tensor)) or value.shape, ir.TensorType(tensor.dtype)
+    outputs = (output for node in graph for output in node.outputs)
+    for value in (*graph.inputs, *graph.initializers.values(), *outputs):
+        found = known.get(value.name or "")
+        if found is not None:
+            value.shape = ir.serde.deserialize_type_proto_for_shape(found) or value.shape
+            value.type = ir.serde.deserialize_type_proto_for_type(found) or value.type
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """Yields `graph` and its bodies in the order of :func:`quarkfast.graph.subgraphs.graphs_of`."""
+    yield graph
+    for attribute in (each for node in graph.node for each in node.attribute):
+        for body in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
+            yield from _graphs(body)
 
 
 def _is_absurd(node: ir.Node) -> bool:

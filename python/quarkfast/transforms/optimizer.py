@@ -10,6 +10,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard
 from quarkfast.graph.notes import add_note
 from quarkfast.graph.opset import opset_version
+from quarkfast.graph.subgraphs import graphs_of, nodes_of
 
 __all__ = ["optimize"]
 
@@ -43,7 +44,7 @@ def optimize(model: ir.Model, should_fold: Callable[[ir.Node], bool | None]) -> 
 @contextmanager
 def _hiding(model: ir.Model) -> Iterator[None]:
     version = opset_version(model)
-    hidden = [(node, node.domain) for node in model.graph.all_nodes() if is_standard(node) and _misleads(node, version)]
+    hidden = [(node, node.domain) for node in nodes_of(model.graph) if is_standard(node) and _misleads(node, version)]
     for node, _ in hidden:
         node.domain = _HIDDEN
     try:
@@ -78,7 +79,7 @@ def _quiet() -> Iterator[None]:
 
 def _drop_loose_nodes(model: ir.Model) -> None:
     """Has nodes that belong to no graph, which the optimizer began to write, read nothing of `model`."""
-    for graph in model.graphs():
+    for graph in graphs_of(model):
         values = (*graph.inputs, *graph.initializers.values(), *(each for node in graph for each in node.outputs))
         for value in values:
             for node, index in tuple(value.uses()):

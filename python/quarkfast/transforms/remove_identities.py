@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard
+from quarkfast.graph.subgraphs import nodes_of
 
 __all__ = ["remove_identities"]
 
@@ -18,7 +19,7 @@ def remove_identities(model: ir.Model) -> None:
 
     Idempotent; graph inputs and outputs keep names and types; error 0.
     """
-    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+    for node in nodes_of(model.graph):
         if node.op_type == "Identity" and is_standard(node):
             _try_to_remove(node)
 

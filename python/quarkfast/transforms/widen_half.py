@@ -9,6 +9,7 @@ from quarkfast.graph.access import array_of, is_constant, is_standard, name_of
 from quarkfast.graph.names import Names
 from quarkfast.graph.notes import add_note
 from quarkfast.graph.rewriting import splice
+from quarkfast.graph.subgraphs import graphs_of
 from quarkfast.transforms.infer_types import infer_types
 
 __all__ = ["widen_half"]
@@ -47,7 +48,7 @@ def widen_half(model: ir.Model) -> None:
         return
     names = Names.of(model)
     handed_out = [value for value in model.graph.outputs if value.dtype == _HALF and not value.is_graph_input()]
-    for graph in model.graphs():
+    for graph in graphs_of(model):
         _widen_constants(graph)
         for value in graph.inputs if graph is not model.graph else ():
             _widen(value)

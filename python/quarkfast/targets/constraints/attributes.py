@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, is_standard, shape_of, tensor_of
+from quarkfast.graph.subgraphs import nodes_of
 
 __all__ = ["spell_out"]
 
@@ -18,7 +19,7 @@ def spell_out(model: ir.Model) -> None:
     The compiler of Ryzen AI 1.8 ends the process at a Conv without them ("XIR conv2d stride REQUIRED",
     onnxsim/onnxsim#1404). Idempotent. Error: none.
     """
-    for node in model.graph.all_nodes():
+    for node in nodes_of(model.graph):
         if is_standard(node) and node.op_type == "Conv" and is_constant(node.inputs[1]):
             _spell_out(node, list(shape_of(tensor_of(node.inputs[1]))[2:]))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.formats.scalar import qtype
+from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = ["lowest_opset"]
 
@@ -23,6 +24,6 @@ def lowest_opset(model: ir.Model, scheme: Scheme) -> int:
         return 13
     if scheme.weight.granularity == "group" or qtype(scheme.weight.dtype).bits == 4:
         return 21
-    if any(value.dtype in _HALVES for graph in model.graphs() for value in graph.initializers.values()):
+    if any(value.dtype in _HALVES for graph in graphs_of(model) for value in graph.initializers.values()):
         return 19
     return 13 if scheme.weight.granularity == "channel" else 10

@@ -14,6 +14,7 @@ from quarkfast.graph.operators import find_operator
 from quarkfast.graph.opset import check_pairs_run
 from quarkfast.graph.placement import LeftFloat
 from quarkfast.graph.selection import Choices
+from quarkfast.graph.subgraphs import graphs_of, nodes_of
 
 __all__ = ["Reader", "StoredWeight", "WeightPlacement", "place_weights"]
 
@@ -99,7 +100,7 @@ def place_weights(model: ir.Model, scheme: Scheme) -> WeightPlacement:
     if scheme.encoding == "cast":
         placement = _place_casts(model, scheme, choices)
     else:
-        placement = _place_codes(list(model.graph.all_nodes()), scheme, choices)
+        placement = _place_codes(list(nodes_of(model.graph)), scheme, choices)
     if placement.weights and not scheme.own_operators:
         check_pairs_run(model)
     return placement
@@ -107,7 +108,7 @@ def place_weights(model: ir.Model, scheme: Scheme) -> WeightPlacement:
 
 def _place_casts(model: ir.Model, scheme: Scheme, choices: Choices) -> WeightPlacement:
     placement = WeightPlacement()
-    for graph in model.graphs():
+    for graph in graphs_of(model):
         for value in graph.initializers.values():
             if value.dtype != ir.DataType.FLOAT or _size(value) < _SMALLEST:
                 continue

@@ -9,6 +9,7 @@ from quarkfast.graph.names import Names
 from quarkfast.graph.rewriting import splice
 from quarkfast.graph.runtimes import runtime_notes
 from quarkfast.graph.streams import Stream
+from quarkfast.graph.subgraphs import graphs_of, nodes_of
 from quarkfast.writers.weight_only.casts import cast_stream
 from quarkfast.writers.weight_only.codes import channel_stream, group_stream
 from quarkfast.writers.weight_only.nbits import nbits_stream
@@ -64,12 +65,12 @@ class _Rewriter:
 
     def finish(self) -> None:
         """Drops what nothing reads any more and imports the domain in use."""
-        for graph in self._model.graphs():
+        for graph in graphs_of(self._model):
             for node in [node for node in graph if node.op_type == "Transpose" and not _is_read(node.outputs[0])]:
                 graph.remove(node, safe=True)
             for name in [name for name, value in graph.initializers.items() if not _is_read(value)]:
                 del graph.initializers[name]
-        if any(node.domain == _MICROSOFT for node in self._model.graph.all_nodes()):
+        if any(node.domain == _MICROSOFT for node in nodes_of(self._model.graph)):
             self._model.opset_imports.setdefault(_MICROSOFT, 1)
 
     def _stream(self, weight: StoredWeight, stem: str) -> Stream:
