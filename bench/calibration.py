@@ -25,10 +25,11 @@ import numpy as np
 from bench.accuracy import normalized
 from quarkfast import ort
 from quarkfast.calibration import Gather, observe
-from quarkfast.config import TensorSpec, find_preset
+from quarkfast.config import TensorSpec
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.pipeline.prepare import prepare
+from quarkfast.pipeline.resolve import resolve
 from quarkfast.quantization import place
 from quarkfast.ranges.estimate import estimate_ranges
 from quarkfast.ranges.registry import METHODS
@@ -70,7 +71,7 @@ def jobs(shared: Path, model: str, count: int, hold: bool = True) -> tuple[dict[
 
     path = Path(model) if Path(model).exists() else shared / "models" / f"{model}.onnx"
     prepared = prepare(load_model(path), 13)
-    tensors = place(prepared, find_preset("A8W8")).observed
+    tensors = place(prepared, *resolve("A8W8", {})).observed
 
     def plain() -> None:
         session = ort.inference_session(serialize(prepared), ort.session_options(threads=THREADS))

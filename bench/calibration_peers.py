@@ -140,15 +140,15 @@ def child(folder: Path, kind: str, method: str) -> None:
 def stage(shared: Path, model: str, count: int, folder: Path) -> None:
     """Writes the prepared model, the samples and the operator types."""
     from bench.calibration import feeds_of
-    from quarkfast.config import find_preset
     from quarkfast.graph.load import load_model
     from quarkfast.graph.save import serialize
     from quarkfast.pipeline.prepare import prepare
+    from quarkfast.pipeline.resolve import resolve
     from quarkfast.quantization import place
 
     path = Path(model) if Path(model).exists() else shared / "models" / f"{model}.onnx"
     prepared = prepare(load_model(path), 13)
-    types = sorted(set(place(prepared, find_preset("A8W8")).quantized.values()))
+    types = sorted(set(place(prepared, *resolve("A8W8", {})).quantized.values()))
     (folder / "types.json").write_text(json.dumps(types))
     (folder / "model.onnx").write_bytes(serialize(prepared))
     feeds = list(feeds_of(shared, model, count))

@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from bench.accuracy import images
 from quarkfast import kernels, ort, qparams
-from quarkfast.config import TensorSpec, find_preset
+from quarkfast.config import TensorSpec
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.graph.subgraphs import values_by_path
 from quarkfast.pipeline.prepare import prepare
+from quarkfast.pipeline.resolve import resolve
 from quarkfast.quantization import place
 from quarkfast.ranges.estimate import estimate_range
 from quarkfast.ranges.params import params_for
@@ -38,7 +39,7 @@ POWER = TensorSpec("int8", scale="power_of_two")
 def activations(model: Path, feeds: list[Mapping[str, Any]]) -> Iterator[tuple[str, Array]]:
     """Yields the values of every observed tensor over all feeds."""
     prepared = prepare(load_model(model), 13)
-    tensors = place(prepared, find_preset("A8W8")).observed
+    tensors = place(prepared, *resolve("A8W8", {})).observed
     made = values_by_path(prepared)
     given = {value.name for value in prepared.graph.outputs}
     inner = [name for name in tensors if made[name][0].producer() is not None]

@@ -23,6 +23,7 @@ from onnx.backend.test.case.node import collect_testcases
 import quarkfast
 from quarkfast import ort
 from quarkfast.errors import ModelError, QuarkfastError
+from quarkfast.targets import TARGETS
 from quarkfast.writers import lowest_opset
 
 __all__ = ["Case", "Result", "quantize_all", "standard_cases", "table_of"]
@@ -150,7 +151,7 @@ def table_of(scheme: quarkfast.Scheme) -> tuple[str, int]:
     """Returns what tells which operators a preset looks for, and the operator set that it converts to."""
     if scheme.weights_only:
         return (scheme.encoding if scheme.encoding == "cast" else scheme.name), 0
-    return scheme.target, lowest_opset(scheme)
+    return scheme.target, lowest_opset(scheme, TARGETS[scheme.target])
 
 
 def _quantize_as(case: Case, proto: onnx.ModelProto, preset: str, expected: list[Any]) -> tuple[Result, bool]:

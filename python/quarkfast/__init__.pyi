@@ -130,6 +130,10 @@ from quarkfast.pipeline.quantize import QuantizedModel as QuantizedModel
 from quarkfast.pipeline.quantize import quantize as quantize
 from quarkfast.pipeline.summary import Summary as Summary
 from quarkfast.statistics import Calibration as Calibration
+from quarkfast.targets import TARGETS as TARGETS
+from quarkfast.targets import Flow as Flow
+from quarkfast.targets import Rule as Rule
+from quarkfast.targets import Target as Target
 
 __version__: str
 

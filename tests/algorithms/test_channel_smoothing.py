@@ -8,7 +8,7 @@ import pytest
 
 import quarkfast
 from quarkfast.algorithms import smooth
-from quarkfast.config.options import resolve
+from quarkfast.config.options import scheme_from
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.pipeline.prepare import prepare
@@ -227,9 +227,9 @@ def test_smoothing_twice_is_smoothing_once():
 
 
 def test_only_dynamic_quantization_with_a_scale_a_channel_smooths():
-    assert resolve("DYNAMIC", {}).smoothed
+    assert scheme_from("DYNAMIC", {}).smoothed
     for preset, options in (("DYNAMIC", {"per_channel": False}), ("DYNAMIC", {"equalize": False}), ("A8W8", {})):
-        assert not resolve(preset, options).smoothed
+        assert not scheme_from(preset, options).smoothed
 
 
 @pytest.mark.parametrize("text", [PRE, POST], ids=["pre", "post"])

@@ -6,7 +6,7 @@ import onnxruntime
 import pytest
 
 from quarkfast.config import PRESETS
-from quarkfast.config.options import resolve
+from quarkfast.config.options import scheme_from
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.pipeline.prepare import prepare
@@ -84,14 +84,14 @@ def test_exact_factors_leave_both_layers_the_same_reach():
 
 
 def test_factors_are_exact_where_every_type_is_a_narrow_block():
-    assert {name for name in PRESETS if resolve(name, {}).factors == "exact"} == {
+    assert {name for name in PRESETS if scheme_from(name, {}).factors == "exact"} == {
         *("MX4", "MX6", "MXFP4E2M1", "MXFP6E2M3", "MXFP6E3M2", "MXFP8E4M3", "MXFP8E5M2")
     }
-    assert all(resolve(name, {}).factors == "octaves" for name in ("BFP16", "MX9", "MXINT8"))
-    assert resolve("MX6", {"tensors": {"r1": {"dtype": "int8"}}}).factors == "octaves"
+    assert all(scheme_from(name, {}).factors == "octaves" for name in ("BFP16", "MX9", "MXINT8"))
+    assert scheme_from("MX6", {"tensors": {"r1": {"dtype": "int8"}}}).factors == "octaves"
     integers = ("A8W8", "A16W8", "U8S8", "XINT8", "DYNAMIC")  # of which one calibration serves all
-    assert all(resolve(name, {}).factors == "useful_octaves" for name in integers)
-    assert resolve("MX6", {"equalize": False}).factors is None
+    assert all(scheme_from(name, {}).factors == "useful_octaves" for name in integers)
+    assert scheme_from("MX6", {"equalize": False}).factors is None
 
 
 @pytest.mark.parametrize("octaves", [0, 0.5, 1, 2, 3])

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from quarkfast import CalibMethod, ExtendedCalibrationMethod
-from quarkfast.config import OPTIONS, PRESETS, Scheme, find_preset, resolve
+from quarkfast.config import OPTIONS, PRESETS, Scheme, find_preset, scheme_from
 from quarkfast.errors import ConfigError
 
 
@@ -20,7 +20,7 @@ def test_an_unknown_preset_is_an_error_with_a_suggestion():
 
 def test_a_preset_that_is_no_name_is_an_error():
     with pytest.raises(ConfigError, match="preset: expected a name or a Scheme, got int"):
-        resolve(8, {})  # type: ignore[arg-type]
+        scheme_from(8, {})  # type: ignore[arg-type]
 
 
 def test_presets_cannot_be_changed():
@@ -34,27 +34,27 @@ def test_an_unknown_option_is_an_error_with_a_suggestion():
     with pytest.raises(
         ConfigError, match=r"option: expected a known name, got 'per_chanel'; did you mean 'per_channel'\?"
     ):
-        resolve("A8W8", {"per_chanel": True})
+        scheme_from("A8W8", {"per_chanel": True})
 
 
 def test_an_option_of_the_wrong_kind_is_an_error():
     with pytest.raises(ConfigError, match="option per_channel: expected True or False, got 1"):
-        resolve("A8W8", {"per_channel": 1})
+        scheme_from("A8W8", {"per_channel": 1})
 
 
 def test_an_option_under_both_its_names_is_an_error():
     with pytest.raises(ConfigError, match="option: expected per_channel once, got 'per_channel' and 'PerChannel'"):
-        resolve("A8W8", {"per_channel": True, "PerChannel": False})
+        scheme_from("A8W8", {"per_channel": True, "PerChannel": False})
 
 
 def test_casts_for_integers_are_an_error():
     with pytest.raises(ConfigError, match="bf16_qdq_to_cast: expected activations of 8- or 16-bit floats, got int8"):
-        resolve("A8W8", {"bf16_qdq_to_cast": True})
+        scheme_from("A8W8", {"bf16_qdq_to_cast": True})
 
 
 def test_an_asymmetric_float_is_an_error():
     with pytest.raises(ConfigError, match="activation_symmetric: expected True for bfloat16, got False"):
-        resolve("BF16", {"activation_symmetric": False})
+        scheme_from("BF16", {"activation_symmetric": False})
 
 
 @pytest.mark.parametrize("option", [each for each in OPTIONS.values() if each.quark_key], ids=lambda each: each.name)
@@ -62,7 +62,7 @@ def test_quarks_key_means_the_same_as_the_option(option):
     kinds = {"True or False": True, "an integer greater than 0": 5, "a list of strings": ["Conv"]}
     value = _VALUES.get(option.name, kinds.get(option.expects))
     preset = "BF16" if option.name in _OF_FLOATS else "U8S8"
-    assert resolve(preset, {option.name: value}) == resolve(preset, {option.quark_key: value})
+    assert scheme_from(preset, {option.name: value}) == scheme_from(preset, {option.quark_key: value})
 
 
 _OF_FLOATS = ("activation_scaled", "weight_scaled", "bf16_qdq_to_cast", "bf16_with_clip")
@@ -82,18 +82,18 @@ _VALUES = {
     "given", ["layerwise_percentile", "LayerWisePercentile", "LAYERWISEPERCENTILE", CalibMethod.LayerwisePercentile]
 )
 def test_a_method_is_found_by_any_spelling_of_its_name(given):
-    assert resolve("A8W8", {"method": given}).activation.method == "layerwise_percentile"
-    assert resolve("A8W8", {"weight_method": ExtendedCalibrationMethod.MinMSE}).weight.method == "minmse"
+    assert scheme_from("A8W8", {"method": given}).activation.method == "layerwise_percentile"
+    assert scheme_from("A8W8", {"weight_method": ExtendedCalibrationMethod.MinMSE}).weight.method == "minmse"
 
 
 def test_parameters_of_a_method_reach_the_activations():
-    spec = resolve("U8S8", {"method": "entropy", "NumBins": 128, "NumQuantizedBins": 64}).activation
+    spec = scheme_from("U8S8", {"method": "entropy", "NumBins": 128, "NumQuantizedBins": 64}).activation
     assert (spec.method, spec.bins, spec.levels) == ("entropy", 128, 64)
-    spec = resolve("U8S8", {"method": "percentile", "CalibTensorRangeSymmetric": True, "NumBins": 2048}).activation
+    spec = scheme_from("U8S8", {"method": "percentile", "CalibTensorRangeSymmetric": True, "NumBins": 2048}).activation
     assert (spec.bins, spec.range_symmetric, spec.mirrored, spec.symmetric) == (None, True, True, False)
-    assert resolve("U8S8", {"PercentileCandidates": [99, 99.9]}).activation.percentiles == (99, 99.9)
-    assert resolve("U8S8", {"CalibMovingAverage": True}).activation.method == "moving_average"
-    assert resolve("U8S8", {"CalibMovingAverage": False}) == PRESETS["U8S8"]
+    assert scheme_from("U8S8", {"PercentileCandidates": [99, 99.9]}).activation.percentiles == (99, 99.9)
+    assert scheme_from("U8S8", {"CalibMovingAverage": True}).activation.method == "moving_average"
+    assert scheme_from("U8S8", {"CalibMovingAverage": False}) == PRESETS["U8S8"]
 
 
 @pytest.mark.parametrize(
@@ -124,49 +124,49 @@ def test_parameters_of_a_method_reach_the_activations():
 )
 def test_a_method_that_does_not_fit_is_one_sentence(options, message):
     with pytest.raises(ConfigError, match=message):
-        resolve("A8W8", options)
+        scheme_from("A8W8", options)
 
 
 def test_a_method_for_a_type_without_a_scale_is_an_error():
     with pytest.raises(ConfigError, match=r"method: expected a type with a scale, got bfloat16 \(activation\); leave"):
-        resolve("BF16", {"method": "percentile"})
+        scheme_from("BF16", {"method": "percentile"})
 
 
 def test_a_method_that_needs_integers_is_an_error_for_floats():
     message = r"method: expected minmax, .* or distribution for bfloat16 \(activation\), got minmse"
     with pytest.raises(ConfigError, match=message):
-        resolve("BF16", {"activation_scaled": True, "method": "minmse"})
-    assert resolve("BF16", {"activation_scaled": True, "method": "percentile"}).activation.method == "percentile"
+        scheme_from("BF16", {"activation_scaled": True, "method": "minmse"})
+    assert scheme_from("BF16", {"activation_scaled": True, "method": "percentile"}).activation.method == "percentile"
 
 
 def test_options_do_not_leak_into_the_preset():
     before = dataclasses.asdict(PRESETS["A8W8"])
-    assert resolve("A8W8", {"per_channel": True, "exclude": ["a"]}) != PRESETS["A8W8"]
+    assert scheme_from("A8W8", {"per_channel": True, "exclude": ["a"]}) != PRESETS["A8W8"]
     assert dataclasses.asdict(PRESETS["A8W8"]) == before
 
 
 def test_a_scheme_is_taken_as_a_preset():
     scheme = dataclasses.replace(PRESETS["A8W8"], name="mine")
-    assert isinstance(resolve(scheme, {"samples": 3}), Scheme)
-    assert resolve(scheme, {"samples": 3}).name == "mine"
+    assert isinstance(scheme_from(scheme, {"samples": 3}), Scheme)
+    assert scheme_from(scheme, {"samples": 3}).name == "mine"
 
 
 def test_one_scale_for_all_weights_is_that_of_least_error_and_one_a_channel_covers_its_extremes():
-    assert resolve("A8W8", {}).weight.method == "minmse"
-    assert resolve("A8W8", {"per_channel": True}).weight.method == "minmax"
-    assert resolve("A8W8", {"per_channel": True, "weight_method": "minmse"}).weight.method == "minmse"
-    assert resolve("U8S8", {"weight_method": "minmax"}).weight.method == "minmax"
+    assert scheme_from("A8W8", {}).weight.method == "minmse"
+    assert scheme_from("A8W8", {"per_channel": True}).weight.method == "minmax"
+    assert scheme_from("A8W8", {"per_channel": True, "weight_method": "minmse"}).weight.method == "minmse"
+    assert scheme_from("U8S8", {"weight_method": "minmax"}).weight.method == "minmax"
 
 
 def test_a_range_of_the_users_own_leaves_the_channels_as_they_are():
-    assert resolve("A8W8", {}).equalize
-    assert resolve("A8W8", {"tensors": {"r1": {"dtype": "int16"}}}).equalize
-    assert not resolve("A8W8", {"tensors": {"r1": {"range": [0, 1]}}}).equalize
-    assert not resolve("A8W8", {"tensors": {"r1": {"scale_value": 0.5}}}).equalize
+    assert scheme_from("A8W8", {}).equalize
+    assert scheme_from("A8W8", {"tensors": {"r1": {"dtype": "int16"}}}).equalize
+    assert not scheme_from("A8W8", {"tensors": {"r1": {"range": [0, 1]}}}).equalize
+    assert not scheme_from("A8W8", {"tensors": {"r1": {"scale_value": 0.5}}}).equalize
 
 
 def test_weights_alone_are_not_equalized():
     message = "equalize: expected a preset that quantizes activations, got INT8_WO; leave it out"
     with pytest.raises(ConfigError, match=message):
-        resolve("INT8_WO", {"equalize": True})
-    assert not resolve("INT8_WO", {"equalize": False}).equalize
+        scheme_from("INT8_WO", {"equalize": True})
+    assert not scheme_from("INT8_WO", {"equalize": False}).equalize

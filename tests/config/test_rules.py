@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from quarkfast.config import PRESETS, Scheme, load_config, resolve
+from quarkfast.config import PRESETS, Scheme, load_config, scheme_from
 from quarkfast.errors import ConfigError, UnsupportedError
 
 RULES = {
@@ -27,7 +27,7 @@ def test_every_preset_survives_the_way_through_json(preset):
 
 
 def test_rules_survive_the_way_through_json():
-    scheme = resolve("A8W8", RULES)
+    scheme = scheme_from("A8W8", RULES)
     assert scheme.layers[0].bias == "float"
     assert scheme.tensors[0].range == (-1.0, 2.5)
     assert Scheme.from_dict(json.loads(json.dumps(scheme.to_dict()))) == scheme
@@ -36,7 +36,7 @@ def test_rules_survive_the_way_through_json():
 @pytest.mark.parametrize("kind", ["json", "yaml", "yml"])
 @pytest.mark.parametrize("whole", [False, True], ids=["preset and options", "scheme"])
 def test_a_file_says_what_the_options_say(tmp_path, kind, whole):
-    expected = resolve("A8W8", {**RULES, "per_channel": True})
+    expected = scheme_from("A8W8", {**RULES, "per_channel": True})
     plain = expected.to_dict() if whole else {"preset": "a8w8", "per_channel": True, **RULES}
     text = json.dumps(plain)
     if kind != "json":
@@ -44,7 +44,7 @@ def test_a_file_says_what_the_options_say(tmp_path, kind, whole):
     path = tmp_path / f"config.{kind}"
     path.write_text(text, encoding="utf-8")
     assert load_config(path) == expected
-    assert load_config(path, {"samples": 8}) == resolve(expected, {"samples": 8})
+    assert load_config(path, {"samples": 8}) == scheme_from(expected, {"samples": 8})
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path):
 )
 def test_a_rule_that_is_none_is_one_sentence(option, value, message):
     with pytest.raises(ConfigError, match=message):
-        resolve("A8W8", {option: value})
+        scheme_from("A8W8", {option: value})
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_a_rule_that_is_none_is_one_sentence(option, value, message):
 )
 def test_an_override_that_cannot_be_honoured_is_refused(value):
     with pytest.raises(UnsupportedError, match="TensorQuantOverrides: x: expected"):
-        resolve("A8W8", {"TensorQuantOverrides": {"x": value}})
+        scheme_from("A8W8", {"TensorQuantOverrides": {"x": value}})
 
 
 def test_dynamic_quantization_takes_no_rules():
     with pytest.raises(ConfigError, match="DYNAMIC: expected no layers and tensors of their own, got some"):
-        resolve("DYNAMIC", {"tensors": {"x": {"dtype": "int8"}}})
+        scheme_from("DYNAMIC", {"tensors": {"x": {"dtype": "int8"}}})

@@ -9,11 +9,11 @@ import pytest
 
 import quarkfast
 from processors import run_exact
-from quarkfast.config import resolve
 from quarkfast.errors import ConfigError
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.formats import activation_formats, weight_formats
 from quarkfast.formats.scalar import SCALAR_FORMATS
+from quarkfast.pipeline.resolve import resolve
 from tiny_models import conv_relu_model, samples, tiny_model
 
 INTEGERS = [name for name in activation_formats() if name in SCALAR_FORMATS and SCALAR_FORMATS[name].is_integer]
@@ -94,7 +94,7 @@ def test_weights_of_four_bits_take_half_a_byte(dtype):
     ],
 )  # fmt: skip
 def test_biases_go_with_the_types_of_both_operands(activation, weight, bias):
-    assert resolve("A8W8", {"activation_type": activation, "weight_type": weight}).bias == bias
+    assert resolve("A8W8", {"activation_type": activation, "weight_type": weight})[0].bias == bias
 
 
 @pytest.mark.parametrize(("bias", "stored"), [("int32", "b1_quantized"), ("weight", "b1_quantized"), ("float", "b1")])
@@ -105,15 +105,15 @@ def test_biases_may_be_chosen(bias, stored):
 
 
 def test_unsigned_types_become_asymmetric_unless_told_otherwise():
-    assert resolve("A8W8", {"activation_type": "uint8"}).activation.symmetric is False
-    assert resolve("A8W8", {"activation_type": "uint8", "activation_symmetric": True}).activation.symmetric is True
-    assert resolve("U8S8", {"activation_type": "int8"}).activation.symmetric is True
+    assert resolve("A8W8", {"activation_type": "uint8"})[0].activation.symmetric is False
+    assert resolve("A8W8", {"activation_type": "uint8", "activation_symmetric": True})[0].activation.symmetric is True
+    assert resolve("U8S8", {"activation_type": "int8"})[0].activation.symmetric is True
 
 
 def test_the_placement_follows_the_kind_of_activations():
-    assert resolve("A8W8", {"activation_type": "bfloat16"}).target == "ryzenai-bf16"
-    assert resolve("BF16", {"activation_type": "int8"}).target == "ryzenai-a8w8"
-    assert resolve("U8S8", {"activation_type": "int16"}).target == "ort-cpu"
+    assert resolve("A8W8", {"activation_type": "bfloat16"})[0].target == "ryzenai-bf16"
+    assert resolve("BF16", {"activation_type": "int8"})[0].target == "ryzenai-a8w8"
+    assert resolve("U8S8", {"activation_type": "int16"})[0].target == "ort-cpu"
 
 
 @pytest.mark.parametrize("transposed", [0, 1])

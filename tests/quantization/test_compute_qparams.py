@@ -5,19 +5,19 @@ import onnx
 import pytest
 
 import quarkfast
-from quarkfast.config import resolve
 from quarkfast.graph.load import load_model
 from quarkfast.kernels import Range
 from quarkfast.pipeline.prepare import prepare
+from quarkfast.pipeline.resolve import resolve
 from quarkfast.quantization import freeze, place
 from tiny_models import conv_relu_model, tiny_model
 
 
 def _plan(proto, ranges, preset="A8W8", **options):
-    scheme = resolve(preset, options)
+    scheme, target = resolve(preset, options)
     model = prepare(load_model(proto), 13)
-    placement = place(model, scheme)
-    return freeze(model, placement, scheme, {name: _range(*ends) for name, ends in ranges.items()})
+    placement = place(model, scheme, target)
+    return freeze(model, placement, scheme, target, {name: _range(*ends) for name, ends in ranges.items()})
 
 
 def _range(low, high, nan=0):

@@ -1,23 +1,20 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import quarkfast
-from quarkfast.config import resolve
 from quarkfast.errors import ConfigError, ModelError
 from quarkfast.graph.load import load_model
 from quarkfast.pipeline.prepare import prepare
+from quarkfast.pipeline.resolve import resolve
 from quarkfast.quantization import place
-from quarkfast.targets import TARGETS
-from quarkfast.targets.rules import Flow
+from quarkfast.targets import TARGETS, Flow
 from tiny_models import conv_relu_model, tiny_model
 
 
 def _place(proto, preset="A8W8", **options):
-    return place(prepare(load_model(proto), 13), resolve(preset, options))
+    return place(prepare(load_model(proto), 13), *resolve(preset, options))
 
 
 def test_no_pair_stands_between_a_convolution_and_its_relu():
@@ -41,9 +38,9 @@ def test_weights_and_biases_have_slots():
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
-def test_what_a_target_absorbs_has_rules(target):
-    for activation, producers in target.absorbed.items():
-        assert target.rules[activation].flow is Flow.ACTIVATE
+def test_what_a_target_fuses_has_rules(target):
+    for activation, producers in target.fused.items():
+        assert target.rules[activation].flow is Flow.ACTIVATION
         assert all(producer in target.rules for producer in producers)
 
 
@@ -193,8 +190,7 @@ def test_a_constant_of_an_addition_takes_the_type_that_the_target_fuses():
 def test_for_transformers_only_products_with_constant_weights_are_quantized():
     text = "g (float[N, 4, 4] x) => (float[N, 4, 4] y) { a = MatMul(x, w) r = Relu(a) y = MatMul(a, r) }"
     proto = tiny_model(text, {"w": np.ones((4, 4), np.float32)})
-    scheme = replace(resolve("U8S8", {}), target="ryzenai-transformer")
-    placement = place(prepare(load_model(proto), 13), scheme)
+    placement = _place(proto, "U8S8", target="ryzenai-transformer")
     assert dict(placement.quantized) == {"matmul_0": "MatMul"}
     assert [left.reason for left in placement.left_float] == [
         "ryzenai-transformer has no rule for Relu",

@@ -12,17 +12,19 @@ from quarkfast.graph.load import load_model
 from quarkfast.kernels import Range
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.quantization import freeze, place
-from quarkfast.targets.constraints import refine
+from quarkfast.targets import TARGETS
+from quarkfast.targets.constraints import limit_shifts
 from quarkfast.targets.constraints.fixed_point import Positions
 from tiny_models import conv_relu_model, samples, tiny_model
 
 
 def _refine(proto, ranges):
     scheme = PRESETS["XINT8"]
+    target = TARGETS[scheme.target]
     model = prepare(load_model(proto), 13)
-    placement = place(model, scheme)
+    placement = place(model, scheme, target)
     found = {name: Range(-end, end, 10, 0, 0, 0) for name, end in ranges.items()}
-    plan = refine(model, freeze(model, placement, scheme, found), scheme.target)
+    plan = target.refine(model, freeze(model, placement, scheme, target, found))
     return model, plan, Positions(plan)
 
 
@@ -101,15 +103,16 @@ def test_an_absorbed_relu_stands_for_the_convolutions_output():
 @pytest.mark.parametrize("preset", ["A8W8", "BF16"])
 def test_other_targets_take_the_plan_as_it_is(preset):
     scheme = PRESETS[preset]
+    target = TARGETS[scheme.target]
     model = prepare(load_model(conv_relu_model()), 13)
-    placement = place(model, scheme)
-    plan = freeze(model, placement, scheme, {name: Range(-1, 1, 1, 0, 0, 0) for name in placement.observed})
-    assert refine(model, plan, scheme.target) is plan
+    placement = place(model, scheme, target)
+    plan = freeze(model, placement, scheme, target, {name: Range(-1, 1, 1, 0, 0, 0) for name in placement.observed})
+    assert target.refine(model, plan) is plan
 
 
 def test_refining_twice_changes_nothing():
     model, plan, _ = _refine(conv_relu_model(), {"x": 100.0, "r1": 0.1, "c2": 100.0, "y": 0.01})
-    again = refine(model, plan, "ryzenai-xint8")
+    again = limit_shifts(model, plan)
     assert {name: float(each.scale) for name, each in again.quantizers.items()} == {
         name: float(each.scale) for name, each in plan.quantizers.items()
     }

@@ -36,6 +36,9 @@ def calibrate(
     preset: Annotated[
         str | None, typer.Option("-p", "--preset", help="Whose tensors to observe; those of every preset by default.")
     ] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The device to place for, beside a preset; its own by default.")
+    ] = None,
     samples: Annotated[int | None, typer.Option(help="How many samples to read; all by default.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Samples in one run.")] = None,
     preprocess: Annotated[
@@ -59,7 +62,7 @@ def calibrate(
         raise OutputError(
             f"output: expected a new file, got {str(path)!r}, which exists; --force replaces it, --resume goes on"
         )
-    options = {"samples": samples, "batch_size": batch_size, "preprocess": preprocess}
+    options = {"target": target, "samples": samples, "batch_size": batch_size, "preprocess": preprocess}
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     start, before = time.perf_counter(), _stamp(path)
     try:

@@ -99,6 +99,9 @@ def quantize(
     bf16_with_clip: Annotated[
         bool | None, typer.Option(help="Keep activations that become bfloat16 finite by a Clip.")
     ] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The device to place for, e.g. ort-cpu; the preset's by default.")
+    ] = None,
     bias: Annotated[
         str | None,
         typer.Option(metavar="KIND", help="What becomes of biases: int32, weight (treated like one) or float."),
@@ -252,6 +255,6 @@ def _json(option: str, text: str) -> Any:
 
 def _quantize(
     model: Path, path: Path, preset: str | quarkfast.Scheme, calibration_data: str | None, options: dict[str, Any]
-) -> quarkfast.QuantizedModel:
+) -> "quarkfast.QuantizedModel":
     with console.warnings_as_lines(), console.stages() as progress:
         return quarkfast.quantize(model, path, preset, calibration_data, progress=progress, **options)

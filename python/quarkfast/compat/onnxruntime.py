@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from quarkfast.config.presets import PRESETS
 from quarkfast.config.quark import QuantizationConfig, scheme_of
 from quarkfast.config.quark.enums import CalibrationMethod, QuantFormat, QuantType
 from quarkfast.config.scheme import Scheme
@@ -92,7 +93,7 @@ def quantize_static(
 
 def for_cpu(scheme: Scheme) -> Scheme:
     """Return the scheme with onnxruntime's placement, whatever the symmetry of its activations."""
-    return scheme if scheme.encoding != "qdq" else replace(scheme, target="ort-cpu")
+    return scheme if scheme.encoding != "qdq" else replace(scheme, target=PRESETS["U8S8"].target)
 
 
 def quantize_dynamic(

@@ -1,13 +1,13 @@
 """Configuration: what to quantize and how, as frozen data. Needs no model, no onnx and no onnxruntime."""
 
 from quarkfast.config.files import load_config
-from quarkfast.config.options import OPTIONS, Option, apply_options, resolve
+from quarkfast.config.options import OPTIONS, Option, apply_options, scheme_from
 from quarkfast.config.patterns import match_names
 from quarkfast.config.presets import PRESETS, find_preset
 from quarkfast.config.rules import BiasKind, Change, LayerRule, TensorRule
 from quarkfast.config.scheme import Encoding, Scheme
 from quarkfast.config.spec import Granularity, ScaleKind, TensorSpec
-from quarkfast.config.types import takes_int32_bias
+from quarkfast.config.types import check_types, default_bias, takes_int32_bias
 
 __all__ = [
     "OPTIONS",
@@ -23,9 +23,11 @@ __all__ = [
     "TensorRule",
     "TensorSpec",
     "apply_options",
+    "check_types",
+    "default_bias",
     "find_preset",
     "load_config",
     "match_names",
-    "resolve",
+    "scheme_from",
     "takes_int32_bias",
 ]

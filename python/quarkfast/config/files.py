@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from quarkfast.config.options import resolve
+from quarkfast.config.options import scheme_from
 from quarkfast.config.scheme import Scheme
 from quarkfast.errors import ConfigError, DependencyError
 
@@ -40,11 +40,11 @@ def load_config(path: str | os.PathLike[str], options: Mapping[str, Any] | None 
         raise ConfigError(f"{path}: expected a mapping of options, got {type(plain).__name__}")
     given = dict(plain)
     if "activation" in given:
-        return resolve(Scheme.from_dict(given), options or {})
+        return scheme_from(Scheme.from_dict(given), options or {})
     preset = given.pop("preset", None)
     if not isinstance(preset, str):
         raise ConfigError(f"{path}: expected the name of a preset under 'preset', got {preset!r}")
-    return resolve(preset, {**given, **(options or {})})
+    return scheme_from(preset, {**given, **(options or {})})
 
 
 def _read(path: Path) -> Any:

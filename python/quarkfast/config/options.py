@@ -17,7 +17,7 @@ from quarkfast.config.stored_weights import check_stored_weights
 from quarkfast.config.types import check_types, retype
 from quarkfast.errors import ConfigError, did_you_mean
 
-__all__ = ["OPTIONS", "Option", "apply_options", "resolve"]
+__all__ = ["OPTIONS", "Option", "apply_options", "scheme_from"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,12 @@ def _equalize(scheme: Scheme, value: bool) -> Scheme:
     return replace(scheme, equalize=value)
 
 
+def _target(scheme: Scheme, value: str) -> Scheme:
+    if scheme.weights_only:
+        raise ConfigError(f"target: expected a preset that quantizes activations, got {scheme.name}; leave it out")
+    return scheme if value == scheme.target else replace(scheme, target=value, bias=None)
+
+
 def _cast(scheme: Scheme, value: bool) -> Scheme:
     return replace(scheme, encoding="cast" if value else "qdq")
 
@@ -120,7 +126,7 @@ _BOOL, _COUNT, _METHOD = "True or False", "an integer greater than 0", "the name
 _GROUP = "16, 32, 64, 128 or 256"
 _NAME, _NAMES = "a string", "a list of strings"
 _NUMBER, _NUMBERS = "a number", "a list of numbers"
-_BIAS = "int32, weight or float"
+_BIAS, _TARGET = "int32, weight or float", "the name of a target or a Target"
 _EXCLUDE = "a list of strings and of pairs of lists of strings"
 _RULES, _MAPPING = "a list of mappings", "a mapping from names of tensors to mappings"
 
@@ -139,6 +145,7 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
             Option("reduce_range", "ReduceRange", _BOOL, _is_bool, _in_spec("weight", "reduce_range")),
             Option("bf16_qdq_to_cast", "BF16QDQToCast", _BOOL, _is_bool, _cast),
             Option("bf16_with_clip", "BF16WithClip", _BOOL, _is_bool, _set("clip_bfloat16")),
+            Option("target", None, _TARGET, _is_name, _target),
             Option("bias", None, _BIAS, lambda value: value in get_args(BiasKind), _set("bias")),
             Option("keep_float_weights", "AddQDQPairToWeight", _BOOL, _is_bool, _set("keep_float_weights")),
             Option("packed_weights", None, _BOOL, _is_bool, _set("packed_weights")),
@@ -220,8 +227,8 @@ def _yielding(scheme: Scheme, options: Mapping[str, Any]) -> Scheme:
     return _per_channel(scheme, False)
 
 
-def resolve(preset: str | Scheme, options: Mapping[str, Any]) -> Scheme:
-    """Returns the scheme that a preset (or a scheme) and options amount to.
+def scheme_from(preset: str | Scheme, options: Mapping[str, Any]) -> Scheme:
+    """Returns the scheme that a preset (or a scheme) and options amount to, before its target is asked.
 
     Raises:
         ConfigError: If the preset or an option is unknown or does not fit.

@@ -10,7 +10,7 @@ from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError, did_you_mean
 from quarkfast.formats.block import BLOCK_FORMATS
 
-__all__ = ["PRESETS", "find_preset"]
+__all__ = ["PRESETS", "default_target", "find_preset"]
 
 _INT8 = TensorSpec("int8")
 _INT8_WEIGHT = TensorSpec("int8", method="minmse")
@@ -51,6 +51,20 @@ PRESETS: Mapping[str, Scheme] = MappingProxyType(
 )
 """Name -> scheme. Symmetric int8 and int16 run on Ryzen AI's NPU; U8S8 is what ONNX Runtime fuses on CPUs; MX formats
 round the operands of products; ``_WO`` and MATMUL_NBITS store weights alone and leave activations as they are."""
+
+
+def default_target(activation: TensorSpec) -> str:
+    """Returns the name of the target for activations of a type, where nothing else decides.
+
+    BFP16 is a type of the NPU's, for every tensor as bfloat16 is; MX formats are defined for operands of products.
+
+    Example:
+        >>> default_target(TensorSpec("mx9")), default_target(TensorSpec("int16"))
+        ('dot-products', 'ryzenai-a8w8')
+    """
+    if activation.format.is_integer:
+        return "ryzenai-a8w8"
+    return "dot-products" if activation.format.operands_only else "ryzenai-bf16"
 
 
 def find_preset(name: str) -> Scheme:

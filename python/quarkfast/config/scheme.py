@@ -23,11 +23,11 @@ class Scheme:
 
     Attributes:
         name: Name of the preset it started from.
-        target: Name of the placement rule table, a row of `quarkfast.targets.tables`.
+        target: Name of a row of `quarkfast.targets.TARGETS`, or of a target of one's own that is passed beside it.
         activation: Form of activations.
         weight: Form of weights.
         bias: ``"int32"`` quantizes a bias with scale ``s_x * s_w``; ``"weight"`` treats it like a weight;
-            ``"float"`` leaves it.
+            ``"float"`` leaves it; None leaves it to the target.
         encoding: ``"qdq"`` writes QuantizeLinear and DequantizeLinear (custom operators where the standard has no such
             type); ``"cast"`` writes a pair of Casts, for floats of 8 and 16 bits only;
             ``"dynamic"`` quantizes activations as they come, in front of integer operators; ``"nbits"`` writes
@@ -43,8 +43,8 @@ class Scheme:
         equalize: Scale channels between layers first, so that weights need fewer bits
             (`quarkfast.algorithms.cross_layer_equalization`); where `smoothed` says so, also those
             that stand out in front of matrix products.
-        portable: For ``"ort-cpu"`` and ``"ort-dynamic"``, whether weights leave the sums of layers in 16 bits, so that
-            processors without VNNI give what others do (`quarkfast.quantization.portable_weights`).
+        portable: For targets on ONNX Runtime's processor kernels, whether weights leave the sums of layers in 16 bits,
+            so that processors without VNNI give what others do (`quarkfast.quantization.portable_weights`).
         op_types: Operator types to quantize; empty means all that the target has a rule for.
         include: Names, globs or regular expressions of the only nodes to quantize; empty means all.
         exclude: Names, globs or regular expressions (``^...``) of nodes that stay float, and pairs of names (of
@@ -66,7 +66,7 @@ class Scheme:
     target: str
     activation: TensorSpec
     weight: TensorSpec
-    bias: BiasKind = "int32"
+    bias: BiasKind | None = "int32"
     encoding: Encoding = "qdq"
     keep_float_weights: bool = False
     clip_bfloat16: bool = False
@@ -107,11 +107,6 @@ class Scheme:
         Only with ``equalize``, where activations are quantized as they come and each channel of a weight has a scale.
         """
         return self.equalize and self.encoding == "dynamic" and self.weight.granularity == "channel"
-
-    @property
-    def makes_portable(self) -> bool:
-        """Whether weights give way where sums would leave 16 bits."""
-        return self.portable and self.target in ("ort-cpu", "ort-dynamic") and not self.weights_only
 
     @property
     def weights_only(self) -> bool:

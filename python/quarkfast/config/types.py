@@ -7,20 +7,22 @@ from dataclasses import replace
 from typing import Any
 
 from quarkfast.config.method_options import check_method
+from quarkfast.config.presets import default_target
 from quarkfast.config.rules import BiasKind
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError, did_you_mean
 from quarkfast.formats import activation_formats, weight_formats
 
-__all__ = ["bias_of", "check_types", "retype", "takes_int32_bias", "target_of"]
+__all__ = ["check_types", "default_bias", "retype", "takes_int32_bias"]
 
 
 def retype(field: str) -> Callable[[Scheme, str], Scheme]:
     """Returns what gives ``"activation"`` or ``"weight"`` of a scheme another type, with that type's usual symmetry.
 
     Unsigned integers become asymmetric, everything else symmetric. Floats and block formats have no scale to choose.
-    Activations that change between integers, floats and MX formats change the placement, and biases follow both types.
+    Activations that change between integers, floats and MX formats change the target, and what becomes of biases is
+    left to that.
     """
 
     def apply(scheme: Scheme, dtype: str) -> Scheme:
@@ -34,41 +36,27 @@ def retype(field: str) -> Callable[[Scheme, str], Scheme]:
             return scheme
         given: dict[str, Any] = {field: old.with_type(dtype)}
         changed = replace(scheme, **given)
-        if target_of(changed.activation) != target_of(scheme.activation):
-            changed = replace(changed, target=target_of(changed.activation))
-        return replace(changed, bias=bias_of(changed))
+        target = default_target(changed.activation)
+        moved = target != default_target(scheme.activation)
+        return replace(changed, target=target if moved else scheme.target, bias=None)
 
     return apply
 
 
-def bias_of(scheme: Scheme) -> BiasKind:
-    """Returns how biases go with the types of a scheme.
+def default_bias(activation: TensorSpec, weight: TensorSpec) -> BiasKind:
+    """Returns what becomes of biases beside such operands, where the target leaves it to the types.
 
     ``"int32"`` needs the scales of both operands, and weights of at most 8 bits: with those of 16 the product of the
     scales is so small that biases leave int32. Where one operand is no integer, or is too wide, biases stay float;
-    where both are not, and on XINT8's target, they are treated like weights. Dynamic quantization adds them in floats,
-    and so does a target that quantizes the operands of products alone.
-    """
-    activation, weight = _is_integer(scheme.activation), _is_integer(scheme.weight)
-    if scheme.encoding == "dynamic" or scheme.target == "dot-products":
-        return "float"
-    if scheme.target == "ryzenai-xint8" or not (activation or weight):
-        return "weight"
-    return "int32" if takes_int32_bias(scheme.activation, scheme.weight) else "float"
-
-
-def target_of(activation: TensorSpec) -> str:
-    """Returns the placement table for activations of a type, where nothing else decides.
-
-    BFP16 is a type of the NPU's, for every tensor as bfloat16 is; MX formats are defined for operands of products.
+    where both are not, they are treated like weights.
 
     Example:
-        >>> target_of(TensorSpec("mx9")), target_of(TensorSpec("int16"))
-        ('dot-products', 'ryzenai-a8w8')
+        >>> default_bias(TensorSpec("int8"), TensorSpec("int8")), default_bias(TensorSpec("int8"), TensorSpec("int16"))
+        ('int32', 'float')
     """
-    if _is_integer(activation):
-        return "ryzenai-a8w8"
-    return "dot-products" if activation.format.operands_only else "ryzenai-bf16"
+    if not (_is_integer(activation) or _is_integer(weight)):
+        return "weight"
+    return "int32" if takes_int32_bias(activation, weight) else "float"
 
 
 def takes_int32_bias(activation: TensorSpec, weight: TensorSpec) -> bool:
@@ -102,12 +90,6 @@ def check_types(scheme: Scheme) -> None:
         )
     if weight.granularity == "channel" and not weight.needs_range:
         raise ConfigError(f"per_channel: expected weights with a scale, got {weight.dtype}; leave the option out")
-    if "power_of_two" in (scheme.activation.scale, weight.scale) and weight.granularity == "channel":
-        raise ConfigError(f"per_channel: expected False for {scheme.name}, got True; its target has one shift a tensor")
-    bytes_alone = scheme.activation.format.integer_operators and weight.format.integer_operators
-    if scheme.target == "ryzenai-xint8" and not (bytes_alone and weight.format.signed):
-        types = f"activations {scheme.activation.dtype}, weights {weight.dtype}"
-        raise ConfigError(f"{scheme.name}: expected int8 or uint8 activations and int8 weights, got {types}; use A8W8")
     if scheme.packed_weights and not weight.is_block:
         raise ConfigError(
             f"packed_weights: expected weights in a block format, got {weight.dtype}, stored as codes anyway; "

@@ -95,7 +95,7 @@ class Choices:
             activation = weight
         return self._own(tensor, activation)
 
-    def bias(self, node: ir.Node) -> BiasKind:
+    def bias(self, node: ir.Node) -> BiasKind | None:
         """Returns what becomes of the bias of `node`."""
         kinds = [rule.bias for rule in self._rules.get(name_of(node), ()) if rule.bias is not None]
         return kinds[-1] if kinds else self._scheme.bias

@@ -11,15 +11,17 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
-from quarkfast.config import PRESETS, Scheme, resolve
+from quarkfast.config import PRESETS, Scheme
 from quarkfast.errors import ConfigError
 from quarkfast.pipeline.progress import Clock, Progress
+from quarkfast.pipeline.resolve import resolve
 
 if TYPE_CHECKING:
     from quarkfast.calibration.data import CalibrationData
     from quarkfast.deferred import ir
     from quarkfast.graph.load import ModelSource
     from quarkfast.statistics import Calibration
+    from quarkfast.targets import Target
 
 __all__ = ["calibrate", "calibration_key", "merge_calibrations", "open_calibration"]
 
@@ -67,7 +69,8 @@ def calibrate(
             it; where that does not help, the run is refused before it begins.
         resume: Whether to go on with what was cut short at `output`; the data must be the same, from the beginning.
         progress: Called as stages begin and samples are read: stage, samples done, samples in all or None.
-        **options: Rows of :data:`quarkfast.OPTIONS`, such as ``samples``, ``batch_size``, ``preprocess``, ``exclude``.
+        **options: Rows of :data:`quarkfast.OPTIONS`, such as ``samples``, ``batch_size``, ``preprocess``, ``exclude``;
+            ``target`` wants a `preset`.
 
     Returns:
         The statistics. They depend on the samples alone, not on their order or on batches, as far as ONNX Runtime's
@@ -90,9 +93,12 @@ def calibrate(
         >>> calibration = quarkfast.calibrate(MODEL, load_images().calibration, "calibration.json", samples=64)
         >>> results = [quarkfast.quantize(MODEL, preset=name, calibration=calibration) for name in ("A8W8", "U8S8")]
     """
+    if preset is None and "target" in options:
+        raise ConfigError("calibrate: expected a preset beside target, got none; name the one to quantize to")
     schemes = [resolve(each, options) for each in ([preset] if preset is not None else _integer_presets())]
-    if schemes[0].weights_only:
-        raise ConfigError(f"calibrate: expected a preset that quantizes activations, got {schemes[0].name}")
+    first = schemes[0][0]
+    if first.weights_only:
+        raise ConfigError(f"calibrate: expected a preset that quantizes activations, got {first.name}")
     clock = Clock(progress)
     with clock.stage("import"):
         from quarkfast.atomic_files import check_output
@@ -106,13 +112,12 @@ def calibrate(
     limit = None if max_memory is None else parse_bytes(max_memory)
     with clock.stage("load"):
         loaded = load_model(model)
-        key = calibration_key(loaded, schemes[0])
+        key = calibration_key(loaded, first)
     with clock.stage("prepare"):
-        prepared = prepare(loaded, min(map(lowest_opset, schemes)), factors=schemes[0].factors)
+        prepared = prepare(loaded, min(lowest_opset(*each) for each in schemes), factors=first.factors)
         axes = _channels(prepared, schemes, preset is None)
         tensors = list(dict.fromkeys((*_observed(prepared, schemes), *axes)))
         del loaded  # what preparation has replaced
-    first = schemes[0]
     samples = open_data(calibration_data, model_inputs(prepared), first.samples, first.batch_size, first.preprocess)
     gather = Gather(histogram, moments, threads, axes)
     job = Job(prepared, tensors, key, gather, first.batch_size, executor, limit, path, resume)
@@ -192,7 +197,7 @@ def _integer_presets() -> list[str]:
     return [name for name, scheme in PRESETS.items() if needs_ranges(scheme)]
 
 
-def _observed(model: ir.Model, schemes: Sequence[Scheme]) -> list[str]:
+def _observed(model: ir.Model, schemes: Sequence[tuple[Scheme, Target]]) -> list[str]:
     """Returns the tensors that any of `schemes` needs to know, in the model's order."""
     from quarkfast.errors import ModelError
     from quarkfast.quantization import observed_tensors
@@ -203,14 +208,14 @@ def _observed(model: ir.Model, schemes: Sequence[Scheme]) -> list[str]:
     return tensors
 
 
-def _channels(model: ir.Model, schemes: Sequence[Scheme], whatever: bool) -> dict[str, int]:
+def _channels(model: ir.Model, schemes: Sequence[tuple[Scheme, Target]], whatever: bool) -> dict[str, int]:
     """Returns the tensors whose channels any of `schemes` needs to know, and the axis of the channels of each."""
-    from quarkfast.quantization import observed_channels, place
+    from quarkfast.quantization import is_portable, observed_channels, place
 
     found: dict[str, int] = {}
-    for scheme in schemes:
-        if scheme.makes_portable:
-            found |= observed_channels(model, place(model, scheme), scheme, whatever)
+    for scheme, target in schemes:
+        if is_portable(scheme, target):
+            found |= observed_channels(model, place(model, scheme, target), scheme, target, whatever)
     return found
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from quarkfast.graph.placement import Placement
     from quarkfast.kernels import Range
     from quarkfast.statistics import Calibration, TensorStatistics
+    from quarkfast.targets import Target
 
 __all__ = ["Source", "find_ranges", "smooth_channels"]
 
@@ -99,7 +100,7 @@ def smooth_channels(model: ir.Model, placement: Placement, scheme: Scheme, sourc
 
 
 def find_ranges(
-    model: ir.Model, placement: Placement, scheme: Scheme, source: Source, clock: Clock
+    model: ir.Model, placement: Placement, scheme: Scheme, target: Target, source: Source, clock: Clock
 ) -> tuple[dict[str, Range], dict[str, TensorStatistics], int, Source]:
     """Returns the range to keep and the statistics of each tensor, the number of samples, and what the source shows."""
     from quarkfast.calibration import Gather, Job, calibrate_prepared
@@ -108,7 +109,7 @@ def find_ranges(
 
     if not needs_ranges(scheme) or not placement.observed:
         return {}, {}, 0, source.with_first(model, scheme)
-    axes = observed_channels(model, placement, scheme)
+    axes = observed_channels(model, placement, scheme, target)
     if source.calibration is not None:
         found = open_calibration(source.calibration)
     else:

@@ -22,7 +22,7 @@ _PACKAGES = ("numpy", "onnx", "onnx-ir", "onnxscript")
 
 
 def sign(
-    model: ir.Model, plan: ModelPlan, seen: Mapping[str, Sequence[float]], reductions: Sequence[Reduction] = ()
+    model: ir.Model, plan: ModelPlan, seen: Mapping[str, Sequence[float]], reductions: Sequence[Reduction] | None = None
 ) -> None:
     """Writes into the metadata of `model` what made it.
 
@@ -35,7 +35,7 @@ def sign(
         model: Changed in place.
         plan: What was decided.
         seen: What calibration saw, by tensor; empty where it was not needed.
-        reductions: What weights lost so that sums fit 16 bits.
+        reductions: What weights lost so that sums fit 16 bits; None where they need not.
     """
     versions = {name: metadata.version(name) for name in _PACKAGES}
     model.producer_name = "quarkfast"
@@ -43,7 +43,7 @@ def sign(
     model.metadata_props["quarkfast.scheme"] = json.dumps(plan.scheme.to_dict(), sort_keys=True)
     model.metadata_props["quarkfast.plan"] = json.dumps(plan.choices())
     model.metadata_props["quarkfast.versions"] = json.dumps({"quarkfast": version(), **versions})
-    if plan.scheme.makes_portable:
+    if reductions is not None:
         model.metadata_props["quarkfast.portable"] = json.dumps([each.to_plain() for each in reductions])
     if seen:
         text = json.dumps([(name, *map(str, seen[name])) for name in sorted(seen)])

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from quarkfast.config import Scheme, TensorSpec, resolve
+from quarkfast.config import Scheme, TensorSpec
+from quarkfast.pipeline.resolve import resolve
 
 if TYPE_CHECKING:
     from quarkfast.graph.load import ModelSource
@@ -80,7 +81,7 @@ def plan(model: ModelSource, preset: str | Scheme = "A8W8", **options: Any) -> M
     Args:
         model: Path of an ONNX file, an ``onnx.ModelProto`` or an ``onnx_ir.Model``; it is not changed.
         preset: Name of a row of :data:`quarkfast.PRESETS`, or a :class:`quarkfast.Scheme`.
-        **options: Rows of :data:`quarkfast.OPTIONS` or Quark's keys for them.
+        **options: Rows of :data:`quarkfast.OPTIONS` or Quark's keys for them, ``target`` included.
 
     Raises:
         ConfigError: If the preset or an option does not exist or does not fit.
@@ -100,19 +101,18 @@ def plan(model: ModelSource, preset: str | Scheme = "A8W8", **options: Any) -> M
     from quarkfast.graph.load import load_model
     from quarkfast.pipeline.prepare import prepare, prepare_for_weights
     from quarkfast.quantization import place
-    from quarkfast.targets.checks import preflight
     from quarkfast.writers import lowest_opset
     from quarkfast.writers.weight_only.opset import lowest_opset as lowest_opset_of_weights
     from quarkfast.writers.weight_only.place import place_weights
 
-    scheme = resolve(preset, options)
+    scheme, target = resolve(preset, options)
     loaded = load_model(model)
     if scheme.weights_only:
         prepared = prepare_for_weights(loaded, lowest_opset_of_weights(loaded, scheme))
         return outline_weights(place_weights(prepared, scheme), scheme)
-    prepared = prepare(loaded, lowest_opset(scheme), factors=scheme.factors)
-    placement = place(prepared, scheme)
-    return replace(outline(placement, scheme), preflight=preflight(prepared, placement, scheme))
+    prepared = prepare(loaded, lowest_opset(scheme, target), factors=scheme.factors)
+    placement = place(prepared, scheme, target)
+    return replace(outline(placement, scheme), preflight=target.preflight(prepared, placement, scheme))
 
 
 def outline(placement: Placement, scheme: Scheme) -> ModelPlan:

@@ -11,7 +11,7 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quarkfast.config import Scheme, resolve
+from quarkfast.config import Scheme
 from quarkfast.errors import ModelError, UnsupportedError
 from quarkfast.pipeline.calibrate import calibration_key, open_calibration
 from quarkfast.pipeline.calibration_source import Source, find_ranges, smooth_channels
@@ -19,6 +19,7 @@ from quarkfast.pipeline.garbage import only_new_objects_collected
 from quarkfast.pipeline.metadata import sign
 from quarkfast.pipeline.plan import outline
 from quarkfast.pipeline.progress import Clock, Progress
+from quarkfast.pipeline.resolve import resolve
 from quarkfast.pipeline.summary import FloatNode, Summary
 from quarkfast.pipeline.weight_only import store_weights
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from quarkfast.graph.plan import Plan
     from quarkfast.quantization import Findings
     from quarkfast.statistics import Calibration
+    from quarkfast.targets import Target
 
 __all__ = ["QuantizedModel", "quantize"]
 
@@ -100,7 +102,8 @@ def quantize(
             of a table of ONNX Runtime or Quark. The model is not run.
         max_memory: Most memory that the process may hold while it calibrates, in bytes or as text such as ``"2GB"``.
         progress: Called as stages begin and samples are read: stage, samples done, samples in all or None.
-        **options: Rows of :data:`quarkfast.OPTIONS` or Quark's keys for them, such as ``per_channel=True``.
+        **options: Rows of :data:`quarkfast.OPTIONS` or Quark's keys for them, such as ``per_channel=True``; ``target``
+            is the name of a row of :data:`quarkfast.TARGETS`, or a :class:`quarkfast.Target` of one's own.
 
     Returns:
         The model and its summary, whether or not it was written. The same arguments give the same bytes.
@@ -123,7 +126,7 @@ def quantize(
         >>> [node.op_type for node in result.proto.graph.node][:2]
         ['QuantizeLinear', 'DequantizeLinear']
     """
-    scheme = resolve(preset, options)
+    scheme, target = resolve(preset, options)
     clock = Clock(progress)
     if scheme.weights_only:
         data, summary, path = store_weights(model, output, scheme, clock)
@@ -135,7 +138,6 @@ def quantize(
         from quarkfast.graph.load import external_files, load_model, model_bytes
         from quarkfast.pipeline.prepare import prepare
         from quarkfast.quantization import needs_ranges, place
-        from quarkfast.targets.checks import preflight
         from quarkfast.writers import lowest_opset
     with only_new_objects_collected():
         path = None if output is None else check_output(output)
@@ -152,17 +154,18 @@ def quantize(
         source = Source(calibration_data, calibration, max_memory, key)
         with contextlib.ExitStack() as stack:
             with clock.stage("prepare"):
-                prepared = prepare(loaded, lowest_opset(scheme), factors=scheme.factors)
-                placement = place(prepared, scheme)
+                prepared = prepare(loaded, lowest_opset(scheme, target), factors=scheme.factors)
+                placement = place(prepared, scheme, target)
                 del loaded  # what preparation has replaced
                 if calibration is None and (needs_ranges(scheme) or (scheme.smoothed and calibration_data is not None)):
                     stack.enter_context(constants_in_files(prepared, None if path is None else path.parent))
             if placement.quantized:
                 if scheme.smoothed:
                     source = smooth_channels(prepared, placement, scheme, source, clock)
-                written = _write(prepared, placement, scheme, source, clock, path)
+                written = _write(prepared, placement, scheme, target, source, clock, path)
             else:
-                written = replace(_unchanged(model, placement, path), preflight=preflight(prepared, placement, scheme))
+                written = _unchanged(model, placement, path)
+                written = replace(written, preflight=target.preflight(prepared, placement, scheme))
         if written.first is not None:
             with clock.stage("check"):
                 written = _check(model, written, written.first)
@@ -190,7 +193,13 @@ class _Written:
 
 
 def _write(
-    model: ir.Model, placement: Placement, scheme: Scheme, source: Source, clock: Clock, path: Path | None
+    model: ir.Model,
+    placement: Placement,
+    scheme: Scheme,
+    target: Target,
+    source: Source,
+    clock: Clock,
+    path: Path | None,
 ) -> _Written:
     """Decides every number and writes it into the model; to the disk as well if that takes two files.
 
@@ -200,25 +209,23 @@ def _write(
     from quarkfast.graph.notes import notes_of
     from quarkfast.graph.save import serialize
     from quarkfast.graph.unchanged import NO_OUTPUT
-    from quarkfast.quantization import find_findings, freeze, resolve_conflicts, saturation_note
-    from quarkfast.targets.checks import preflight
-    from quarkfast.targets.constraints import refine
+    from quarkfast.quantization import find_findings, freeze, is_portable, resolve_conflicts, saturation_note
     from quarkfast.writers import insert
 
     large = needs_data_file(model)
-    ranges, statistics, samples, source = find_ranges(model, placement, scheme, source, clock)
+    ranges, statistics, samples, source = find_ranges(model, placement, scheme, target, source, clock)
     seen = {name: each.range for name, each in statistics.items()}
     reaches = {name: each.channel_absmax for name, each in statistics.items() if each.channel_absmax is not None}
     shown = source.reaches or {name: (*astuple(each), *reaches.get(name, ())) for name, each in seen.items()}
     with clock.stage("insert"):
         placement, conflicts = resolve_conflicts(model, placement, ranges)
-        plan = refine(model, freeze(model, placement, scheme, ranges, seen, reaches), scheme.target)
-        findings, warned = find_findings(model, plan, statistics), preflight(model, placement, scheme)
+        plan = target.refine(model, freeze(model, placement, scheme, target, ranges, seen, reaches))
+        findings, warned = find_findings(model, plan, statistics), target.preflight(model, placement, scheme)
         first, unmeasured = (None, ()) if large else source.sample_to_measure(model)
-        notes = (*unmeasured, *saturation_note(model, placement, scheme, plan))
-        notes += insert(model, plan, scheme)
+        notes = (*unmeasured, *saturation_note(model, placement, scheme, target, plan))
+        notes += insert(model, plan, scheme, target)
         plan = replace(plan, notes=(*notes_of(model), *source.notes, *conflicts, *plan.notes, *notes))
-        sign(model, outline(placement, scheme), shown, plan.reductions)
+        sign(model, outline(placement, scheme), shown, plan.reductions if is_portable(scheme, target) else None)
         if not needs_data_file(model) and (path is None or not large):
             return _Written(
                 serialize(model), placement, None, plan, findings, samples or source.samples, warned, first=first

@@ -30,7 +30,7 @@ class Summary:
 
     Attributes:
         preset: Name of the preset.
-        target: Name of the placement table.
+        target: Name of the target.
         activation: Type of activations.
         weight: Type of weights.
         quantized: Operator type -> number of nodes that were quantized.

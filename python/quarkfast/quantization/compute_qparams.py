@@ -19,6 +19,7 @@ from quarkfast.quantization.bias import bias_quantizer, raise_for_headroom
 from quarkfast.quantization.degenerate_ranges import count_flat
 from quarkfast.quantization.portable_weights import make_portable
 from quarkfast.quantization.scales import quantizer_for_range, quantizer_for_values, unit_quantizer
+from quarkfast.targets import Target
 
 __all__ = ["constant_quantizer", "freeze", "needs_ranges"]
 
@@ -36,6 +37,7 @@ def freeze(
     model: ir.Model,
     placement: Placement,
     scheme: Scheme,
+    target: Target,
     ranges: Mapping[str, Range],
     seen: Mapping[str, Range] | None = None,
     reaches: Mapping[str, NDArray[np.float32]] | None = None,
@@ -55,6 +57,7 @@ def freeze(
         model: The prepared model, for the values of its constants.
         placement: What to quantize.
         scheme: The specs.
+        target: Whether processor kernels run the result.
         ranges: What a method keeps of each tensor of ``placement.observed``; not needed for float types.
         seen: What calibration saw of them, which tells masks; `ranges` by default.
         reaches: How far the channels of activations reach, where calibration looked at them.
@@ -74,7 +77,7 @@ def freeze(
         for root in dict.fromkeys(placement.activations.values())
     }
     activations = {tensor: quantizers[root] for tensor, root in placement.activations.items()} | moved
-    constants, reductions = make_portable(model, placement, scheme, constants, activations, reaches or {})
+    constants, reductions = make_portable(model, placement, scheme, target, constants, activations, reaches or {})
     slots = {edge: slot for slot in constants for edge in slot.edges}
     for bias in placement.biases:
         if bias.weight in slots:

@@ -12,14 +12,15 @@ from quarkfast.graph.selection import Choices
 from quarkfast.graph.subgraphs import graphs_by_path, values_by_path
 from quarkfast.quantization.compute_qparams import constant_quantizer
 from quarkfast.quantization.place import place_graph
-from quarkfast.quantization.portable_weights import channel_axes, integer_layers, overflows
+from quarkfast.quantization.portable_weights import channel_axes, integer_layers, is_portable, overflows
+from quarkfast.targets import Target
 
 __all__ = ["observed_channels", "observed_tensors"]
 
 _FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 
 
-def observed_tensors(model: ir.Model, schemes: Sequence[Scheme]) -> list[str]:
+def observed_tensors(model: ir.Model, schemes: Sequence[tuple[Scheme, Target]]) -> list[str]:
     """Returns the tensors that any of `schemes` would quantize, by path and in the model's order.
 
     1. Models in float16 and bfloat16 are looked at as they are, though no rule quantizes them yet.
@@ -28,20 +29,22 @@ def observed_tensors(model: ir.Model, schemes: Sequence[Scheme]) -> list[str]:
 
     Args:
         model: A prepared model.
-        schemes: Those whose activations have scales.
+        schemes: Those whose activations have scales, each with its target.
     """
     made, paths = values_by_path(model), [path for path, _ in graphs_by_path(model.graph)]
     wanted: set[str] = set()
-    for scheme in schemes:
+    for scheme, target in schemes:
         choices = Choices(model, scheme)
         for path, graph in graphs_by_path(model.graph):
             around = [each for each in paths if path.startswith(each)]
-            for name in place_graph(graph, scheme, choices, _FLOATS).observed:
+            for name in place_graph(graph, scheme, target, choices, _FLOATS).observed:
                 wanted.add(max((each + name for each in around if each + name in made), key=len, default=""))
     return [name for name, (value, _) in made.items() if name in wanted and not _is_constant_node(value)]
 
 
-def observed_channels(model: ir.Model, placement: Placement, scheme: Scheme, whatever: bool = False) -> dict[str, int]:
+def observed_channels(
+    model: ir.Model, placement: Placement, scheme: Scheme, target: Target, whatever: bool = False
+) -> dict[str, int]:
     """Returns the tensors that calibration should look at channel by channel, and the axis of the channels of each.
 
     They are what layers multiply whose sums may leave 16 bits: how far each channel reaches tells whether they do.
@@ -50,9 +53,10 @@ def observed_channels(model: ir.Model, placement: Placement, scheme: Scheme, wha
         model: A prepared model.
         placement: Where pairs go.
         scheme: The specs.
+        target: Whether processor kernels run the result.
         whatever: Whether to name the tensors of all layers, for a calibration that goes with any options.
     """
-    if not scheme.makes_portable or scheme.encoding == "dynamic":
+    if not is_portable(scheme, target) or scheme.encoding == "dynamic":
         return {}
     layers = list(integer_layers(model, placement, scheme))
     known: dict[ConstantSlot, bool] = {}

@@ -11,13 +11,13 @@ from quarkfast.graph.block_axes import constant_axis
 from quarkfast.graph.contrib import key_of
 from quarkfast.graph.extremes import range_of
 from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS, Operator, find_operator
-from quarkfast.graph.opset import check_pairs_run
+from quarkfast.graph.opset import check_pairs_run, opset_version
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement, Role
 from quarkfast.graph.selection import Choices
 from quarkfast.graph.subgraphs import bodies_of, nodes_of
 from quarkfast.quantization.fallback_rules import Sensitive
 from quarkfast.quantization.operand_quantization import Operands
-from quarkfast.targets import TARGETS, Target
+from quarkfast.targets import Target
 from quarkfast.targets.rules import Flow, Rule
 
 __all__ = ["place", "place_graph"]
@@ -30,10 +30,10 @@ _COMPARISONS = frozenset(
 )
 
 
-def place(model: ir.Model, scheme: Scheme) -> Placement:
+def place(model: ir.Model, scheme: Scheme, target: Target) -> Placement:
     """Returns where Q/DQ pairs go in `model`.
 
-    1. A node is quantized if its target has a rule for it, it is not excluded, and its data inputs are float32.
+    1. A node is quantized if `target` has a rule for it, it is not excluded, and its data inputs are float32.
     2. Its data inputs and its outputs get a pair each; a constant input becomes a weight or a constant.
     3. An operator that carries its input's scale, or an activation, is quantized when its input is (always with
        `force_pass_through`).
@@ -51,22 +51,25 @@ def place(model: ir.Model, scheme: Scheme) -> Placement:
     Raises:
         ConfigError: If the scheme names a node, tensor or operator type that the model does not have.
         ModelError: If the weight of a layer holds an infinity.
-        UnsupportedError: If no runtime has the pairs of the model's operator set.
+        UnsupportedError: If no runtime has the pairs of the model's operator set, or the target does not take that.
     """
-    placement = place_graph(model.graph, scheme, Choices(model, scheme))
+    placement = place_graph(model.graph, scheme, target, Choices(model, scheme))
+    if placement.quantized:
+        target.check_opset(opset_version(model))
     if placement.quantized and not scheme.own_operators:
         check_pairs_run(model)
     return placement
 
 
 def place_graph(
-    graph: ir.Graph, scheme: Scheme, choices: Choices, floats: frozenset[ir.DataType] = _FLOAT32
+    graph: ir.Graph, scheme: Scheme, target: Target, choices: Choices, floats: frozenset[ir.DataType] = _FLOAT32
 ) -> Placement:
     """Returns where pairs would go in one graph, by the rules of :func:`place`.
 
     Args:
         graph: The graph of a model, or a body.
         scheme: The specs.
+        target: The rules.
         choices: What the scheme says about the nodes and tensors of the model.
         floats: Types that count as data to quantize.
 
@@ -74,7 +77,7 @@ def place_graph(
         ModelError: If the weight of a layer holds an infinity.
     """
     sensitive = Sensitive(graph, choices.activation)
-    placer = _Placer(scheme, TARGETS[scheme.target], choices, floats, sensitive)
+    placer = _Placer(scheme, target, choices, floats, sensitive)
     for node in graph:
         placer.visit(node)
         placer.leave_bodies(node)
@@ -120,7 +123,7 @@ class _Placer:
         fixed = self._fixed | self._choices.fixed
         edges = self._float_edges | self._mask_edges()
         outputs = frozenset(name_of(value) for value in self._sensitive.masked if value.is_graph_output())
-        if not self._target.results:
+        if self._target.operands_only:
             edges = edges | self._operands.float_edges(self._results)
             outputs = outputs | self._operands.float_outputs(self._results)
         return Placement(
@@ -213,7 +216,7 @@ class _Placer:
                 if operator is not None and index in (operator.weight, operator.bias):
                     raise _infinite_weights(node.inputs[index], infinite)
                 return f"its constant {name_of(node.inputs[index])!r} is infinite"
-        return rule.objects(node)
+        return rule.objection(node)
 
     def _why_not_reached(self, node: ir.Node, rule: Rule) -> str:
         if rule.flow is Flow.COMPUTE or self._scheme.force_pass_through:
@@ -234,7 +237,7 @@ class _Placer:
         if operator is not None and operator.weight == index:
             role: Role = "weight"
         else:
-            role = "activation" if rule.flow is Flow.CARRY else self._target.constants
+            role = "activation" if rule.flow is Flow.PASS_THROUGH else self._target.constants
         self._mark_constant(node, index, role)
 
     def _mark_constant(self, node: ir.Node, index: int, role: Role) -> None:
@@ -274,7 +277,7 @@ class _Placer:
         name = name_of(output)
         if not self._is_float(output) or _is_encoded(output) or self._target.dynamic:
             return
-        if not self._target.results and not self._choices.is_own_result(name):
+        if self._target.operands_only and not self._choices.is_own_result(name):
             return
         self._results.add(name)
         if self._is_product_for_floats(node, output):
@@ -282,7 +285,7 @@ class _Placer:
         if self._is_absorbed(node, output):
             self._absorbed.add(name)
             self._choices.hand_on(name, name_of(next(iter(output.uses()))[0].outputs[0]))
-        elif rule.flow is Flow.CARRY and rule.carries(node) and not self._choices.is_changed(name):
+        elif rule.flow is Flow.PASS_THROUGH and rule.passes_through(node) and not self._choices.is_changed(name):
             source = name_of(node.inputs[0])
             self._activations[name] = self._activations.get(source, source)
         else:
@@ -304,7 +307,7 @@ class _Placer:
         reader, index = uses[0]
         if adds_bias(reader) == 1 - index:
             return not self._why_not_selected(reader, self._rule(reader))
-        producers = self._target.absorbed.get(reader.op_type, frozenset())
+        producers = self._target.fused.get(reader.op_type, frozenset())
         if index != 0 or reader.graph is not node.graph or node.op_type not in producers:
             return False
         return not self._why_not_selected(reader, self._rule(reader))

@@ -17,15 +17,23 @@ from quarkfast.graph.placement import ConstantSlot, Edge, Placement
 from quarkfast.graph.plan import Pairs, Plan, Quantizer, Reduction
 from quarkfast.qparams import HIGHEST, Order, grow_scales, overflowing_pairs, rows_of
 from quarkfast.quantization.codes import codes_of, scale_along, zero_point_along
+from quarkfast.targets import Target
 
-__all__ = ["Layer", "channel_axes", "integer_layers", "make_portable", "overflows", "saturation_note"]
+__all__ = [
+    "Layer",
+    "channel_axes",
+    "integer_layers",
+    "is_portable",
+    "make_portable",
+    "overflows",
+    "saturation_note",
+]
 
 # What other data may reach beyond the samples: of ResNet-20, MobileNetV2 and the demo's model on 512 test images, more
 # than half of the channels reach further than on 256 samples, a quarter of them more than a tenth further. Hardly ever
 # do both of a pair: without the tenth a default session without VNNI loses 0.16 dB at most, after 4 to 32 samples, and
 # with it 0.04.
 _MARGIN = 1.1
-_STATIC = "ort-cpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +109,25 @@ def overflows(layer: Layer, values: NDArray[np.float32], quantizer: Quantizer) -
     return bool(overflowing_pairs(rows_of(codes_of(values, quantizer), layer.order)).any())
 
 
-def saturation_note(model: ir.Model, placement: Placement, scheme: Scheme, plan: Plan) -> tuple[str, ...]:
+def is_portable(scheme: Scheme, target: Target) -> bool:
+    """Whether weights give way where sums would leave 16 bits."""
+    return scheme.portable and target.cpu_kernels and not scheme.weights_only
+
+
+def saturation_note(
+    model: ir.Model, placement: Placement, scheme: Scheme, target: Target, plan: Plan
+) -> tuple[str, ...]:
     """Returns a sentence on what a default session loses without VNNI, where that is so and weights do not give way.
 
     onnxruntime computes a convolution on integers where a pair stands right behind it, which pairs placed for it do,
     and other products always.
     """
-    if scheme.makes_portable or scheme.encoding != "qdq":
+    if is_portable(scheme, target) or scheme.encoding != "qdq":
         return ()
     constants, found = dict(plan.constants), list[str]()
     nodes = {name_of(node): node for node in model.graph}
     for layer in integer_layers(model, placement, scheme):
-        behind = scheme.target == _STATIC or name_of(nodes[layer.node].outputs[0]) in plan.activations
+        behind = target.cpu_kernels or name_of(nodes[layer.node].outputs[0]) in plan.activations
         values = array_of(model.graph.initializers[layer.slot.tensor])
         if (behind or layer.order != "kernel") and overflows(layer, values, constants[layer.slot]):
             found.append(layer.node)
@@ -120,7 +135,7 @@ def saturation_note(model: ir.Model, placement: Placement, scheme: Scheme, plan:
         return ()
     names = ", ".join(map(repr, found[:3])) + (", ..." if len(found) > 3 else "")
     layers = f"{len(found)} layer{'s' * (len(found) > 1)} ({names})"
-    remedy = "portable=True avoids it" if scheme.target == _STATIC else "without graph optimizations it adds exactly"
+    remedy = "portable=True avoids it" if target.cpu_kernels else "without graph optimizations it adds exactly"
     return (
         f"processors without VNNI: a default session of ONNX Runtime adds products of {layers} in 16 bits, which may "
         f"saturate and cost decibels there (verify tells how many); {remedy}",
@@ -131,6 +146,7 @@ def make_portable(
     model: ir.Model,
     placement: Placement,
     scheme: Scheme,
+    target: Target,
     constants: Mapping[ConstantSlot, Quantizer],
     activations: Mapping[str, Quantizer],
     reaches: Mapping[str, NDArray[np.float32]],
@@ -145,13 +161,14 @@ def make_portable(
     Args:
         model: The prepared model.
         placement: What is quantized.
-        scheme: Nothing is changed unless it is portable, and placed for processors.
+        scheme: Nothing is changed unless it is portable.
+        target: Nor unless processor kernels run the result.
         constants: Quantizer of each constant.
         activations: Quantizers of the tensors that layers read; none where they are quantized as they come.
         reaches: Largest magnitudes in the channels of such tensors, as samples showed them.
     """
     found, reductions = dict(constants), []
-    for slot, readers in _by_weight(model, placement, scheme).items():
+    for slot, readers in _by_weight(model, placement, scheme, target).items():
         values, quantizer = array_of(model.graph.initializers[slot.tensor]), constants[slot]
         pairs = tuple(
             Pairs(layer.order, _highest(layer, values.shape, activations.get(layer.data), reaches.get(layer.data)))
@@ -167,9 +184,11 @@ def make_portable(
     return found, tuple(reductions)
 
 
-def _by_weight(model: ir.Model, placement: Placement, scheme: Scheme) -> dict[ConstantSlot, list[Layer]]:
+def _by_weight(
+    model: ir.Model, placement: Placement, scheme: Scheme, target: Target
+) -> dict[ConstantSlot, list[Layer]]:
     found: dict[ConstantSlot, list[Layer]] = {}
-    for layer in integer_layers(model, placement, scheme) if scheme.makes_portable else ():
+    for layer in integer_layers(model, placement, scheme) if is_portable(scheme, target) else ():
         found.setdefault(layer.slot, []).append(layer)
     return found
 

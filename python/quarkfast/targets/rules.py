@@ -8,16 +8,14 @@ from enum import Enum
 
 from quarkfast.deferred import ir
 
-__all__ = ["Flow", "Rule", "always", "never"]
+__all__ = ["Flow", "Rule"]
 
 
-def never(node: ir.Node) -> str:
-    """The objection of a rule that has none."""
+def _no_objection(node: ir.Node) -> str:
     return ""
 
 
-def always(node: ir.Node) -> bool:
-    """The condition of a rule without one."""
+def _always(node: ir.Node) -> bool:
     return True
 
 
@@ -27,11 +25,11 @@ class Flow(Enum):
     COMPUTE = "compute"
     """The output has a range of its own."""
 
-    CARRY = "carry"
-    """The output holds values of the data input, so it carries the same scale (MaxPool, Reshape, Transpose, ...)."""
+    PASS_THROUGH = "pass_through"
+    """The output holds values of the data input, so it has the same scale (MaxPool, Reshape, Transpose, ...)."""
 
-    ACTIVATE = "activate"
-    """An activation function: a range of its own, and it can be absorbed by the operator in front of it."""
+    ACTIVATION = "activation"
+    """An activation function: a range of its own, and the operator in front of it may compute it along."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +40,17 @@ class Rule:
         flow: What happens to the scale.
         inputs: Indices of the inputs that hold data; None means every float input.
         output_range: Range of the output when the operator's definition gives it (Softmax).
-        objects: Why this very node cannot be quantized; empty if it can.
-        carries: For `Flow.CARRY`, whether this very node can carry its input's scale; otherwise it computes.
+        objection: Why this very node cannot be quantized; empty if it can.
+        passes_through: For `Flow.PASS_THROUGH`, whether this very node can keep its input's scale; otherwise it
+            computes.
+
+    Example:
+        >>> Rule(Flow.PASS_THROUGH, inputs=(0,)).flow.value
+        'pass_through'
     """
 
     flow: Flow = Flow.COMPUTE
     inputs: tuple[int, ...] | None = None
     output_range: tuple[float, float] | None = None
-    objects: Callable[[ir.Node], str] = never
-    carries: Callable[[ir.Node], bool] = always
+    objection: Callable[[ir.Node], str] = _no_objection
+    passes_through: Callable[[ir.Node], bool] = _always

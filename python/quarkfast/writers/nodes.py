@@ -14,6 +14,7 @@ from quarkfast.formats import find
 from quarkfast.formats.block import BLOCK_FORMATS, BlockFormat, Rounding
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.plan import Quantizer
+from quarkfast.targets import Target
 
 __all__ = [
     "Form",
@@ -77,19 +78,24 @@ def find_form(dtype: str, spelling: Spelling) -> Form:
     return Form(_QUARK, "ExtendedQuantizeLinear", "ExtendedDequantizeLinear", row.custom_opset)
 
 
-def lowest_opset(scheme: Scheme) -> int:
-    """Returns the oldest operator set that carries `scheme`: 10, 13 for one scale a channel, 21 for 16-bit integers.
+def lowest_opset(scheme: Scheme, target: Target) -> int:
+    """Returns the oldest operator set that `target` takes and that carries `scheme`.
+
+    That is 10, 13 for one scale a channel, 21 for 16-bit integers.
 
     Example:
         >>> from quarkfast.config import PRESETS
-        >>> lowest_opset(PRESETS["A8W8"]), lowest_opset(PRESETS["A16W8"])
+        >>> from quarkfast.targets import TARGETS
+        >>> target = TARGETS[PRESETS["A8W8"].target]
+        >>> lowest_opset(PRESETS["A8W8"], target), lowest_opset(PRESETS["A16W8"], target)
         (10, 21)
     """
     if scheme.encoding == "dynamic":
-        return 11
+        return max(11, target.lowest_opset)
     specs = scheme.specs()
     channels = any(spec.granularity == "channel" for spec in specs)
-    return max(13 if channels else 10, *(find_form(spec.dtype, scheme.encoding).opset for spec in specs))
+    forms = (find_form(spec.dtype, scheme.encoding) for spec in specs)
+    return max(target.lowest_opset, 13 if channels else 10, *(form.opset for form in forms))
 
 
 def quantize_nodes(

@@ -26,6 +26,7 @@ from quarkfast.quantization.codes import (
     scale_along,
     zero_point_along,
 )
+from quarkfast.targets import Target
 from quarkfast.writers.dynamic import insert_dynamic
 from quarkfast.writers.float_constants import keep_floats
 from quarkfast.writers.nodes import (
@@ -41,11 +42,8 @@ from quarkfast.writers.residual_sums import keep_sums
 
 __all__ = ["insert"]
 
-# The targets that onnxruntime runs with processor kernels.
-_CPU = ("ort-cpu", "ort-dynamic")
 
-
-def insert(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
+def insert(model: ir.Model, plan: Plan, scheme: Scheme, target: Target) -> tuple[str, ...]:
     """Writes `plan` into `model`, in place, and returns what there is to say about it.
 
     1. A pair stands behind each planned activation; everything that read the tensor reads the pair,
@@ -66,7 +64,7 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
         notes = _insert_pairs(model, plan, scheme)
         keep_floats(model)
         notes += runtime_notes(model)
-    if scheme.target in _CPU:
+    if target.cpu_kernels:
         keep_sums(model)  # last: pairs stand between a normalization and a sum that is quantized
     return notes
 

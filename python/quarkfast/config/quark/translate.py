@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any, get_args
 
 from quarkfast.config.options import OPTIONS, apply_options
-from quarkfast.config.presets import PRESETS
+from quarkfast.config.presets import PRESETS, default_target
 from quarkfast.config.quark.algorithm import AlgoConfig, CLEConfig
 from quarkfast.config.quark.blocks import block_of, block_rounding
 from quarkfast.config.quark.enums import CalibMethod, QuantGranularity, ScaleType
@@ -19,7 +19,6 @@ from quarkfast.config.quark.spec import QLayerConfig, QTensorConfig
 from quarkfast.config.rules import Change, LayerRule
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import ScaleKind, TensorSpec
-from quarkfast.config.types import bias_of, target_of
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 from quarkfast.formats import find, find_by_quant_type
 from quarkfast.formats.block import Rounding
@@ -217,18 +216,18 @@ def _named(name: str) -> AlgoConfig:
 
 
 def _scheme(activation: TensorSpec, weight: TensorSpec, npu_cnn: bool, forced: bool) -> Scheme:
-    """Choose target and bias as Quark's quantizers do (specification of Quark, sections 1.3 and 6)."""
+    """Choose the target as Quark's quantizers do (specification of Quark, sections 1.3 and 6)."""
     if npu_cnn:
         target = "ryzenai-xint8"
     elif activation.format.is_integer and not activation.symmetric:
         target = "ort-cpu"
     else:
-        target = target_of(activation)
+        target = default_target(activation)
     for preset in PRESETS.values():
         if (preset.activation.dtype, preset.weight.dtype, preset.target) == (activation.dtype, weight.dtype, target):
             return replace(preset, activation=activation, weight=weight, force_pass_through=forced)
-    scheme = Scheme(f"{activation.dtype}-{weight.dtype}", target, activation, weight, force_pass_through=forced)
-    return replace(scheme, bias=bias_of(scheme))
+    name = f"{activation.dtype}-{weight.dtype}"
+    return Scheme(name, target, activation, weight, bias=None, force_pass_through=forced)
 
 
 def _is_power_of_two(config: QTensorConfig) -> bool:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
-from quarkfast.config import Scheme
-
-__all__ = ["OPSET", "Device", "find_device"]
+__all__ = ["A8W8", "A16W8", "BF16", "OPSET", "XINT8", "Device"]
 
 #: The operator set that AMD recommends (ryzenai.docs.amd.com, "Model Compilation and Deployment").
 OPSET = 17
@@ -48,13 +44,13 @@ _BF16_XINT8 = _names(
     """Abs And ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil CumSum Equal Erf Floor
     Greater Less Log Neg Or Pow Round Sign Tile"""
 )
-_BF16 = _names(
+_BF16_ONLY = _names(
     """ConvTranspose Einsum Exp Gather GatherElements GridSample LSTM Mod Not ReduceMean ReduceMin ReduceSum Resize
     ScatterND Sigmoid Sin Size Split Tanh Where Xor"""
 )
-_A16W8 = _names("ConvTranspose Cos Elu Exp GatherElements Sigmoid Sin Split Tanh TopK Where")
-_A8W8 = _names("ConvTranspose Cos HardSigmoid HardSwish ReduceMean ReduceMin ReduceSum Resize Sigmoid Sin")
-_XINT8 = _names(
+_A16W8_ONLY = _names("ConvTranspose Cos Elu Exp GatherElements Sigmoid Sin Split Tanh TopK Where")
+_A8W8_ONLY = _names("ConvTranspose Cos HardSigmoid HardSwish ReduceMean ReduceMin ReduceSum Resize Sigmoid Sin")
+_XINT8_ONLY = _names(
     """Celu Elu GreaterOrEqual HardSwish LayerNormalization LessOrEqual Mish Range ReduceMean ReduceMin ReduceSum Resize
     STFT Shrink Softsign Tanh ThresholdedRelu TopK Where"""
 )
@@ -62,26 +58,9 @@ _XINT8 = _names(
 _UNDATED = _names("ConvTranspose HardSigmoid PRelu SpaceToDepth")
 
 # The column of BF16 leaves out Relu and Softmax, which AMD's own models in BF16 have: there all columns count.
-_ANY = _ALL | _INTEGERS | _BF16_XINT8 | _BF16 | _A16W8 | _A8W8 | _XINT8 | _UNDATED
+_ANY = _ALL | _INTEGERS | _BF16_XINT8 | _BF16_ONLY | _A16W8_ONLY | _A8W8_ONLY | _XINT8_ONLY | _UNDATED
 
-_DEVICES: Mapping[str, Device] = MappingProxyType(
-    {
-        "ryzenai-a8w8": Device("A8W8", _ALL | _INTEGERS | _A8W8 | _UNDATED),
-        "ryzenai-a16w8": Device("A16W8", _ALL | _INTEGERS | _A16W8 | _UNDATED),
-        "ryzenai-xint8": Device("XINT8", _ALL | _INTEGERS | _BF16_XINT8 | _XINT8 | _UNDATED),
-        "ryzenai-bf16": Device("BF16", _ANY, floats=True, batch=True),
-    }
-)
-
-
-def find_device(scheme: Scheme) -> Device | None:
-    """Returns what the compiler takes that `scheme` is placed for; None where that is no NPU.
-
-    Example:
-        >>> from quarkfast.config import PRESETS
-        >>> find_device(PRESETS["A16W8"]).name, find_device(PRESETS["U8S8"])
-        ('A16W8', None)
-    """
-    row = scheme.activation.format
-    wide = scheme.target == "ryzenai-a8w8" and row.is_integer and row.bits == 16
-    return _DEVICES.get("ryzenai-a16w8" if wide else scheme.target)
+A8W8 = Device("A8W8", _ALL | _INTEGERS | _A8W8_ONLY | _UNDATED)
+A16W8 = Device("A16W8", _ALL | _INTEGERS | _A16W8_ONLY | _UNDATED)
+XINT8 = Device("XINT8", _ALL | _INTEGERS | _BF16_XINT8 | _XINT8_ONLY | _UNDATED)
+BF16 = Device("BF16", _ANY, floats=True, batch=True)

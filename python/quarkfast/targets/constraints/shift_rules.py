@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import TypeAlias
 
 from quarkfast.deferred import ir
 from quarkfast.targets.constraints.fixed_point import Positions
 
 __all__ = ["RULES", "Refiner"]
 
-Refiner = Callable[[ir.Node, Positions], None]
+Refiner: TypeAlias = "Callable[[ir.Node, Positions], None]"
 
 
 def align(node: ir.Node, positions: Positions) -> None:

@@ -6,10 +6,10 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, is_standard, shape_of, tensor_of
 from quarkfast.graph.subgraphs import nodes_of
 
-__all__ = ["spell_out"]
+__all__ = ["write_conv_attributes"]
 
 
-def spell_out(model: ir.Model) -> None:
+def write_conv_attributes(model: ir.Model) -> None:
     """Writes into every Conv the attributes that it leaves to their defaults, in place.
 
     1. ``kernel_shape``, ``strides``, ``dilations``, ``group`` and ``pads`` are written where they are missing, the
@@ -21,10 +21,10 @@ def spell_out(model: ir.Model) -> None:
     """
     for node in nodes_of(model.graph):
         if is_standard(node) and node.op_type == "Conv" and is_constant(node.inputs[1]):
-            _spell_out(node, list(shape_of(tensor_of(node.inputs[1]))[2:]))
+            _write_attributes(node, list(shape_of(tensor_of(node.inputs[1]))[2:]))
 
 
-def _spell_out(node: ir.Node, kernel: list[int]) -> None:
+def _write_attributes(node: ir.Node, kernel: list[int]) -> None:
     ones = [1] * len(kernel)
     if "group" not in node.attributes:
         node.attributes["group"] = ir.AttrInt64("group", 1)

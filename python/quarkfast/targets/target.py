@@ -1,0 +1,144 @@
+"""What a device wants of a quantized model, as one frozen object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from quarkfast.config import BiasKind, ScaleKind, Scheme, default_bias
+from quarkfast.deferred import ir
+from quarkfast.errors import ConfigError, UnsupportedError
+from quarkfast.graph.placement import Placement
+from quarkfast.graph.plan import Plan
+from quarkfast.targets.rules import Rule
+
+__all__ = ["Check", "Constraint", "Target", "Transform"]
+
+Transform: TypeAlias = "Callable[[ir.Model], None]"
+"""Rewrites a prepared model in place and keeps its values."""
+
+Constraint: TypeAlias = "Callable[[ir.Model, Plan], Plan]"
+"""Returns the plan with scales that the device can work with."""
+
+Check: TypeAlias = "Callable[[ir.Model, Placement, Scheme], Iterable[str]]"
+"""Yields what keeps the device from running a placed model, one sentence each with a remedy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Everything that a device wants; pass one of your own as ``target=`` to quantize for another device.
+
+    Attributes:
+        name: How schemes, summaries and the metadata of results refer to it.
+        rules: Operator type -> its rule; an operator of another domain is ``"domain::type"``. One without a rule stays
+            float.
+        fused: Activation function -> the operators that compute it along, so that no Q/DQ pair stands between the two.
+        constants: Whose spec a constant operand of an elementwise operator takes (the ``b`` of ``x + b``): that of
+            activations or of weights.
+        dynamic: Whether activations get their scale while the model runs, so that only weights are placed.
+        operands_only: Whether only the operands of the operators with a rule are quantized. What these compute is then
+            float, and other readers of an operand read it as it was computed.
+        bias: What becomes of biases, whatever the types; None decides by the types of both operands
+            (`quarkfast.config.default_bias`).
+        activation_types: The types that the model's activations may have; empty means all. Rules for single layers and
+            tensors may name others.
+        weight_types: The same for weights.
+        alternative: The preset to use for other types.
+        scales: The kinds of scales that activations and weights may have; empty means all.
+        per_channel: Whether each output channel of a weight may have a scale.
+        lowest_opset: The oldest operator set that the device takes; older models are converted.
+        highest_opset: The newest one; None means any.
+        transforms: Rewrites of the prepared model that the device needs, in order.
+        constraints: What limits scales once they are computed, in order.
+        checks: What keeps the device from running a model, in the order of the report.
+        cpu_kernels: Whether ONNX Runtime's processor kernels run the result. Residual sums are then kept from being
+            fused, and with ``portable`` weights leave sums of products in 16 bits.
+
+    Example:
+        >>> from quarkfast.targets import TARGETS
+        >>> TARGETS["ryzenai-xint8"].per_channel, TARGETS["ort-cpu"].cpu_kernels
+        (False, True)
+    """
+
+    name: str
+    rules: Mapping[str, Rule]
+    fused: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    constants: Literal["activation", "weight"] = "weight"
+    dynamic: bool = False
+    operands_only: bool = False
+    bias: BiasKind | None = None
+    activation_types: tuple[str, ...] = ()
+    weight_types: tuple[str, ...] = ()
+    alternative: str = ""
+    scales: tuple[ScaleKind, ...] = ()
+    per_channel: bool = True
+    lowest_opset: int = 1
+    highest_opset: int | None = None
+    transforms: tuple[Transform, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+    checks: tuple[Check, ...] = ()
+    cpu_kernels: bool = False
+
+    def bias_of(self, scheme: Scheme) -> BiasKind:
+        """Returns what becomes of biases under `scheme`, where neither its preset nor its user says so."""
+        if self.bias is not None:
+            return self.bias
+        return default_bias(scheme.activation, scheme.weight)
+
+    def check_scheme(self, scheme: Scheme) -> None:
+        """Makes sure that the device takes the types and scales of `scheme`.
+
+        Raises:
+            ConfigError: If it does not.
+        """
+        activation, weight = scheme.activation, scheme.weight
+        if self.dynamic != (scheme.encoding == "dynamic"):
+            kind = "static" if self.dynamic else "dynamic"
+            raise ConfigError(f"target: expected one for {kind} quantization beside {scheme.name}, got {self.name}")
+        if not self.per_channel and weight.granularity == "channel":
+            unit = "shift" if "power_of_two" in (activation.scale, weight.scale) else "scale"
+            raise ConfigError(
+                f"per_channel: expected False for {scheme.name}, got True; its target has one {unit} a tensor"
+            )
+        sides = ("activations", activation.dtype, self.activation_types), ("weights", weight.dtype, self.weight_types)
+        if any(types and dtype not in types for _, dtype, types in sides):
+            expected = " and ".join(f"{' or '.join(types)} {what}" for what, _, types in sides if types)
+            remedy = f"; use {self.alternative}" if self.alternative else ""
+            got = ", ".join(f"{what} {dtype}" for what, dtype, _ in sides)
+            raise ConfigError(f"{scheme.name}: expected {expected}, got {got}{remedy}")
+        for spec in (activation, weight):
+            if self.scales and spec.needs_range and spec.scale not in self.scales:
+                raise ConfigError(
+                    f"{scheme.name}: expected {' or '.join(self.scales)} scales for {self.name}, got {spec.scale}"
+                )
+
+    def check_opset(self, version: int) -> None:
+        """Makes sure that the device takes models of an operator set.
+
+        Raises:
+            UnsupportedError: If it is newer than `highest_opset`.
+        """
+        if self.highest_opset is not None and version > self.highest_opset:
+            raise UnsupportedError(
+                f"model: expected opset {self.highest_opset} or older for {self.name}, got {version} with the types "
+                "asked for; export it in an older one, or use types that need none newer"
+            )
+
+    def refine(self, model: ir.Model, plan: Plan) -> Plan:
+        """Rewrites `model` as the device needs it, in place, and returns `plan` with scales that it can work with."""
+        for transform in self.transforms:
+            transform(model)
+        for constraint in self.constraints:
+            plan = constraint(model, plan)
+        return plan
+
+    def preflight(self, model: ir.Model, placement: Placement, scheme: Scheme) -> tuple[str, ...]:
+        """Returns what keeps the device from running a prepared model or a part of it.
+
+        Args:
+            model: The prepared model, before insertion.
+            placement: Where its pairs go.
+            scheme: The types, on which some limits depend.
+        """
+        return tuple(sentence for check in self.checks for sentence in check(model, placement, scheme))
