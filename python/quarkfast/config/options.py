@@ -83,7 +83,8 @@ def _equalize(scheme: Scheme, value: bool) -> Scheme:
 def _target(scheme: Scheme, value: str) -> Scheme:
     if scheme.weights_only:
         raise ConfigError(f"target: expected a preset that quantizes activations, got {scheme.name}; leave it out")
-    return scheme if value == scheme.target else replace(scheme, target=value, bias=None)
+    placed = replace(scheme, target=value)
+    return scheme if placed == scheme else replace(placed, bias=None)
 
 
 def _cast(scheme: Scheme, value: bool) -> Scheme:
