@@ -27,6 +27,7 @@ __all__ = [
     "check_not_a_source",
     "constants_of",
     "data_file",
+    "exceeds_one_file",
     "lay_out",
     "needs_data_file",
     "tensor_bytes",
@@ -64,8 +65,13 @@ def tensor_bytes(model: ir.Model) -> int:
 
 def needs_data_file(model: ir.Model) -> bool:
     """Whether `model` is too large for one file."""
+    return exceeds_one_file(tensor_bytes(model))
+
+
+def exceeds_one_file(size: int) -> bool:
+    """Whether a model whose constants take `size` bytes is too large for one file."""
     # What is not a constant (nodes, names) hardly ever takes more than a sixteenth of the limit.
-    return tensor_bytes(model) > PROTOBUF_LIMIT - PROTOBUF_LIMIT // 16
+    return size > PROTOBUF_LIMIT - PROTOBUF_LIMIT // 16
 
 
 def write_model(model: ir.Model, output: Path, *, external: bool) -> tuple[bytes, int]:

@@ -14,7 +14,7 @@ from quarkfast import _core
 from quarkfast.deferred import ir
 from quarkfast.errors import OutputError
 from quarkfast.graph.access import shape_of
-from quarkfast.graph.external import constants_of, lay_out, needs_data_file, tensor_bytes
+from quarkfast.graph.external import constants_of, exceeds_one_file, lay_out, tensor_bytes
 from quarkfast.graph.save import to_proto
 from quarkfast.graph.subgraphs import nodes_of
 
@@ -52,7 +52,8 @@ def constants_in_files(model: ir.Model, folder: Path | None = None, *, alone: bo
     Raises:
         OutputError: If there is no room for a file that it cannot do without.
     """
-    size, needed = tensor_bytes(model), needs_data_file(model)
+    size = tensor_bytes(model)
+    needed = exceeds_one_file(size)
     if size > _WHOLE:
         _read_small(model)
     if not needed and (size < _WRITTEN or not alone):

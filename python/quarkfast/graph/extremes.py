@@ -11,12 +11,15 @@ __all__ = ["range_of"]
 
 
 def range_of(value: ir.Value | None) -> Range:
-    """Returns the range of an initializer of floats, of which no more than a piece is in memory.
+    """Returns the range of an initializer of floats; of one outside memory no more than a piece is read at a time.
 
     Raises:
         TypeError: If `value` is no initializer, or one of another type.
     """
-    pieces = row_pieces(tensor_of(value))
+    tensor = tensor_of(value)
+    if isinstance(tensor, ir.Tensor | ir.TensorProtoTensor):
+        return reduce_range(tensor.numpy())
+    pieces = row_pieces(tensor)
     found = reduce_range(next(pieces))
     for piece in pieces:
         found = _merged(found, reduce_range(piece))

@@ -34,13 +34,13 @@ def prepare(model: ir.Model, opset: int, *, factors: Factors | None = None) -> i
     """
     model = _prepare_structure(model, opset)
     widen_half(model)
-    check_weights(model)
+    checked = check_weights(model)
     fold_constants(model)
     fold_batch_norm(model)
     fold_bias(model)
     if factors is not None:
         equalize(model, factors)
-    check_weights(model)
+    check_weights(model, checked)
     infer_types(model)
     return model
 

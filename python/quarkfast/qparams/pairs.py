@@ -76,13 +76,16 @@ def overflowing_pairs(rows: NDArray[np.int8], highest: NDArray[np.int64] | None 
         >>> overflowing_pairs(np.int8([[64, 64, 64, 65, -64, -65, 127, -128]])).tolist()
         [[False, True, True, False]]
     """
-    pairs = _paired(rows).astype(np.int16 if highest is None else np.int64)
-    up, down = np.maximum(pairs, 0), np.minimum(pairs, 0)
+    first, second = (rows[:, start : rows.shape[1] // 2 * 2 : 2] for start in (0, 1))
     if highest is None:  # in codes, which fit 16 bits
-        found: NDArray[np.bool_] = (up.sum(axis=2) > _MOST // HIGHEST) | (down.sum(axis=2) < -(-_LEAST // HIGHEST))
+        first, second = first.astype(np.int16), second.astype(np.int16)
+        most, least = _MOST // HIGHEST, -(-_LEAST // HIGHEST)
     else:
         reach = _paired(highest)
-        found = ((up * reach).sum(axis=2) > _MOST) | ((down * reach).sum(axis=2) < _LEAST)
+        first, second = first * reach[:, :, 0], second * reach[:, :, 1]
+        most, least = _MOST, _LEAST
+    found: NDArray[np.bool_] = np.maximum(first, 0) + np.maximum(second, 0) > most
+    found |= np.minimum(first, 0) + np.minimum(second, 0) < least
     return found
 
 

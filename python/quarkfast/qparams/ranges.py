@@ -161,7 +161,7 @@ def _checked_range(rmin: ArrayLike, rmax: ArrayLike) -> tuple[NDArray[np.float64
     if (low > high).any():
         bad = np.flatnonzero(low > high)[0]
         raise ValueError(f"from_range: expected rmin <= rmax, got [{low.flat[bad]}, {high.flat[bad]}] at index {bad}")
-    return np.clip(np.minimum(low, 0.0), -_LARGEST_END, 0.0), np.clip(np.maximum(high, 0.0), 0.0, _LARGEST_END)
+    return np.maximum(np.minimum(low, 0.0), -_LARGEST_END), np.minimum(np.maximum(high, 0.0), _LARGEST_END)
 
 
 def _stored(scale: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:

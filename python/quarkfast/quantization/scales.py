@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,15 @@ def _extremes(values: NDArray[np.float32], axis: int | None) -> tuple[Any, Any]:
 
 
 def _kept(values: NDArray[np.float32], spec: TensorSpec) -> tuple[float, float]:
+    if values.size == 1:
+        return _kept_of_number(float(values.item()), spec)
     return estimate_range(ValuesSummary(kernels.histogram(values)), spec, "weight")
+
+
+@lru_cache(maxsize=256)
+def _kept_of_number(value: float, spec: TensorSpec) -> tuple[float, float]:
+    """Returns the range to keep of a constant with one value: a graph has the same few numbers over and over."""
+    return estimate_range(ValuesSummary(kernels.histogram(np.array([value], np.float32))), spec, "weight")
 
 
 def _float_quantizer(minimum: ArrayLike, maximum: ArrayLike, spec: TensorSpec, axis: int | None) -> Quantizer:

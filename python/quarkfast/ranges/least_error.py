@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from quarkfast import kernels
+from quarkfast.qparams import code_range
 from quarkfast.ranges.error_metrics import squared_error
 from quarkfast.ranges.extremes import minmax
 from quarkfast.ranges.params import params_for
@@ -17,9 +18,9 @@ _PERCENTS = (99.9, 99.99, 99.999)
 
 def minmse(summary: TensorSummary, spec: RangeSpec) -> ClippingRange:
     """Returns the range of the least expected squared error, among powers of two where scales are such."""
-    codes = params_for(0.0, 0.0, spec)
+    codes = code_range(spec.dtype, symmetric=spec.symmetric, reduce_range=spec.reduce_range)
     find = kernels.power_of_two_range if spec.scale == "power_of_two" else kernels.least_error_range
-    return find(histogram_of(summary), codes.qmin, codes.qmax, symmetric=spec.symmetric)
+    return find(histogram_of(summary), *codes, symmetric=spec.symmetric)
 
 
 def auto(summary: TensorSummary, spec: RangeSpec) -> ClippingRange:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
 from quarkfast.graph.extremes import range_of
@@ -10,18 +13,27 @@ from quarkfast.graph.subgraphs import graphs_of
 __all__ = ["check_weights"]
 
 
-def check_weights(model: ir.Model) -> None:
-    """Makes sure that no float32 initializer holds a NaN.
+Checked = Mapping[int, ir.TensorProtocol]
+"""Tensors without NaN, by their identity."""
+
+
+def check_weights(model: ir.Model, checked: Checked = MappingProxyType({})) -> Checked:
+    """Makes sure that no float32 initializer holds a NaN, and returns what was looked at.
+
+    Args:
+        model: The model; not changed.
+        checked: What an earlier call returned: tensors that are not read again.
 
     Raises:
         ModelError: If one does; the sentence names the tensor and how many of its values are NaN.
     """
-    for graph in graphs_of(model):
-        for value in graph.initializers.values():
-            if value.const_value is None or value.const_value.dtype != ir.DataType.FLOAT:
-                continue
-            found = range_of(value)
-            if found.nan:
-                raise ModelError(
-                    f"tensor {value.name!r}: expected numbers, got NaN in {found.nan} of {found.count} values"
-                )
+    found = dict(checked)
+    for value in (each for graph in graphs_of(model) for each in graph.initializers.values()):
+        tensor = value.const_value
+        if tensor is None or tensor.dtype != ir.DataType.FLOAT or id(tensor) in checked:
+            continue
+        seen = range_of(value)
+        if seen.nan:
+            raise ModelError(f"tensor {value.name!r}: expected numbers, got NaN in {seen.nan} of {seen.count} values")
+        found[id(tensor)] = tensor
+    return found
