@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from quarkfast.algorithms.channel_range_estimation import Activation, find_activation, reads_columns
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, name_of, shape_of, tensor_of
+from quarkfast.graph.builder import add_initializer
 from quarkfast.graph.names import Names
 from quarkfast.graph.normalization import find_normalization
 
@@ -149,10 +150,7 @@ def _with_channels(shape: ir.Shape | None, channels: int) -> ir.Shape | None:
 
 
 def _constant(graph: ir.Graph, name: str, array: NDArray[np.float32] | NDArray[np.int64]) -> ir.Value:
-    tensor = ir.Tensor(array, name=name)
-    value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor)
-    graph.register_initializer(value)
-    return value
+    return add_initializer(graph, ir.Tensor(array, name=name))
 
 
 def _append(

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.deferred import ir, passes
+from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard, name_of
-from quarkfast.graph.names import Names
+from quarkfast.graph.builder import GraphBuilder, drop_unread, set_constant
 from quarkfast.graph.rewriting import absorb
 
 __all__ = ["fold_batch_norm"]
@@ -29,13 +29,12 @@ def fold_batch_norm(model: ir.Model) -> None:
 
     Idempotent; graph inputs and outputs are kept; error: rounding of the folded weights to float32.
     """
-    names = Names.of(model)
+    builder = GraphBuilder(model)
     for norm in [node for node in model.graph if is_standard(node) and node.op_type == "BatchNormalization"]:
         found = _layer_of(norm)
         if found is not None:
-            _fold(model.graph, *found, norm, names)
-    passes.RemoveUnusedNodesPass()(model)
-    passes.NameFixPass()(model)
+            _fold(builder, *found, norm)
+    drop_unread(model.graph)
 
 
 def _layer_of(norm: ir.Node) -> tuple[ir.Node, ir.Value] | None:
@@ -55,26 +54,20 @@ def _layer_of(norm: ir.Node) -> tuple[ir.Node, ir.Value] | None:
     return (layer, own[0]) if all(reader is layer for each in own for reader, _ in each.uses()) else None
 
 
-def _fold(graph: ir.Graph, layer: ir.Node, weight: ir.Value, norm: ir.Node, names: Names) -> None:
+def _fold(builder: GraphBuilder, layer: ir.Node, weight: ir.Value, norm: ir.Node) -> None:
     """Puts the factors of `norm` into the weight of `layer` and the rest into its bias, and hands on its result."""
     gamma, beta, mean, variance = map(array_of, norm.inputs[1:])
     factor = gamma / np.sqrt(variance + norm.attributes.get_float("epsilon", _EPSILON))
-    _hold(weight, _scaled(layer, array_of(weight), factor))
+    set_constant(weight, _scaled(layer, array_of(weight), factor))
     layer.resize_inputs(3)
     bias = layer.inputs[2]
     if bias is None:
-        bias = ir.Value(name=names.fresh(f"{name_of(weight)}_bias"), const_value=ir.Tensor(np.zeros_like(mean)))
-        graph.register_initializer(bias)
+        bias = builder.initializer(f"{name_of(weight)}_bias", np.zeros_like(mean))
         layer.replace_input_with(2, bias)
     scale = layer.attributes.pop("beta", None)  # Gemm's of its bias, which has it now
     before = array_of(bias) if scale is None else scale.as_float() * array_of(bias)
-    _hold(bias, (before - mean) * factor + beta)
-    absorb(graph, norm, layer)
-
-
-def _hold(value: ir.Value, array: NDArray[Any]) -> None:
-    tensor = ir.Tensor(array, name=value.name)
-    value.const_value, value.type, value.shape = tensor, ir.TensorType(tensor.dtype), ir.Shape(array.shape)
+    set_constant(bias, (before - mean) * factor + beta)
+    absorb(builder.graph, norm, layer)
 
 
 def _scaled(layer: ir.Node, weight: NDArray[Any], factor: NDArray[Any]) -> NDArray[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard, shape_of, tensor_of
-from quarkfast.graph.names import Names
+from quarkfast.graph.builder import GraphBuilder, drop
 from quarkfast.graph.rewriting import absorb
 
 __all__ = ["fold_bias"]
@@ -20,12 +20,12 @@ def fold_bias(model: ir.Model) -> None:
     A bias needs no range of its own, nor has the sum a pair in front of it. Idempotent; graph inputs and outputs are
     kept; error: rounding of a sum in another order, as by onnxruntime's own fusion.
     """
-    names = Names.of(model)
+    builder = GraphBuilder(model)
     for add in [node for node in model.graph if is_standard(node) and node.op_type == "Add"]:
         for value, constant in (add.inputs, add.inputs[::-1]):
             layer = _bare_layer(value)
             if layer is not None and constant is not None and _is_bias(constant, layer):
-                _fold(model.graph, layer, constant, add, names.fresh(f"{constant.name}_bias"))
+                _fold(builder, layer, constant, add)
                 break
 
 
@@ -48,14 +48,10 @@ def _is_bias(constant: ir.Value, layer: ir.Node) -> bool:
     return shape_of(tensor_of(constant)) in (per_channel, (1, *per_channel))
 
 
-def _fold(graph: ir.Graph, layer: ir.Node, constant: ir.Value, add: ir.Node, name: str) -> None:
-    """Puts `constant` into the layer as its bias, under the name `name`, and hands on what the Add gave."""
-    values = array_of(constant).reshape(-1)
-    bias = ir.Tensor(values, name=name)
-    value = ir.Value(name=name, type=ir.TensorType(bias.dtype), shape=ir.Shape(values.shape), const_value=bias)
-    graph.register_initializer(value)
+def _fold(builder: GraphBuilder, layer: ir.Node, constant: ir.Value, add: ir.Node) -> None:
+    """Puts `constant` into the layer as its bias, and hands on what the Add gave."""
+    bias = builder.initializer(f"{constant.name}_bias", array_of(constant).reshape(-1))
     layer.resize_inputs(3)
-    layer.replace_input_with(2, value)
-    absorb(graph, add, layer)
-    if not constant.uses():
-        del graph.initializers[constant.name or ""]
+    layer.replace_input_with(2, bias)
+    absorb(builder.graph, add, layer)
+    drop(builder.graph, constant)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_standard
+from quarkfast.graph.builder import add_initializer
 
 __all__ = ["fold_shapes"]
 
@@ -58,11 +59,9 @@ def _is_small(value: ir.Value | None) -> bool:
 
 def _replace(graph: ir.Graph, node: ir.Node, result: _Integers) -> None:
     output = node.outputs[0]
-    tensor, shape = ir.Tensor(result, name=output.name), ir.Shape(result.shape)
-    value = ir.Value(name=output.name, type=ir.TensorType(tensor.dtype), shape=shape, const_value=tensor)
+    value = add_initializer(graph, ir.Tensor(result, name=output.name))
     ir.convenience.replace_all_uses_with(output, value)
     graph.remove(node, safe=True)
-    graph.register_initializer(value)
 
 
 def _shape(node: ir.Node) -> _Integers | None:

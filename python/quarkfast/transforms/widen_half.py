@@ -6,7 +6,7 @@ import numpy as np
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard, name_of
-from quarkfast.graph.names import Names
+from quarkfast.graph.builder import GraphBuilder
 from quarkfast.graph.notes import add_note
 from quarkfast.graph.rewriting import splice
 from quarkfast.graph.subgraphs import graphs_of
@@ -46,7 +46,7 @@ def widen_half(model: ir.Model) -> None:
     reading = [node for node in model.graph if any(value is not None and value.dtype == _HALF for value in node.inputs)]
     if all(node.op_type in _MOVES for node in giving) or not all(map(is_standard, (*giving, *reading))):
         return
-    names = Names.of(model)
+    builder = GraphBuilder(model)
     handed_out = [value for value in model.graph.outputs if value.dtype == _HALF and not value.is_graph_input()]
     for graph in graphs_of(model):
         _widen_constants(graph)
@@ -56,11 +56,11 @@ def widen_half(model: ir.Model) -> None:
             _widen_node(node)
     for value in model.graph.inputs:
         if value.dtype == _HALF and value.uses():
-            cast = _cast(value, _FLOAT, f"{name_of(value)}_float32", names)
+            cast = _cast(value, _FLOAT, f"{name_of(value)}_float32", builder)
             splice(model.graph, value, (cast,), cast.outputs[0], "")
     for value in dict.fromkeys(handed_out):
-        inner = names.fresh(f"{name_of(value)}_float32")
-        cast = _cast(value, _HALF, inner, names)
+        inner = builder.fresh(f"{name_of(value)}_float32")
+        cast = _cast(value, _HALF, inner, builder)
         splice(model.graph, value, (cast,), cast.outputs[0], inner, readers=())
     add_note(model, _WIDENED)
 
@@ -98,7 +98,7 @@ def _widen_node(node: ir.Node) -> None:
             node.attributes[attribute.name] = ir.AttrTensor(attribute.name, wide)
 
 
-def _cast(value: ir.Value, to: ir.DataType, name: str, names: Names) -> ir.Node:
-    node = ir.node("Cast", [value], {"to": int(to)}, name=names.fresh(f"{name_of(value)}_Cast"))
-    node.outputs[0].name, node.outputs[0].dtype, node.outputs[0].shape = names.fresh(name), to, value.shape
+def _cast(value: ir.Value, to: ir.DataType, name: str, builder: GraphBuilder) -> ir.Node:
+    node = ir.node("Cast", [value], {"to": int(to)}, name=builder.fresh(f"{name_of(value)}_Cast"))
+    node.outputs[0].name, node.outputs[0].dtype, node.outputs[0].shape = builder.fresh(name), to, value.shape
     return node

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, name_of, tensor_of
-from quarkfast.graph.names import Names
+from quarkfast.graph.builder import GraphBuilder, drop_unread
 from quarkfast.graph.plan import Plan, Quantizer
 from quarkfast.quantization.codes import codes_of, codes_of_tensor, scale_along
 
@@ -63,7 +63,7 @@ _OUTPUTS = (
 class _Rewriter:
     def __init__(self, model: ir.Model) -> None:
         self._graph = model.graph
-        self._names = Names.of(model)
+        self._builder = GraphBuilder(model)
         self._nodes = {node.name: node for node in model.graph}
         self._activations: dict[ir.Value, _Activation] = {}
         self._stored: dict[str, list[ir.Value]] = {}
@@ -80,9 +80,7 @@ class _Rewriter:
 
     def finish(self) -> None:
         """Drops float constants that nothing reads any more."""
-        initializers = self._graph.initializers
-        for name in [name for name, value in initializers.items() if not value.uses() and not value.is_graph_output()]:
-            del initializers[name]
+        drop_unread(self._graph)
 
     def _matrix(self, node: ir.Node, tensor: str, quantizer: Quantizer) -> list[ir.Node]:
         codes = codes_of_tensor(tensor_of(self._graph.initializers[tensor]), quantizer)
@@ -149,9 +147,9 @@ class _Rewriter:
         if value not in self._activations:
             name = name_of(value)
             node = ir.node("DynamicQuantizeLinear", [value], num_outputs=3)
-            node.name = self._names.fresh(f"{name}_QuantizeLinear")
+            node.name = self._builder.fresh(f"{name}_QuantizeLinear")
             for output, (suffix, dtype) in zip(node.outputs, _OUTPUTS, strict=True):
-                output.name, output.dtype = self._names.fresh(f"{name}_{suffix}"), dtype
+                output.name, output.dtype = self._builder.fresh(f"{name}_{suffix}"), dtype
             producer = value.producer()
             if producer is None:
                 self._graph.insert_before(self._graph[0], node)
@@ -177,16 +175,13 @@ class _Rewriter:
         for value in self._stored.get(name, []):
             if value.dtype == ir.Tensor(array).dtype and np.array_equal(array_of(value), array):
                 return value
-        tensor = ir.Tensor(array, name=self._names.fresh(name))
-        kind, shape = ir.TensorType(tensor.dtype), ir.Shape(array.shape)
-        value = ir.Value(name=tensor.name, type=kind, shape=shape, const_value=tensor)
-        self._graph.register_initializer(value)
+        value = self._builder.initializer(name, array)
         self._stored.setdefault(name, []).append(value)
         return value
 
     def _node(
         self, layer: ir.Node, op_type: str, inputs: Sequence[ir.Value | None], attributes: Iterable[ir.Attr] = ()
     ) -> ir.Node:
-        node = ir.Node("", op_type, inputs, attributes, name=self._names.fresh(f"{name_of(layer)}_{op_type}"))
-        node.outputs[0].name = self._names.fresh(f"{node.name}_Output")
+        node = ir.Node("", op_type, inputs, attributes, name=self._builder.fresh(f"{name_of(layer)}_{op_type}"))
+        node.outputs[0].name = self._builder.fresh(f"{node.name}_Output")
         return node

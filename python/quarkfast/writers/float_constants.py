@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard, name_of
-from quarkfast.graph.names import Names
+from quarkfast.graph.builder import GraphBuilder, drop
 from quarkfast.graph.opset import opset_version
 from quarkfast.quantization.bias import HEADROOM
 
@@ -47,7 +45,7 @@ def keep_floats(model: ir.Model) -> None:
     Codes have 30 bits and scales are powers of two, one for each channel, which give the same floats back. Below
     operator set 13 there is one for all: 2^-31 of the largest bias is lost.
     """
-    names, per_channel = Names.of(model), opset_version(model) >= _CHANNELS
+    builder, per_channel = GraphBuilder(model), opset_version(model) >= _CHANNELS
     for node in tuple(model.graph):
         layer, index = _layer(node)
         scale = None if layer is None else _scale(layer.inputs[0])
@@ -60,26 +58,12 @@ def keep_floats(model: ir.Model) -> None:
         if values is None:
             values = np.zeros(_channels(layer), np.float32)
         stem = name_of(bias) or f"{name_of(node)}_bias"
-        decoder = _decoder(model.graph, names, stem, values, per_channel)
+        decoder = _decoder(builder, stem, values, per_channel)
         model.graph.insert_before(node, decoder)
         node.resize_inputs(max(len(node.inputs), index + 1))
         node.replace_input_with(index, decoder.outputs[0])
         if bias is not None:
-            _drop(model.graph, bias)
-
-
-def _drop(graph: ir.Graph, value: ir.Value) -> None:
-    """Removes what gives `value`, a constant or what is folded into one, where nothing reads it any more."""
-    if value.uses() or value.is_graph_output():
-        return
-    source = None if is_constant(value) else value.producer()
-    if source is None:
-        del graph.initializers[name_of(value)]
-        return
-    given = [each for each in source.inputs if each is not None]
-    graph.remove(source, safe=True)
-    for each in given:
-        _drop(graph, each)
+            drop(model.graph, bias)
 
 
 def _layer(node: ir.Node) -> tuple[ir.Node | None, int]:
@@ -152,23 +136,15 @@ def _channels(layer: ir.Node) -> int:
     return int(shape[0 if first else 1])
 
 
-def _decoder(graph: ir.Graph, names: Names, stem: str, values: NDArray[np.float32], per_channel: bool) -> ir.Node:
+def _decoder(builder: GraphBuilder, stem: str, values: NDArray[np.float32], per_channel: bool) -> ir.Node:
     """Returns a DequantizeLinear that gives `values`, and registers what it reads."""
     magnitude = np.abs(values) if per_channel else np.abs(values).max(initial=0)
     exponent = np.where(magnitude > 0, np.frexp(magnitude)[1], 0)
     scale = np.ldexp(1.0, np.maximum(exponent - _BITS, _LOWEST)).astype(np.float32)
     codes = np.rint(values / scale.astype(np.float64)).astype(np.int32)
     stored = (codes, "quantized"), (scale, "quantized_scale"), (np.zeros(scale.shape, np.int32), "quantized_zero_point")
-    inputs = [_register(graph, names.fresh(f"{stem}_{ending}"), array) for array, ending in stored]
+    inputs = [builder.initializer(f"{stem}_{ending}", array) for array, ending in stored]
     node = ir.node("DequantizeLinear", inputs, {"axis": 0} if per_channel else {})
-    node.name = names.fresh(f"{stem}_DequantizeLinear")
-    node.outputs[0].name = names.fresh(f"{stem}_DequantizeLinear_Output")
+    builder.call(node, f"{stem}_DequantizeLinear")
     node.outputs[0].shape, node.outputs[0].dtype = ir.Shape(values.shape), ir.DataType.FLOAT
     return node
-
-
-def _register(graph: ir.Graph, name: str, array: NDArray[Any]) -> ir.Value:
-    tensor = ir.Tensor(array, name=name)
-    value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor)
-    graph.register_initializer(value)
-    return value

@@ -13,7 +13,7 @@ from quarkfast.formats.block import BLOCK_FORMATS
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import array_of, is_standard, name_of, rank_of, tensor_of
 from quarkfast.graph.block_axes import activation_axes
-from quarkfast.graph.names import Names
+from quarkfast.graph.builder import GraphBuilder, drop_unread
 from quarkfast.graph.placement import Edge
 from quarkfast.graph.plan import Plan, Quantizer
 from quarkfast.graph.rewriting import splice
@@ -98,7 +98,8 @@ class _Inserter:
         self._like: ir.Value | None = None
         self._limits: list[ir.Value] = []
         self._decoded: dict[str, list[tuple[Quantizer, list[ir.Node]]]] = {}
-        self._names = Names.of(model)
+        self._builder = GraphBuilder(model)
+        self._add = self._builder.initializer
         self._nodes = {node.name: node for node in model.graph}
         self._parameters: dict[str, tuple[ir.Value, ...]] = {}
 
@@ -118,7 +119,7 @@ class _Inserter:
         """Returns a name for `value` where what stands behind it becomes the graph output; empty elsewhere."""
         name = name_of(value)
         handed_on = value.is_graph_output() and name not in self._plan.float_outputs
-        return self._names.fresh(f"{name}_QuantizeLinear_Input") if handed_on else ""
+        return self._builder.fresh(f"{name}_QuantizeLinear_Input") if handed_on else ""
 
     def _clip(self, value: ir.Value, quantizer: Quantizer) -> list[ir.Node]:
         """Returns what keeps `value` from becoming infinite, where the scheme asks for it."""
@@ -182,9 +183,7 @@ class _Inserter:
 
     def finish(self) -> None:
         """Drops float constants that nothing reads any more and imports the domains in use."""
-        initializers = self._graph.initializers
-        for name in [name for name, value in initializers.items() if not value.uses() and not value.is_graph_output()]:
-            del initializers[name]
+        drop_unread(self._graph)
         for node in self._graph:
             if not is_standard(node):
                 self._model.opset_imports.setdefault(node.domain, 1)
@@ -209,8 +208,7 @@ class _Inserter:
         called = list(nodes)
         for node in called:
             own = f"{name}_{node.op_type}" if node.op_type in ("Clip", "Div", "Mul") else name
-            node.name = self._names.fresh(own)
-            node.outputs[0].name = self._names.fresh(f"{own}_Output")
+            self._builder.call(node, own)
         return called
 
     def _initialize(self, stem: str, quantizer: Quantizer, spelling: Spelling) -> tuple[ir.Value, ...]:
@@ -231,13 +229,6 @@ class _Inserter:
         if self._like is None:
             self._like = self._add("quarkfast_float32", np.zeros((), np.float32))
         return self._like
-
-    def _add(self, name: str, array: NDArray[np.generic]) -> ir.Value:
-        tensor = ir.Tensor(array, name=self._names.fresh(name))
-        kind, shape = ir.TensorType(tensor.dtype), ir.Shape(array.shape)
-        value = ir.Value(name=tensor.name, type=kind, shape=shape, const_value=tensor)
-        self._graph.register_initializer(value)
-        return value
 
 
 def _kept(values: NDArray[np.float32], quantizer: Quantizer) -> NDArray[np.float32]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.access import graph_of, name_of, shape_of, tensor_of
-from quarkfast.graph.names import Names
+from quarkfast.graph.builder import GraphBuilder, add_initializer, drop_unread
 from quarkfast.graph.rewriting import splice
 from quarkfast.graph.runtimes import runtime_notes
 from quarkfast.graph.streams import Stream
@@ -45,7 +45,7 @@ class _Rewriter:
         self._model = model
         self._encoding = scheme.encoding
         self._spec = scheme.weight
-        self._names = Names.of(model)
+        self._builder = GraphBuilder(model)
         self.notes: list[str] = []
 
     def store(self, weight: StoredWeight) -> None:
@@ -68,8 +68,7 @@ class _Rewriter:
         for graph in graphs_of(self._model):
             for node in [node for node in graph if node.op_type == "Transpose" and not _is_read(node.outputs[0])]:
                 graph.remove(node, safe=True)
-            for name in [name for name, value in graph.initializers.items() if not _is_read(value)]:
-                del graph.initializers[name]
+            drop_unread(graph)
         if any(node.domain == _MICROSOFT for node in nodes_of(self._model.graph)):
             self._model.opset_imports.setdefault(_MICROSOFT, 1)
 
@@ -86,11 +85,8 @@ class _Rewriter:
     def _register(self, graph: ir.Graph, stream: Stream) -> list[ir.Value]:
         values = []
         for tensor in stream.tensors():
-            tensor.name = self._names.fresh(tensor.stream.outputs[tensor.index].name)
-            kind = ir.TensorType(tensor.dtype)
-            value = ir.Value(name=tensor.name, type=kind, shape=tensor.shape, const_value=tensor)
-            graph.register_initializer(value)
-            values.append(value)
+            tensor.name = self._builder.fresh(tensor.stream.outputs[tensor.index].name)
+            values.append(add_initializer(graph, tensor))
         return values
 
     def _decoder(self, parts: list[ir.Value], weight: StoredWeight, stem: str) -> ir.Node:
@@ -101,7 +97,7 @@ class _Rewriter:
             if self._spec.granularity == "group":
                 attributes["block_size"] = self._spec.group_size
             node = ir.node("DequantizeLinear", parts, attributes)
-        self._call(node, f"{stem}_{node.op_type}")
+        self._builder.call(node, f"{stem}_{node.op_type}")
         node.outputs[0].type, node.outputs[0].shape = weight.value.type, weight.value.shape
         return node
 
@@ -110,9 +106,9 @@ class _Rewriter:
         rows = gather.outputs[0]
         attributes = {"axis": -1} if tensor_of(parts[1]).shape else {}
         node = ir.node("DequantizeLinear", [rows, *parts[1:]], attributes)
-        self._call(node, f"{stem}_DequantizeLinear")
+        self._builder.call(node, f"{stem}_DequantizeLinear")
         node.outputs[0].type, node.outputs[0].shape = rows.type, rows.shape
-        inner = self._names.fresh(f"{name_of(rows)}_quantized") if rows.is_graph_output() else ""
+        inner = self._builder.fresh(f"{name_of(rows)}_quantized") if rows.is_graph_output() else ""
         splice(graph_of(rows), rows, (node,), node.outputs[0], inner)
         gather.replace_input_with(0, parts[0])
         rows.type = parts[0].type
@@ -126,16 +122,12 @@ class _Rewriter:
         nodes, old = [node], product.outputs[0]
         if product.op_type == "Gemm" and len(product.inputs) > 2 and product.inputs[2] is not None:
             nodes.append(ir.node("Add", [node.outputs[0], product.inputs[2]]))
-            nodes[1].name = self._names.fresh(f"{name_of(product)}_Add")
-            node.outputs[0].name = self._names.fresh(f"{name_of(old)}_MatMulNBits_Output")
+            nodes[1].name = self._builder.fresh(f"{name_of(product)}_Add")
+            node.outputs[0].name = self._builder.fresh(f"{name_of(old)}_MatMulNBits_Output")
             node.outputs[0].type = old.type
         new = nodes[-1].outputs[0]
         new.name, new.type, new.shape = old.name, old.type, old.shape
         ir.convenience.replace_nodes_and_values(graph_of(old), product, [product], nodes, [old], [new])
-
-    def _call(self, node: ir.Node, name: str) -> None:
-        node.name = self._names.fresh(name)
-        node.outputs[0].name = self._names.fresh(f"{name}_Output")
 
 
 def _is_read(value: ir.Value) -> bool:
