@@ -13,7 +13,7 @@ from quarkfast.pipeline.resolve import resolve
 if TYPE_CHECKING:
     from quarkfast.graph.load import ModelSource
     from quarkfast.graph.placement import Placement
-    from quarkfast.writers.weight_only.place import WeightPlacement
+    from quarkfast.quantization.weight_only.place import WeightPlacement
 
 __all__ = ["ModelPlan", "outline", "outline_weights", "plan"]
 
@@ -101,9 +101,9 @@ def plan(model: ModelSource, preset: str | Scheme = "A8W8", **options: Any) -> M
     from quarkfast.graph.load import load_model
     from quarkfast.pipeline.prepare import prepare, prepare_for_weights
     from quarkfast.quantization import place
+    from quarkfast.quantization.weight_only.place import place_weights
     from quarkfast.writers import lowest_opset
     from quarkfast.writers.weight_only.opset import lowest_opset as lowest_opset_of_weights
-    from quarkfast.writers.weight_only.place import place_weights
 
     scheme, target = resolve(preset, options)
     loaded = load_model(model)

@@ -53,8 +53,8 @@ def store_weights(
         from quarkfast.graph.load import external_bytes, external_files, load_model, model_bytes
         from quarkfast.graph.notes import notes_of
         from quarkfast.pipeline.prepare import prepare_for_weights
+        from quarkfast.quantization.weight_only import plan_weights
         from quarkfast.writers.weight_only.opset import lowest_opset
-        from quarkfast.writers.weight_only.place import place_weights
         from quarkfast.writers.weight_only.rewrite import rewrite
     path = None if output is None else check_output(output)
     with clock.stage("load"):
@@ -64,9 +64,10 @@ def store_weights(
             check_not_a_source(path, model, external_files(loaded))
     with clock.stage("prepare"):
         prepared = prepare_for_weights(loaded, lowest_opset(loaded, scheme))
-        placement = place_weights(prepared, scheme)
+        planned = plan_weights(prepared, scheme)
+        placement = planned.placement
         if placement.weights:
-            notes = rewrite(prepared, placement, scheme)  # more while constants are written
+            notes = rewrite(prepared, planned, scheme)  # more while constants are written
             sign(prepared, outline_weights(placement, scheme), {})
     with clock.stage("save"):
         if placement.weights:

@@ -10,18 +10,15 @@ from quarkfast.graph.rewriting import splice
 from quarkfast.graph.runtimes import runtime_notes
 from quarkfast.graph.streams import Stream
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
-from quarkfast.writers.weight_only.casts import cast_stream
-from quarkfast.writers.weight_only.codes import channel_stream, group_stream
-from quarkfast.writers.weight_only.nbits import nbits_stream
-from quarkfast.writers.weight_only.place import StoredWeight, WeightPlacement
+from quarkfast.quantization.weight_only import StoredWeight, StreamedWeight, WeightPlan
 
 __all__ = ["rewrite"]
 
 _MICROSOFT = "com.microsoft"
 
 
-def rewrite(model: ir.Model, placement: WeightPlacement, scheme: Scheme) -> list[str]:
-    """Writes `placement` into `model`, in place; the new constants are made when they are written or asked for.
+def rewrite(model: ir.Model, plan: WeightPlan, scheme: Scheme) -> list[str]:
+    """Writes `plan` into `model`, in place; the new constants are made when they are written or asked for.
 
     1. A constant is replaced by codes or 16-bit floats with DequantizeLinear or Cast behind it, at the beginning of its
        graph. Only the planned inputs read that.
@@ -30,14 +27,14 @@ def rewrite(model: ir.Model, placement: WeightPlacement, scheme: Scheme) -> list
     4. Graph inputs and outputs keep their names and types. What nothing reads any more is dropped.
 
     Returns:
-        A list that gets notes while the constants are made.
+        The notes of `plan`, which gets more while the constants are made.
     """
     rewriter = _Rewriter(model, scheme)
-    for weight in placement.weights:
+    for weight in plan.weights:
         rewriter.store(weight)
     rewriter.finish()
-    rewriter.notes.extend(runtime_notes(model))
-    return rewriter.notes
+    plan.notes.extend(runtime_notes(model))
+    return plan.notes
 
 
 class _Rewriter:
@@ -46,11 +43,11 @@ class _Rewriter:
         self._encoding = scheme.encoding
         self._spec = scheme.weight
         self._builder = GraphBuilder(model)
-        self.notes: list[str] = []
 
-    def store(self, weight: StoredWeight) -> None:
+    def store(self, planned: StreamedWeight) -> None:
+        weight = planned.slot
         graph, stem = graph_of(weight.value), name_of(weight.value)
-        parts = self._register(graph, self._stream(weight, stem))
+        parts = self._register(graph, planned.codes)
         if self._encoding == "nbits":
             for reader in weight.readers:
                 self._multiply(reader.node, parts, weight)
@@ -71,16 +68,6 @@ class _Rewriter:
             drop_unread(graph)
         if any(node.domain == _MICROSOFT for node in nodes_of(self._model.graph)):
             self._model.opset_imports.setdefault(_MICROSOFT, 1)
-
-    def _stream(self, weight: StoredWeight, stem: str) -> Stream:
-        tensor = tensor_of(weight.value)
-        if self._encoding == "cast":
-            return cast_stream(tensor, stem, self._spec.dtype, self.notes)
-        if self._encoding == "nbits":
-            return nbits_stream(tensor, stem, self._spec, transposed=weight.axis == 1)
-        if self._spec.granularity == "group" and weight.axis is not None:
-            return group_stream(tensor, stem, weight.axis, self._spec)
-        return channel_stream(tensor, stem, weight.axis, self._spec)
 
     def _register(self, graph: ir.Graph, stream: Stream) -> list[ir.Value]:
         values = []

@@ -12,10 +12,10 @@ import pytest
 from quarkfast import kernels
 from quarkfast.config import TensorSpec
 from quarkfast.errors import ModelError
-from quarkfast.writers.weight_only.casts import cast_stream
-from quarkfast.writers.weight_only.codes import channel_stream, group_stream
-from quarkfast.writers.weight_only.nbits import nbits_stream
-from quarkfast.writers.weight_only.scales import scales_of
+from quarkfast.quantization.weight_only.casts import cast_stream
+from quarkfast.quantization.weight_only.codes import channel_stream, group_stream
+from quarkfast.quantization.weight_only.nbits import nbits_stream
+from quarkfast.quantization.weight_only.scales import scales_of
 
 PIECES = [64, 1 << 20]
 SHAPES = [(40, 6), (6, 40), (3, 37, 5), (4, 3, 3, 3), (1, 300), (300, 1), (7, 1, 9)]
@@ -23,9 +23,9 @@ SHAPES = [(40, 6), (6, 40), (3, 37, 5), (4, 3, 3, 3), (1, 300), (300, 1), (7, 1,
 
 @pytest.fixture(params=PIECES, ids=["many pieces", "one piece"])
 def pieces(request, monkeypatch):
-    for module in ("graph.chunked_io", "writers.weight_only.layout", "writers.weight_only.nbits"):
+    for module in ("graph.chunked_io", "quantization.weight_only.layout", "quantization.weight_only.nbits"):
         monkeypatch.setattr(f"quarkfast.{module}.PIECE_BYTES", request.param)
-    monkeypatch.setattr("quarkfast.writers.weight_only.nbits._SLAB_BYTES", 4 * request.param)
+    monkeypatch.setattr("quarkfast.quantization.weight_only.nbits._SLAB_BYTES", 4 * request.param)
 
 
 @pytest.fixture(params=["memory", "file"])

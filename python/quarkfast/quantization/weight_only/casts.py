@@ -10,7 +10,7 @@ from quarkfast.errors import ModelError
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import shape_of
 from quarkfast.graph.streams import Append, Output, Stream
-from quarkfast.writers.weight_only.layout import Layout
+from quarkfast.quantization.weight_only.layout import Layout
 
 __all__ = ["cast_stream"]
 

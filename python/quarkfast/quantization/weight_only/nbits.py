@@ -13,8 +13,8 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import shape_of
 from quarkfast.graph.chunked_io import PIECE_BYTES, element_pieces
 from quarkfast.graph.streams import Append, Output, Stream
-from quarkfast.writers.weight_only.codes import codes_of, grouped
-from quarkfast.writers.weight_only.layout import Layout
+from quarkfast.quantization.weight_only.codes import codes_of, grouped
+from quarkfast.quantization.weight_only.layout import Layout
 
 __all__ = ["nbits_stream"]
 

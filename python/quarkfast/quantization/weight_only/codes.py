@@ -14,8 +14,8 @@ from quarkfast.errors import ModelError
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import shape_of
 from quarkfast.graph.streams import Append, Output, Stream
-from quarkfast.writers.weight_only.layout import Layout
-from quarkfast.writers.weight_only.scales import Scales, scales_of
+from quarkfast.quantization.weight_only.layout import Layout
+from quarkfast.quantization.weight_only.scales import Scales, scales_of
 
 __all__ = ["channel_stream", "codes_of", "group_stream", "grouped", "has_zero_points"]
 

@@ -1,0 +1,68 @@
+"""A placement of stored weights with their codes, none of which is computed before it is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from quarkfast.config import Scheme
+from quarkfast.deferred import ir
+from quarkfast.graph.access import name_of, tensor_of
+from quarkfast.graph.streams import Stream
+from quarkfast.quantization.weight_only.casts import cast_stream
+from quarkfast.quantization.weight_only.codes import channel_stream, group_stream
+from quarkfast.quantization.weight_only.nbits import nbits_stream
+from quarkfast.quantization.weight_only.place import StoredWeight, WeightPlacement, place_weights
+
+__all__ = ["StreamedWeight", "WeightPlan", "plan_weights"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamedWeight:
+    """A weight, and its narrow form as a lazy stream.
+
+    Attributes:
+        slot: The weight and who reads it.
+        codes: Makes codes, scales and zero points, or the 16-bit floats, from one pass over the weight. An algorithm
+            that finds other codes replaces it by a stream with the same outputs.
+    """
+
+    slot: StoredWeight
+    codes: Stream
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightPlan:
+    """Everything that is decided about the stored weights of a model.
+
+    Attributes:
+        placement: Which weights, and what stays as it is.
+        weights: The weights with their codes, in the model's order.
+        notes: Gets sentences while the codes are computed.
+    """
+
+    placement: WeightPlacement
+    weights: tuple[StreamedWeight, ...]
+    notes: list[str] = field(default_factory=list)
+
+
+def plan_weights(model: ir.Model, scheme: Scheme) -> WeightPlan:
+    """Returns which weights of a prepared model are stored in the type of `scheme.weight`, and their codes.
+
+    Raises:
+        ConfigError: If the scheme names a node or an operator type that the model does not have.
+        UnsupportedError: If no runtime has what turns weights back in the model's operator set.
+    """
+    placement, notes = place_weights(model, scheme), list[str]()
+    weights = tuple(StreamedWeight(slot, _codes(slot, scheme, notes)) for slot in placement.weights)
+    return WeightPlan(placement, weights, notes)
+
+
+def _codes(slot: StoredWeight, scheme: Scheme, notes: list[str]) -> Stream:
+    tensor, stem, spec = tensor_of(slot.value), name_of(slot.value), scheme.weight
+    if scheme.encoding == "cast":
+        return cast_stream(tensor, stem, spec.dtype, notes)
+    if scheme.encoding == "nbits":
+        return nbits_stream(tensor, stem, spec, transposed=slot.axis == 1)
+    if spec.granularity == "group" and slot.axis is not None:
+        return group_stream(tensor, stem, slot.axis, spec)
+    return channel_stream(tensor, stem, slot.axis, spec)
