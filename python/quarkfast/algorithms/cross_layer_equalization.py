@@ -27,8 +27,8 @@ _LEAST_GAIN = 10**0.1
 _HANDS_ON = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LeakyRelu", "MaxPool", "Relu"})
 
 
-def equalize(model: ir.Model, factors: Factors) -> None:
-    """Scales each channel between two layers that nothing else reads, in place.
+def equalize(model: ir.Model, factors: Factors) -> bool:
+    """Scales each channel between two layers that nothing else reads, in place; returns whether it scaled any.
 
     1. A pair is a Conv or Gemm, then Relu, LeakyRelu or pooling nodes, then a Conv or Gemm, each the only reader of
        the one before; no output between them is a graph output; weights and bias are constants that nothing else reads.
@@ -55,12 +55,14 @@ def equalize(model: ir.Model, factors: Factors) -> None:
         limit, counts a part of the bias to ``r0`` and leaves channels of small weights alone.
     """
     if model.meta.get(_DONE):
-        return
+        return False
     model.meta[_DONE] = True
+    scaled = False
     for node in model.graph:
         tail = _next_layer(node)
         if tail is not None:
-            _scale(node, tail, factors)
+            scaled |= _scale(node, tail, factors)
+    return scaled
 
 
 def _next_layer(node: ir.Node) -> ir.Node | None:
@@ -128,16 +130,17 @@ def _by_input(node: ir.Node, weight: Values) -> Values:
     return split.reshape(groups * weight.shape[1], -1)
 
 
-def _scale(head: ir.Node, tail: ir.Node, rounding: Factors) -> None:
+def _scale(head: ir.Node, tail: ir.Node, rounding: Factors) -> bool:
     first, second = (array_of(node.inputs[1]).astype(np.float64) for node in (head, tail))
     written, read = _flat(_by_output(head, first)), _flat(_by_input(tail, second))
     factors = _factors(_reach(written), _reach(read), rounding)
     if rounding == "useful_octaves" and not _lessens_noise(written, read, factors):
-        return
+        return False
     _change(head.inputs[1], first * _for_output(head, factors, first.ndim))
     if len(head.inputs) > 2 and head.inputs[2] is not None:
         _change(head.inputs[2], array_of(head.inputs[2]).astype(np.float64) * factors)
     _change(tail.inputs[1], second / _for_input(tail, factors, second.shape))
+    return bool((factors != 1).any())
 
 
 def _flat(rows: Values) -> Values:

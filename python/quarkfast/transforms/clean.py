@@ -11,7 +11,7 @@ from quarkfast.transforms.remove_identities import remove_identities
 __all__ = ["clean", "sort"]
 
 
-def clean(model: ir.Model) -> None:
+def clean(model: ir.Model) -> bool:
     """Brings `model` into the form that the other passes expect, in place.
 
     1. Initializers are no graph inputs (a model of IR version 3 lists them there), so they are constants.
@@ -19,21 +19,26 @@ def clean(model: ir.Model) -> None:
     3. Identity nodes that nothing needs (`remove_identities`) and everything that no output needs are removed.
     4. Every value and node has a name of its own; names that are unique already are kept.
 
-    Idempotent; graph inputs (apart from 1) and outputs keep names and types; error 0.
+    Idempotent; graph inputs (apart from 1) and outputs keep names and types; error 0. Returns whether it changed
+    anything.
     """
-    passes.RemoveInitializersFromInputsPass()(model)
-    lift_constants(model)
-    remove_identities(model)
-    passes.RemoveUnusedNodesPass()(model)
-    passes.NameFixPass()(model)
+    changed = [
+        passes.RemoveInitializersFromInputsPass()(model).modified,
+        lift_constants(model),
+        remove_identities(model),
+        passes.RemoveUnusedNodesPass()(model).modified,
+        passes.NameFixPass()(model).modified,
+    ]
+    return any(changed)
 
 
-def sort(model: ir.Model) -> None:
-    """Sorts the nodes so that each comes after those it reads from.
+def sort(model: ir.Model) -> bool:
+    """Sorts the nodes so that each comes after those it reads from; returns whether the model's own had to move.
 
     Raises:
         ModelError: If the graph has a cycle, or reads or hands out a tensor that nothing produces.
     """
+    before = list(model.graph)
     for graph in graphs_of(model):
         try:
             graph.sort()
@@ -50,3 +55,4 @@ def sort(model: ir.Model) -> None:
         for value in graph.outputs:
             if value.producer() is None and not value.is_graph_input() and not value.is_initializer():
                 raise ModelError(f"model: expected every output to exist, got {value.name!r}, which nothing produces")
+    return list(model.graph) != before

@@ -19,8 +19,8 @@ _LAYERS = ("Conv", "ConvTranspose", "Gemm")
 _EPSILON = 1e-5
 
 
-def fold_batch_norm(model: ir.Model) -> None:
-    """Folds BatchNormalization into the linear layer whose only reader it is, in place.
+def fold_batch_norm(model: ir.Model) -> bool:
+    """Folds BatchNormalization into the linear layer whose only reader it is, in place; returns whether there was one.
 
     1. ``W' = W * gamma / sqrt(var + epsilon)`` for each output channel; ``b' = (b - mean) * gamma / sqrt(...) + beta``.
     2. Weights and biases that another node reads too are left alone, and so is their BatchNormalization; so is one that
@@ -29,12 +29,14 @@ def fold_batch_norm(model: ir.Model) -> None:
 
     Idempotent; graph inputs and outputs are kept; error: rounding of the folded weights to float32.
     """
-    builder = GraphBuilder(model)
+    builder, folded = GraphBuilder(model), False
     for norm in [node for node in model.graph if is_standard(node) and node.op_type == "BatchNormalization"]:
         found = _layer_of(norm)
         if found is not None:
             _fold(builder, *found, norm)
+            folded = True
     drop_unread(model.graph)
+    return folded
 
 
 def _layer_of(norm: ir.Node) -> tuple[ir.Node, ir.Value] | None:

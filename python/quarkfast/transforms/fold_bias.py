@@ -10,8 +10,8 @@ from quarkfast.graph.rewriting import absorb
 __all__ = ["fold_bias"]
 
 
-def fold_bias(model: ir.Model) -> None:
-    """Folds an Add into the Conv without a bias whose only reader it is, in place.
+def fold_bias(model: ir.Model) -> bool:
+    """Folds an Add into the Conv without a bias whose only reader it is, in place; returns whether there was one.
 
     1. The other operand is a float32 constant with one value for each output channel, ``[M, 1, 1]`` or
        ``[1, M, 1, 1]`` for images.
@@ -20,13 +20,15 @@ def fold_bias(model: ir.Model) -> None:
     A bias needs no range of its own, nor has the sum a pair in front of it. Idempotent; graph inputs and outputs are
     kept; error: rounding of a sum in another order, as by onnxruntime's own fusion.
     """
-    builder = GraphBuilder(model)
+    builder, folded = GraphBuilder(model), False
     for add in [node for node in model.graph if is_standard(node) and node.op_type == "Add"]:
         for value, constant in (add.inputs, add.inputs[::-1]):
             layer = _bare_layer(value)
             if layer is not None and constant is not None and _is_bias(constant, layer):
                 _fold(builder, layer, constant, add)
+                folded = True
                 break
+    return folded
 
 
 def _bare_layer(value: ir.Value | None) -> ir.Node | None:

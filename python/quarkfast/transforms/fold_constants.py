@@ -37,13 +37,14 @@ def _may_fold(node: ir.Node) -> bool:
     return node.op_type in _SIMPLIFIED or all(value is None or is_constant(value) for value in node.inputs)
 
 
-def fold_constants(model: ir.Model) -> None:
-    """Replaces nodes with constant inputs by their results, in place.
+def fold_constants(model: ir.Model) -> bool:
+    """Replaces nodes with constant inputs by their results, in place; returns whether nodes are others than before.
 
     QuantizeLinear and DequantizeLinear of a model that is quantized already are not folded; neither is what
     `quarkfast.transforms.optimizer` keeps from the optimizer.
     Idempotent; graph inputs and outputs are kept; error 0 (onnx's reference kernels compute in the same type).
     """
+    before = list(model.graph)
     fold_shapes(model)
     if model.functions or any(map(_may_fold, nodes_of(model.graph))):
         optimize(model, _should_fold)
@@ -51,3 +52,4 @@ def fold_constants(model: ir.Model) -> None:
     remove_identities(model)
     passes.RemoveUnusedNodesPass()(model)
     passes.NameFixPass()(model)
+    return list(model.graph) != before

@@ -21,17 +21,18 @@ _FAILURES = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, 
 _LARGEST = 1 << 24
 
 
-def infer_types(model: ir.Model) -> None:
+def infer_types(model: ir.Model) -> bool:
     """Fills in types and shapes in place; what cannot be inferred stays unknown.
 
     Not strict: a node that onnx cannot infer (a custom operator) leaves its own outputs unknown, nothing else; of those
     of onnxruntime whose outputs have the type of their input that is filled in.
-    Idempotent; changes no node.
+    Idempotent; changes no node, and returns that.
     """
     propagate = not any(map(_is_absurd, nodes_of(model.graph))) and not _has_absurd_input(model)
     _infer(model, propagate)
     while type_outputs(model):
         _infer(model, propagate)
+    return False
 
 
 def _infer(model: ir.Model, propagate: bool) -> None:

@@ -8,17 +8,18 @@ from quarkfast.errors import ModelError, UnsupportedError
 __all__ = ["inline_functions"]
 
 
-def inline_functions(model: ir.Model) -> None:
+def inline_functions(model: ir.Model) -> bool:
     """Inlines every call of a local function, in place, and gives every node and value a name of its own.
 
     Comes first: onnx converts no functions to another operator set. Idempotent; graph inputs and outputs keep names and
-    types; error 0.
+    types; error 0. Returns whether there was a function or a name to change.
 
     Raises:
         ModelError: If functions call each other in a circle.
         UnsupportedError: If a function is of another operator set than the model, or takes a graph as an attribute.
     """
-    if model.functions:
+    called = bool(model.functions)
+    if called:
         try:
             passes.InlinePass()(model)
         except ir.passes.PreconditionError as error:
@@ -28,4 +29,4 @@ def inline_functions(model: ir.Model) -> None:
         except ValueError as error:
             cause = " ".join(str(error).split())
             raise UnsupportedError(f"model: expected local functions that can be inlined, got: {cause}") from error
-    passes.NameFixPass()(model)
+    return passes.NameFixPass()(model).modified or called

@@ -9,8 +9,10 @@ from quarkfast.graph.subgraphs import nodes_of
 __all__ = ["lift_constants"]
 
 
-def lift_constants(model: ir.Model) -> None:
+def lift_constants(model: ir.Model) -> bool:
     """Makes initializers of the Constant nodes of `model`, in place, but for those that are graph outputs.
+
+    Returns whether there were such nodes.
 
     An initializer has the name, the metadata and the readers of the node's output, and lies in the node's graph. As
     onnx-ir's LiftConstantsToInitializersPass does, which holds each tensor against a protocol (0.1 ms each) and is
@@ -18,11 +20,11 @@ def lift_constants(model: ir.Model) -> None:
     """
     constants = [node for node in nodes_of(model.graph) if node.op_type == "Constant" and node.domain == ""]
     if not all(map(_holds_a_tensor, constants)):
-        passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
-        return
-    for node in constants:
-        if not node.outputs[0].is_graph_output():
-            _lift(node)
+        return passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model).modified
+    lifted = [node for node in constants if not node.outputs[0].is_graph_output()]
+    for node in lifted:
+        _lift(node)
+    return bool(lifted)
 
 
 def _holds_a_tensor(node: ir.Node) -> bool:

@@ -9,8 +9,8 @@ from quarkfast.graph.subgraphs import nodes_of
 __all__ = ["remove_identities"]
 
 
-def remove_identities(model: ir.Model) -> None:
-    """Removes Identity nodes, in place.
+def remove_identities(model: ir.Model) -> bool:
+    """Removes Identity nodes, in place; returns whether there was one to remove.
 
     1. What reads ``y = Identity(x)`` reads ``x``; where ``x`` has no type or shape, it gets those of ``y``.
     2. If ``y`` is an output of a graph, ``x`` takes its place, name and type, provided that a node of the same graph
@@ -19,19 +19,21 @@ def remove_identities(model: ir.Model) -> None:
 
     Idempotent; graph inputs and outputs keep names and types; error 0.
     """
+    removed = False
     for node in nodes_of(model.graph):
         if node.op_type == "Identity" and is_standard(node):
-            _try_to_remove(node)
+            removed |= _try_to_remove(node)
+    return removed
 
 
-def _try_to_remove(node: ir.Node) -> None:
+def _try_to_remove(node: ir.Node) -> bool:
     source, result, graph = node.inputs[0], node.outputs[0], node.graph
     if source is None or graph is None:
-        return
+        return False
     if result.is_graph_output():
         producer = source.producer()
         if producer is None or producer.graph is not graph or source.is_graph_output():
-            return
+            return False
         source.type, source.shape = result.type or source.type, result.shape or source.shape
     elif source.type is None:
         source.type = result.type
@@ -42,3 +44,4 @@ def _try_to_remove(node: ir.Node) -> None:
     graph.remove(node, safe=True)
     if handed_out:
         source.name = name
+    return True

@@ -27,8 +27,8 @@ _MOVES = frozenset(
 _TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype")
 
 
-def widen_half(model: ir.Model) -> None:
-    """Rewrites a float16 model to float32, in place.
+def widen_half(model: ir.Model) -> bool:
+    """Rewrites a float16 model to float32, in place; returns whether it was one.
 
     1. It is one if an operator of the standard computes in float16 (Casts and what moves values do not), in the model's
        own graph, and no operator of another domain reads or gives it.
@@ -40,12 +40,12 @@ def widen_half(model: ir.Model) -> None:
     none in the values of constants; results are more precise by what float16 rounded between operators.
     """
     if not _may_be_half(model):
-        return
+        return False
     infer_types(model)
     giving = [node for node in model.graph if any(value.dtype == _HALF for value in node.outputs)]
     reading = [node for node in model.graph if any(value is not None and value.dtype == _HALF for value in node.inputs)]
     if all(node.op_type in _MOVES for node in giving) or not all(map(is_standard, (*giving, *reading))):
-        return
+        return False
     builder = GraphBuilder(model)
     handed_out = [value for value in model.graph.outputs if value.dtype == _HALF and not value.is_graph_input()]
     for graph in graphs_of(model):
@@ -63,6 +63,7 @@ def widen_half(model: ir.Model) -> None:
         cast = _cast(value, _HALF, inner, builder)
         splice(model.graph, value, (cast,), cast.outputs[0], inner, readers=())
     add_note(model, _WIDENED)
+    return True
 
 
 def _may_be_half(model: ir.Model) -> bool:
