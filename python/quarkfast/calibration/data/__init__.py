@@ -5,6 +5,7 @@ from quarkfast.calibration.data.inputs import Feed, ModelInput, model_inputs
 from quarkfast.calibration.data.random_data import RandomDataReader, random_feeds
 from quarkfast.calibration.data.readers import CalibrationData, DataReader, open_data, read_feeds
 from quarkfast.calibration.data.samples import Samples
+from quarkfast.calibration.data.spool import Spool
 
 __all__ = [
     "PREPROCESSES",
@@ -14,6 +15,7 @@ __all__ = [
     "ModelInput",
     "RandomDataReader",
     "Samples",
+    "Spool",
     "model_inputs",
     "open_data",
     "random_feeds",

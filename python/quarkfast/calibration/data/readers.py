@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -28,6 +28,8 @@ _WHERE = "calibration data"
 # Of a model whose inputs do not share their first dimension, so that nothing tells what a row is.
 _BATCH = 32
 _RANDOM = "random"
+# What readers call the method that puts them back to their first feed.
+_REWINDS = ("rewind", "reset", "reset_iter")
 
 
 @runtime_checkable
@@ -79,19 +81,16 @@ def open_data(
         opened = _open_path(Path(data), inputs, samples, batch_size, preprocess)
     elif isinstance(data, str | RandomDataReader):
         reader = data if isinstance(data, RandomDataReader) else RandomDataReader(samples or RandomDataReader.samples)
-        drawn = itertools.islice(random_feeds(reader, inputs), samples)
         unsized = batch_size is None and _sizable(inputs)
-        opened = Samples(_rebatched(drawn, inputs, batch_size, 1), inputs, random=True, unsized=unsized)
+
+        def draw() -> Iterator[Feed]:
+            return _rebatched(itertools.islice(random_feeds(reader, inputs), samples), inputs, batch_size, 1)
+
+        opened = Samples(draw, inputs, random=True, unsized=unsized)
     elif isinstance(data, np.ndarray | Mapping):
         opened = _open_table(data, inputs, samples, batch_size)
     elif isinstance(data, DataReader | Iterable):
-        remedy = "; an iterator that has been read once is empty, pass a fresh one"
-        items = (
-            as_feed(item, inputs, f"{_WHERE}: sample {count}")
-            for count, item in enumerate(itertools.islice(_items(data), samples), 1)
-        )
-        used_up = isinstance(data, Iterator | DataReader)
-        opened = Samples(_rebatched(items, inputs, batch_size), inputs, remedy=remedy if used_up else "")
+        opened = _open_items(data, inputs, samples, batch_size)
     else:
         got = type(data).__name__
         raise CalibrationError(f"{_WHERE}: expected a path, arrays, a reader with get_next or an iterable, got {got}")
@@ -117,7 +116,7 @@ def _open_path(
         folder = open_folder(path, inputs, preprocess, samples)
         total = len(folder) if folder.preprocess else None
         unsized = batch_size is None and _sizable(inputs)
-        return Samples(_rebatched(iter(folder), inputs, batch_size, 1), inputs, total=total, unsized=unsized)
+        return Samples(lambda: _rebatched(iter(folder), inputs, batch_size, 1), inputs, total=total, unsized=unsized)
     if not path.is_file():
         raise CalibrationError(f"{_WHERE}: expected a file or a folder, got no such file at {str(path)!r}")
     return _open_table(open_arrays(path), inputs, samples, batch_size)
@@ -144,7 +143,7 @@ def _open_table(
         raise CalibrationError(f"{_WHERE}: expected a multiple of the model's batch size {fixed}, got {total} samples")
     unsized = batch_size is None and _sizable(inputs)
     step = fixed or batch_size or (1 if unsized else _BATCH)
-    return Samples(_rows(columns, total, step), inputs, total=total, unsized=unsized)
+    return Samples(lambda: _rows(columns, total, step), inputs, total=total, unsized=unsized)
 
 
 def _rows(columns: Mapping[str, _Table], total: int, step: int) -> Iterator[Feed]:
@@ -186,10 +185,30 @@ def _same_length(feed: Feed) -> Feed:
     return feed
 
 
-def _items(data: DataReader | Iterable[Any]) -> Iterator[Any]:
+def _open_items(
+    data: DataReader | Iterable[Any], inputs: Sequence[ModelInput], samples: int | None, batch_size: int | None
+) -> Samples:
+    """Opens a reader or an iterable. Iterators are read once, readers as often as they can be rewound."""
+    remedy = "; an iterator that has been read once is empty, pass a fresh one"
+    used_up = isinstance(data, Iterator | DataReader)
+    again = _rewinding(data) is not None if isinstance(data, DataReader) else not used_up
+    passes = itertools.count()
+
+    def read() -> Iterator[Feed]:
+        items = _items(data, rewind=next(passes) > 0)
+        feeds = (
+            as_feed(item, inputs, f"{_WHERE}: sample {count}")
+            for count, item in enumerate(itertools.islice(items, samples), 1)
+        )
+        return _rebatched(feeds, inputs, batch_size)
+
+    return Samples(read, inputs, again=again, remedy=remedy if used_up else "")
+
+
+def _items(data: DataReader | Iterable[Any], rewind: bool) -> Iterator[Any]:
     end = object()
     with UserCode(f"{_WHERE}: expected an iterator"):
-        items = _drain(data) if isinstance(data, DataReader) else iter(data)
+        items = _drain(data, rewind) if isinstance(data, DataReader) else iter(data)
     for count in itertools.count(1):
         with UserCode(f"{_WHERE}: sample {count}: expected the reader to give it"):
             item = next(items, end)
@@ -198,10 +217,18 @@ def _items(data: DataReader | Iterable[Any]) -> Iterator[Any]:
         yield item
 
 
-def _drain(reader: DataReader) -> Iterator[Mapping[str, ArrayLike]]:
+def _rewinding(reader: DataReader) -> Callable[[], object] | None:
+    """Returns what puts a reader back to its first feed, or None if it has no such method."""
+    return next((getattr(reader, name) for name in _REWINDS if callable(getattr(reader, name, None))), None)
+
+
+def _drain(reader: DataReader, rewind: bool) -> Iterator[Mapping[str, ArrayLike]]:
+    back = _rewinding(reader)
+    if rewind and back is not None:
+        back()
     first = reader.get_next()
-    if first is None and hasattr(reader, "rewind"):
-        reader.rewind()
+    if first is None and not rewind and back is not None:
+        back()
         first = reader.get_next()
     while first is not None:
         yield first

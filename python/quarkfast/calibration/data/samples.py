@@ -1,20 +1,23 @@
-"""Opened calibration data: a first look, then every feed once."""
+"""Opened calibration data: a first look, then every feed, as often as it is asked for."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from quarkfast.calibration.data.batches import regroup
 from quarkfast.calibration.data.check import check_feed
 from quarkfast.calibration.data.inputs import Feed, ModelInput, batch_of, may_rebatch, rows_of
+from quarkfast.calibration.data.spool import Spool
 from quarkfast.errors import CalibrationError
 
 __all__ = ["Samples"]
 
 
 class Samples:
-    """Feeds that can be read once, and what is known of them beforehand.
+    """Feeds, and what is known of them beforehand. Each iteration yields all of them, in the same order.
+
+    What can be opened only once is read only once, unless :meth:`keep` was called before the first iteration.
 
     Attributes:
         first: The first feed, which iteration yields again.
@@ -26,9 +29,10 @@ class Samples:
 
     def __init__(
         self,
-        feeds: Iterator[Feed],
+        feeds: Callable[[], Iterator[Feed]],
         inputs: Sequence[ModelInput],
         *,
+        again: bool = True,
         total: int | None = None,
         random: bool = False,
         unsized: bool = False,
@@ -37,8 +41,9 @@ class Samples:
         """Reads the first feed and checks it.
 
         Args:
-            feeds: The feeds.
+            feeds: Opens the data and yields the feeds from the first on.
             inputs: What the model wants.
+            again: Whether `feeds` may be called more than once.
             total: Number of samples, where it is known.
             random: Whether the data is random.
             unsized: Whether the feeds come one by one because nobody has said how many rows one has.
@@ -47,13 +52,17 @@ class Samples:
         Raises:
             CalibrationError: If there is none, or it does not fit the model.
         """
-        found = next(feeds, None)
+        opened = feeds()
+        found = next(opened, None)
         if found is None:
             raise CalibrationError(f"calibration data: expected at least one sample, got none{remedy}")
         check_feed(found, inputs, "calibration data: sample 1")
         self.first, self.total, self.random, self.unsized = found, total, random, unsized
         self.resizable = may_rebatch(inputs) and batch_of(inputs) is None
-        self._rest, self._inputs = feeds, inputs
+        self._opened: Iterator[Feed] | None = itertools.chain([found], opened)
+        self._feeds, self._again, self._inputs = feeds, again, inputs
+        self._rows_for: Callable[[Feed], int] | None = None
+        self._spool: Spool | None = None
 
     def row(self) -> Feed:
         """Returns the first sample alone, or the first feed where feeds cannot be cut."""
@@ -62,20 +71,49 @@ class Samples:
     def resize(self, rows: int) -> None:
         """Makes batches of `rows` rows from now on, and of fewer where rows are larger than the first one."""
         most = rows * _row_bytes(self.first)
-        self._rest = regroup(
-            itertools.chain([self.first], self._rest), lambda feed: max(1, min(rows, most // max(1, _row_bytes(feed))))
-        )
-        self.first = next(self._rest)
+        self._rows_for = lambda feed: max(1, min(rows, most // max(1, _row_bytes(feed))))
+        opened = regroup(self._from_the_first(), self._rows_for)
+        self.first = next(opened)
+        self._opened = itertools.chain([self.first], opened)
+
+    def keep(self) -> None:
+        """Has the first iteration write to a temporary file what can be read only once, for later ones.
+
+        Raises:
+            CalibrationError: If there is no place for one.
+        """
+        if not self._again and self._spool is None and self._opened is not None:
+            self._spool = Spool()
 
     def __iter__(self) -> Iterator[Feed]:
         """Yields every feed.
 
         Raises:
-            CalibrationError: If one does not fit the model, or reading it fails.
+            CalibrationError: If one does not fit the model, reading it fails, or none can be read any more.
         """
-        for count, feed in enumerate(itertools.chain([self.first], self._rest), 1):
+        if self._opened is None and self._spool is not None:
+            yield from self._spool
+            return
+        resized = self._opened is None and self._rows_for is not None
+        opened = self._from_the_first()
+        feeds = regroup(opened, self._rows_for) if resized and self._rows_for is not None else opened
+        for count, feed in enumerate(feeds, 1):
             check_feed(feed, self._inputs, f"calibration data: sample {count}")
+            if self._spool is not None:
+                self._spool.write(feed)
             yield feed
+
+    def _from_the_first(self) -> Iterator[Feed]:
+        """Returns what is open and has not been read, or opens the data again."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            return opened
+        if not self._again:
+            raise CalibrationError(
+                "calibration data: expected samples that can be read again, got some that can be read once; "
+                "pass files, arrays or a reader with rewind"
+            )
+        return self._feeds()
 
 
 def _row_bytes(feed: Feed) -> int:
