@@ -24,7 +24,7 @@ import numpy as np
 
 from bench.accuracy import normalized
 from quarkfast import ort
-from quarkfast.calibration import Gather, observe
+from quarkfast.calibration import observe
 from quarkfast.config import TensorSpec
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
@@ -33,6 +33,7 @@ from quarkfast.pipeline.resolve import resolve
 from quarkfast.quantization import place
 from quarkfast.ranges.estimate import estimate_ranges
 from quarkfast.ranges.registry import METHODS
+from quarkfast.statistics import StatisticsRequest
 
 BATCH = 32
 SAMPLES = (16, 64, 128, 256, 512)
@@ -79,7 +80,7 @@ def jobs(shared: Path, model: str, count: int, hold: bool = True) -> tuple[dict[
             ort.run(session, feed)
 
     def observed(histogram: bool) -> Any:
-        return observe(prepared, tensors, feeds(), Gather(histogram=histogram, threads=THREADS))
+        return observe(prepared, StatisticsRequest.of(tensors, histogram=histogram), feeds(), THREADS)
 
     work = {"plain": plain, "ranges": partial(observed, False), "full": partial(observed, True)}
     return work, len(tensors)

@@ -124,7 +124,7 @@ from quarkfast.ort import get_library_path as get_library_path
 from quarkfast.ort import register as register
 from quarkfast.pipeline.calibrate import calibrate as calibrate
 from quarkfast.pipeline.calibrate import merge_calibrations as merge_calibrations
-from quarkfast.pipeline.plan import ModelPlan as ModelPlan
+from quarkfast.pipeline.model_plan import ModelPlan as ModelPlan
 from quarkfast.pipeline.plan import plan as plan
 from quarkfast.pipeline.quantize import QuantizedModel as QuantizedModel
 from quarkfast.pipeline.quantize import quantize as quantize

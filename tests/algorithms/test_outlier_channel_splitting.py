@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from quarkfast.algorithms import smooth, smoothable
+from quarkfast.algorithms import smooth, smoothable_axes
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.pipeline.prepare import prepare
@@ -173,10 +173,10 @@ def test_what_was_not_seen_stays_as_it_is():
 
 def test_the_tensors_that_may_be_split_are_those_in_front_of_products_with_weights_of_their_own():
     model = prepare(load_model(_model(RESIDUAL)), 11)
-    assert smoothable(model) == {"n": WIDE}
-    assert smoothable(model, ["another"]) == {}
+    assert smoothable_axes(model) == {"n": -1}
+    assert smoothable_axes(model, ["another"]) == {}
     shared = prepare(load_model(_model(RESIDUAL.replace("y = Add (s, n)", "y = MatMul (s, v)"))), 11)
-    assert smoothable(shared) == {}
+    assert smoothable_axes(shared) == {}
 
 
 def test_a_product_that_stays_float_reads_the_tensor_as_it_was():

@@ -13,7 +13,7 @@ import pytest
 import quarkfast
 from quarkfast.errors import CalibrationError, ConfigError, ModelError
 from quarkfast.kernels import Range, histogram, moments, reduce_range
-from quarkfast.pipeline.calibrate import _NEUTRAL
+from quarkfast.pipeline.calibration_key import NEUTRAL
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.quantization import needs_ranges
 from quarkfast.statistics import TensorStatistics, merge_statistics
@@ -207,12 +207,12 @@ def test_nothing_is_held_beyond_one_feed():
 
 def test_every_field_of_a_scheme_is_known_to_leave_the_float_model_alone_or_to_change_the_key():
     changing = {"equalize"}
-    assert {field.name for field in dataclasses.fields(quarkfast.Scheme)} == {*_NEUTRAL, *changing}
+    assert {field.name for field in dataclasses.fields(quarkfast.Scheme)} == {*NEUTRAL, *changing}
     rewriting = ["model", "opset", "factors"]
     assert list(inspect.signature(prepare).parameters) == rewriting, "what else rewrites it goes into the key"
     smoothed = dataclasses.replace(quarkfast.PRESETS["DYNAMIC"], activation=quarkfast.PRESETS["A8W8"].activation)
     assert smoothed.smoothed
-    assert not needs_ranges(smoothed), "what is smoothed asks for no statistics"
+    assert not needs_ranges(smoothed), "what is smoothed asks for no ranges"
 
 
 def test_statistics_of_an_equalized_model_are_not_those_of_the_model_as_it_is():

@@ -9,13 +9,13 @@ import pytest
 from onnx import helper
 
 from quarkfast import _core, ort
-from quarkfast.calibration import Gather, Job, calibrate_prepared, observe
+from quarkfast.calibration import CalibrationRun, calibrate_prepared, observe
 from quarkfast.calibration.data import model_inputs, open_data
 from quarkfast.errors import ModelError
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import to_proto
 from quarkfast.pipeline.prepare import prepare
-from quarkfast.statistics import Calibration, merge
+from quarkfast.statistics import Calibration, StatisticsRequest, merge
 from tiny_models import samples, tiny_model
 
 # Channels that fill the blocks of convolutions, and channels that do not.
@@ -35,12 +35,12 @@ def _prepared():
 
 def _calibrate(data=X, size=4, executor=None):
     model = _prepared()
-    job = Job(model, tuple(AXES), "key", Gather(axes=AXES), size, executor)
+    job = CalibrationRun(model, StatisticsRequest.of_channels(AXES), "key", size, executor=executor)
     return calibrate_prepared(job, open_data({"x": data}, model_inputs(model), None, size), lambda samples: None)
 
 
 def test_magnitudes_are_those_of_the_values_that_onnxruntime_hands_out():
-    found, _ = observe(_prepared(), list(AXES), [{"x": X[:5]}, {"x": X[5:]}], Gather(axes=AXES))
+    found, _ = observe(_prepared(), StatisticsRequest.of_channels(AXES), [{"x": X[:5]}, {"x": X[5:]}])
     model = to_proto(_prepared())
     known = {value.name: value for value in model.graph.value_info}
     model.graph.output.extend(known[name] for name in ("b", "c"))
@@ -50,7 +50,9 @@ def test_magnitudes_are_those_of_the_values_that_onnxruntime_hands_out():
 
 
 def test_tensors_that_nobody_asked_for_have_none():
-    found, _ = observe(_prepared(), ["x", "b"], [{"x": X}], Gather(axes={"b": 1}))
+    found, _ = observe(
+        _prepared(), StatisticsRequest.of(["x", "b"]) | StatisticsRequest.of_channels({"b": 1}), [{"x": X}]
+    )
     assert found["x"].channel_absmax is None
     assert found["b"].channel_absmax.shape == (32,)
 
@@ -70,7 +72,7 @@ def test_parts_are_merged_and_kept_on_disk(tmp_path):
     for name in AXES:
         np.testing.assert_array_equal(merged.tensors[name].channel_absmax, whole.tensors[name].channel_absmax)
     assert Calibration.load(whole.save(tmp_path / "c.json")) == whole
-    plain, _ = observe(_prepared(), ["x"], [{"x": X}])
+    plain, _ = observe(_prepared(), StatisticsRequest.of(["x"]), [{"x": X}])
     assert plain["x"] != whole.tensors["x"]
     with_less = merge([whole, Calibration({**whole.tensors, "x": plain["x"]}, "key", 12, 3)])
     assert with_less.tensors["x"].channel_absmax is None

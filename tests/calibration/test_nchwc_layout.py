@@ -9,11 +9,12 @@ import pytest
 
 import quarkfast
 from quarkfast import _core, kernels, ort
-from quarkfast.calibration import Gather, Observer
+from quarkfast.calibration import Observer
 from quarkfast.calibration import nchwc_layout as blocked
 from quarkfast.calibration.observers import add_observers
 from quarkfast.graph.save import to_proto
 from quarkfast.pipeline.prepare import prepare
+from quarkfast.statistics import StatisticsRequest
 
 # conv - add - relu as in a residual network; the channels of `narrow` do not fill a block.
 TEXT = """
@@ -58,7 +59,7 @@ def optimized(tmp_path):
 
 
 def _observe(feeds, model=None):
-    observer = Observer(model or _model(), TENSORS, Gather(histogram=True, moments=True, threads=1))
+    observer = Observer(model or _model(), StatisticsRequest.of(TENSORS, histogram=True, moments=True), threads=1)
     for _ in observer.run(feeds):
         pass
     return observer.statistics()
@@ -144,7 +145,7 @@ def test_a_disk_that_takes_no_file_gives_the_plain_session(monkeypatch, unblocke
 def test_a_session_that_is_closed_leaves_no_file(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     for end in (Observer.close, lambda observer: None):  # closed, or dropped
-        observer = Observer(_model(), TENSORS, Gather(threads=1))
+        observer = Observer(_model(), StatisticsRequest.of(TENSORS), threads=1)
         (folder,) = tmp_path.iterdir()
         for _ in observer.run(FEEDS):
             pass
@@ -160,6 +161,6 @@ def test_a_session_that_cannot_be_opened_leaves_no_file(tmp_path, monkeypatch):
     model = _model()
     next(node for node in model.graph if node.op_type == "Mul").op_type = "Mystery"
     with pytest.raises(quarkfast.ModelError, match="Mystery") as raised:
-        Observer(model, TENSORS, Gather(threads=1))
+        Observer(model, StatisticsRequest.of(TENSORS), threads=1)
     assert raised.tb is not None  # it is held, and with it what was made
     assert not list(tmp_path.iterdir())

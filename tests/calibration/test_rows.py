@@ -10,10 +10,11 @@ import pytest
 
 import quarkfast
 from quarkfast import ort
-from quarkfast.calibration import Gather, Job, fit_rows, live_bytes
+from quarkfast.calibration import CalibrationRun, fit_rows, live_bytes
 from quarkfast.calibration.data import ModelInput, open_data
 from quarkfast.calibration.memory import rows_within_budget
 from quarkfast.graph.load import load_model
+from quarkfast.statistics import StatisticsRequest
 from tiny_models import samples, tiny_model
 
 OPEN = (ModelInput("x", np.dtype(np.float32), ("N", 3, "H", "W")),)
@@ -41,7 +42,7 @@ def runs(monkeypatch):
 
     monkeypatch.setattr("quarkfast.ort.run", counted)
     # What measures the outputs on the first sample is no calibration.
-    monkeypatch.setattr("quarkfast.evaluate.first_sample.output_sqnr", lambda *_: ())
+    monkeypatch.setattr("quarkfast.pipeline.quantization_steps.output_sqnr", lambda *_: ())
     return seen
 
 
@@ -94,7 +95,7 @@ def test_runs_in_an_executor_are_those_of_this_process():
     assert (shared.runs, alone.runs) == (5, 5)
 
 
-def test_reaches_of_channels_are_found_within_the_budget(runs, monkeypatch):
+def test_the_magnitudes_of_channels_are_found_within_the_budget(runs, monkeypatch):
     rng = np.random.default_rng(6)
     arrays = {"s": rng.uniform(0.1, 9, 64), "b": rng.normal(size=64), "w": rng.normal(size=(64, 64))}
     text = """g (float[N, S, 64] x) => (float[N, S, 64] y) {
@@ -130,7 +131,7 @@ def test_no_more_than_one_row_is_read_before_the_rows_are_known(tmp_path, monkey
     monkeypatch.setattr(np, "fromfile", counted)
     opened = open_data(tmp_path / "x.npz", OPEN)
     assert read == [1]
-    fit_rows(Job(load_model(_model()), (), "", Gather()), opened)
+    fit_rows(CalibrationRun(load_model(_model()), StatisticsRequest(), ""), opened)
     assert [len(feed["x"]) for feed in opened] == [32, 8]
 
 

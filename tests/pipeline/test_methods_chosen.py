@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 import quarkfast
+from quarkfast.calibration import calibrate_prepared
 from quarkfast.cli import main
 from quarkfast.errors import CalibrationError
 from quarkfast.ranges.registry import METHODS
@@ -87,16 +88,15 @@ def test_a_calibration_without_histograms_is_refused_where_a_method_reads_them()
 
 def test_histograms_are_gathered_only_where_the_method_reads_them(monkeypatch):
     asked = []
-    gather = quarkfast.calibration.Gather
 
-    def remember(**options):
-        asked.append(options)
-        return gather(**options)
+    def remember(run, samples, report):
+        asked.append(run.request.histogram)
+        return calibrate_prepared(run, samples, report)
 
-    monkeypatch.setattr("quarkfast.calibration.Gather", remember)
+    monkeypatch.setattr("quarkfast.pipeline.calibration_source.calibrate_prepared", remember)
     for method in ("minmax", "minmse"):
         quarkfast.quantize(conv_relu_model(), calibration_data=samples(), method=method)
-    assert [each["histogram"] for each in asked] == [False, True]
+    assert asked == [False, True]
 
 
 def test_the_command_line_takes_a_method(tmp_path, capsys):

@@ -14,7 +14,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of, shape_of, tensor_of
 from quarkfast.graph.names import Names
 
-__all__ = ["smooth", "smoothable"]
+__all__ = ["smooth", "smoothable_axes"]
 
 _DONE = "quarkfast.smoothed"
 
@@ -50,7 +50,7 @@ def smooth(
     Args:
         model: Changed in place.
         nodes: Names of the products that will be quantized, of which alone this is about; None means all.
-        seen: The largest magnitude of each channel, by tensor of :func:`smoothable`; None without samples.
+        seen: The largest magnitude of each channel, by tensor of :func:`smoothable_axes`; None without samples.
 
     Returns:
         The number of tensors that have smaller channels now.
@@ -74,10 +74,10 @@ def smooth(
     return len(chosen)
 
 
-def smoothable(model: ir.Model, nodes: Collection[str] | None = None) -> dict[str, int]:
-    """Returns the tensors that :func:`smooth` may change, and how many channels each has along its last axis."""
-    found = {name_of(value): _channels(_products(value, nodes)) for node in model.graph for value in node.outputs}
-    return {name: channels for name, channels in found.items() if channels}
+def smoothable_axes(model: ir.Model, nodes: Collection[str] | None = None) -> dict[str, int]:
+    """Returns the tensors that :func:`smooth` may change, and the axis of the channels of each: the last."""
+    values = [value for node in model.graph for value in node.outputs]
+    return {name_of(value): -1 for value in values if _channels(_products(value, nodes))}
 
 
 def _products(value: ir.Value, nodes: Collection[str] | None) -> list[ir.Node]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Executor, Future
 from pathlib import Path
 
@@ -14,13 +14,13 @@ import onnx
 from quarkfast.calibration.data import Feed
 from quarkfast.calibration.data.inputs import rows_of
 from quarkfast.calibration.interrupt import uninterrupted
-from quarkfast.calibration.session import Gather, Observer
+from quarkfast.calibration.session import Observer
 from quarkfast.calibration.user_code import UserCode
 from quarkfast.deferred import ir
 from quarkfast.graph.external_constants import proto_and_folder
-from quarkfast.statistics import TensorStatistics, merge_statistics
+from quarkfast.statistics import StatisticsRequest, TensorStatistics, merge_statistics
 
-__all__ = ["Parts"]
+__all__ = ["ParallelRunner"]
 
 # A part is sent to a worker whole: this much is held for each part on its way.
 _PART_BYTES = 64 << 20
@@ -29,7 +29,7 @@ _PART_RUNS = 16
 _Result = tuple[list[TensorStatistics], int, int]
 
 
-class Parts:
+class ParallelRunner:
     """Runs parts of the samples in an executor. Runs are those of one process, so the statistics are too.
 
     Attributes:
@@ -41,11 +41,16 @@ class Parts:
     whole = True
 
     def __init__(
-        self, executor: Executor, model: ir.Model, tensors: Sequence[str], gather: Gather, total: int | None = None
+        self,
+        executor: Executor,
+        model: ir.Model,
+        request: StatisticsRequest,
+        threads: int | None = None,
+        total: int | None = None,
     ) -> None:
         """Takes a prepared model; `total` is the number of samples, where it is known."""
         self.runs = self.samples = 0
-        self._executor, self._gather, self._tensors = executor, gather, list(tensors)
+        self._executor, self._request, self._threads = executor, request, threads
         proto, folder = proto_and_folder(model)
         self._model = proto.SerializeToString(deterministic=True), folder
         self._workers = os.cpu_count() or 1
@@ -70,7 +75,7 @@ class Parts:
                     yield
                 with UserCode("executor: expected it to take work"):
                     waiting.append(
-                        self._executor.submit(_observe, self._model, self._tensors, self._gather, part, number)
+                        self._executor.submit(_observe, self._model, self._request, self._threads, part, number)
                     )
                 number += len(part)
             while waiting:
@@ -97,14 +102,18 @@ class Parts:
 
 
 def _observe(
-    model: tuple[bytes, Path | None], tensors: list[str], gather: Gather, feeds: list[Feed], number: int
+    model: tuple[bytes, Path | None],
+    request: StatisticsRequest,
+    threads: int | None,
+    feeds: list[Feed],
+    number: int,
 ) -> _Result:
     """Runs in a worker, which sees the folder too in which the weights of a large model lie."""
     data, folder = model
     loaded = ir.from_proto(onnx.load_model_from_string(data))
     if folder is not None:
         ir.external_data.set_base_dir(loaded.graph, folder)
-    observer = Observer(loaded, tensors, gather)
+    observer = Observer(loaded, request, threads)
     for _ in observer.run(feeds, number):
         pass
     observer.close()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from quarkfast import _core, ort
@@ -17,27 +16,10 @@ from quarkfast.calibration.nchwc_layout import observed_session
 from quarkfast.deferred import ir
 from quarkfast.errors import CalibrationError, ModelError
 from quarkfast.graph.external_constants import proto_and_folder
-from quarkfast.statistics import TensorStatistics
+from quarkfast.statistics import StatisticsRequest, TensorStatistics
 from quarkfast.statistics.tensor import read_collector
 
-__all__ = ["Gather", "Observer", "observe"]
-
-
-@dataclass(frozen=True, slots=True)
-class Gather:
-    """What to gather, and with how many threads to run the model.
-
-    Attributes:
-        histogram: Whether to count histograms.
-        moments: Whether to sum values and their squares.
-        axes: Tensor whose largest magnitudes are gathered channel by channel -> the axis of the channels.
-        threads: Threads of ONNX Runtime within an operator; None leaves the choice to it.
-    """
-
-    histogram: bool = False
-    moments: bool = False
-    threads: int | None = None
-    axes: Mapping[str, int] = field(default_factory=dict)
+__all__ = ["Observer", "observe"]
 
 
 class Observer:
@@ -52,13 +34,13 @@ class Observer:
         whole: Whether every run that began has finished; otherwise the statistics hold part of one.
     """
 
-    def __init__(self, model: ir.Model, tensors: Sequence[str], gather: Gather) -> None:
+    def __init__(self, model: ir.Model, request: StatisticsRequest, threads: int | None = None) -> None:
         """Opens the session.
 
         Args:
             model: A prepared model; it is not changed.
-            tensors: Names of float tensors, those of bodies by path.
-            gather: What to gather.
+            request: What to gather of which float tensors, those of bodies by path.
+            threads: Threads of ONNX Runtime within an operator; None leaves the choice to it.
 
         Raises:
             ModelError: If ONNX Runtime rejects the model.
@@ -66,15 +48,16 @@ class Observer:
         """
         self.runs = self.samples = 0
         self.whole = True
-        self._tensors, self._gather = tensors, gather
-        self._collector = _core.Collector(len(tensors), histogram=gather.histogram, moments=gather.moments)
+        self._request = request
+        self._collector = _core.Collector(len(request), histogram=request.histogram, moments=request.moments)
         proto, folder = proto_and_folder(model)
         temporary = Path(tempfile.mkdtemp(prefix="quarkfast_"))
         self._remove = weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
-        axes = {slot: gather.axes[name] for slot, name in enumerate(tensors) if name in gather.axes}
+        axes = {slot: each.channel_axis for slot, each in enumerate(request.tensors.values())}
+        known = {slot: axis for slot, axis in axes.items() if axis is not None}
         try:
             self._session = observed_session(
-                proto, tensors, self._collector.id, gather.threads, temporary, folder, axes
+                proto, tuple(request), self._collector.id, threads, temporary, folder, known
             )
         except BaseException:
             self._remove()  # the traceback keeps this object alive
@@ -117,35 +100,31 @@ class Observer:
 
     def statistics(self) -> list[TensorStatistics]:
         """Returns what was seen so far, in the order of the tensors."""
-        gather = self._gather
-        return [
-            read_collector(self._collector, slot, gather.histogram, gather.moments, name in gather.axes)
-            for slot, name in enumerate(self._tensors)
-        ]
+        return [read_collector(self._collector, slot, each) for slot, each in enumerate(self._request.tensors.values())]
 
 
 def observe(
     model: ir.Model,
-    tensors: Sequence[str],
+    request: StatisticsRequest,
     feeds: Iterable[Feed],
-    gather: Gather | None = None,
+    threads: int | None = None,
     report: Callable[[int], None] | None = None,
 ) -> tuple[dict[str, TensorStatistics], int]:
-    """Runs `model` on `feeds` and returns the statistics of each of `tensors`, and the number of samples.
+    """Runs `model` on `feeds` and returns the statistics of each tensor of `request`, and the number of samples.
 
     Args:
         model: A prepared model; it is not changed.
-        tensors: Names of float tensors, those of bodies by path.
+        request: What to gather of which float tensors, those of bodies by path.
         feeds: Checked feeds.
-        gather: What to gather; ranges alone by default.
+        threads: Threads of ONNX Runtime within an operator; None leaves the choice to it.
         report: Called after each run with the number of samples so far: rows of the first input.
 
     Raises:
         CalibrationError: If ONNX Runtime cannot run the model on a feed.
     """
-    observer = Observer(model, tensors, gather or Gather())
+    observer = Observer(model, request, threads)
     for _ in observer.run(feeds):
         if report is not None:
             report(observer.samples)
     observer.close()
-    return dict(zip(tensors, observer.statistics(), strict=True)), observer.samples
+    return dict(zip(request, observer.statistics(), strict=True)), observer.samples

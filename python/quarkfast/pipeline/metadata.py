@@ -9,19 +9,19 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from quarkfast._version import version
-from quarkfast.pipeline.plan import ModelPlan
+from quarkfast.pipeline.model_plan import ModelPlan
 
 if TYPE_CHECKING:
     from quarkfast.deferred import ir
     from quarkfast.graph.plan import Reduction
 
-__all__ = ["sign"]
+__all__ = ["write_metadata"]
 
 # The packages whose code decides what a model becomes. onnxruntime decides activations, which the hash stands for.
 _PACKAGES = ("numpy", "onnx", "onnx-ir", "onnxscript")
 
 
-def sign(
+def write_metadata(
     model: ir.Model, plan: ModelPlan, seen: Mapping[str, Sequence[float]], reductions: Sequence[Reduction] | None = None
 ) -> None:
     """Writes into the metadata of `model` what made it.

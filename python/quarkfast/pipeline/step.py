@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from quarkfast.statistics import StatisticsRequest
 
-__all__ = ["FunctionStep", "Step"]
+__all__ = ["FunctionStep", "Step", "may_require"]
 
 
 class Step(Protocol):
@@ -63,3 +63,8 @@ class FunctionStep:
     run: Callable[[Any], bool]
     applies: Callable[[Any], bool] = _always
     requires: Callable[[Any], StatisticsRequest] = _nothing
+
+
+def may_require(step: Step) -> bool:
+    """Whether `step` may ask for statistics, as far as can be said before it is asked."""
+    return getattr(step, "requires", _nothing) is not _nothing

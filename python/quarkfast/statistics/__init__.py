@@ -1,6 +1,6 @@
 """Statistics of activations: what was seen of each tensor, merged exactly, in memory and in files."""
 
-from quarkfast.statistics.calibration import Calibration, merge
+from quarkfast.statistics.calibration import Calibration, merge, open_calibration
 from quarkfast.statistics.request import StatisticsRequest, TensorRequest
 from quarkfast.statistics.tensor import TensorStatistics, merge_statistics
 
@@ -11,4 +11,5 @@ __all__ = [
     "TensorStatistics",
     "merge",
     "merge_statistics",
+    "open_calibration",
 ]

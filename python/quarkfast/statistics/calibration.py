@@ -8,12 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from quarkfast.errors import CalibrationError, did_you_mean
 from quarkfast.kernels import Range
 from quarkfast.statistics.files import read_statistics, write_statistics
 from quarkfast.statistics.tensor import TensorStatistics, merge_statistics
 
-__all__ = ["Calibration", "merge"]
+__all__ = ["Calibration", "merge", "open_calibration"]
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,35 @@ class Calibration:
                     f"{did_you_mean(name, self.tensors)}"
                 )
         return {name: self.tensors[name] for name in tensors}
+
+    def channel_maxima(self, tensors: Iterable[str], key: str) -> dict[str, NDArray[np.float32]]:
+        """Returns the largest magnitude in each channel of `tensors`, of the model and settings of `key`.
+
+        Raises:
+            CalibrationError: As :meth:`select`, or if a tensor was not looked at channel by channel.
+        """
+        found = {name: each.channel_absmax for name, each in self.select(tensors, key).items()}
+        for name, maxima in found.items():
+            if maxima is None:
+                raise CalibrationError(
+                    f"calibration: expected the largest magnitude in each channel of tensor {name!r}, got its range "
+                    "alone; calibrate with preset='DYNAMIC' or without a preset"
+                )
+        return {name: maxima for name, maxima in found.items() if maxima is not None}
+
+
+def open_calibration(calibration: Calibration | str | os.PathLike[str]) -> Calibration:
+    """Returns a calibration, read from disk where a path is given.
+
+    Raises:
+        CalibrationError: If it cannot be read.
+        TypeError: If it is neither.
+    """
+    if isinstance(calibration, Calibration):
+        return calibration
+    if isinstance(calibration, str | os.PathLike):
+        return Calibration.load(calibration)
+    raise TypeError(f"calibration: expected a Calibration or a path, got {type(calibration).__name__}")
 
 
 def merge(parts: Iterable[Calibration]) -> Calibration:

@@ -83,16 +83,31 @@ def _arrays(tensors: Mapping[str, TensorStatistics]) -> dict[str, NDArray[Any]]:
     arrays: dict[str, NDArray[Any]] = {}
     if each and all(one.extremes is not None for one in each):
         arrays["extremes"] = _pack([one.extremes[1:] for one in each if one.extremes], (_SUM, _SUM))
-    if each and all(one.histogram is not None for one in each):
+    if any(one.histogram is not None for one in each):
         arrays["counts"] = np.stack([one.histogram.counts for one in each if one.histogram])
         arrays["exponents"] = np.array([one.histogram.exponent for one in each if one.histogram], np.int16)
-    if each and all(one.sums is not None for one in each):
+        arrays |= _rows("counts_rows", [one.histogram is not None for one in each])
+    if any(one.sums is not None for one in each):
         arrays["sums"] = _pack([one.sums for one in each if one.sums], (_SUM, _SQUARES))
+        arrays |= _rows("sums_rows", [one.sums is not None for one in each])
     channels = [one.channel_absmax for one in each]
     if any(one is not None for one in channels):
         arrays["channels"] = np.array([-1 if one is None else one.size for one in channels], np.int64)
         arrays["channel_absmax"] = np.concatenate([one for one in channels if one is not None])
     return arrays
+
+
+def _rows(name: str, known: list[bool]) -> dict[str, NDArray[Any]]:
+    """Returns the row of each tensor in an array that not all of them have; -1 for one that has none."""
+    return {} if all(known) else {name: np.where(known, np.cumsum(known) - 1, -1).astype(np.int64)}
+
+
+def _row_in(name: str, row: int, arrays: Mapping[str, NDArray[Any]]) -> int | None:
+    """Returns the row of a tensor in an array, or None if it has none there."""
+    if name not in arrays:
+        return None
+    own = int(arrays[f"{name}_rows"][row]) if f"{name}_rows" in arrays else row
+    return None if own < 0 else own
 
 
 def _pack(rows: list[tuple[int, ...]], sizes: tuple[int, ...]) -> NDArray[np.uint8]:
@@ -161,9 +176,10 @@ def _restore(row: int, described: Mapping[str, Any], arrays: Mapping[str, NDArra
     )
     extremes = (described["observations"], *_unpack(arrays["extremes"][row], _SUM)) if "extremes" in arrays else None
     histogram = None
-    if "counts" in arrays:
-        histogram = Histogram(np.ascontiguousarray(arrays["counts"][row]), int(arrays["exponents"][row]), seen)
-    sums = _unpack(arrays["sums"][row], _SUM) if "sums" in arrays else None
+    counted, summed = _row_in("counts", row, arrays), _row_in("sums", row, arrays)
+    if counted is not None:
+        histogram = Histogram(np.ascontiguousarray(arrays["counts"][counted]), int(arrays["exponents"][counted]), seen)
+    sums = None if summed is None else _unpack(arrays["sums"][summed], _SUM)
     return TensorStatistics(seen, extremes, histogram, sums, _channels(row, arrays))
 
 

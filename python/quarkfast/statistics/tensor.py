@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from quarkfast import _core
 from quarkfast.kernels import Histogram, Moments, Range
+from quarkfast.statistics.request import TensorRequest
 
 __all__ = ["TensorStatistics", "merge_statistics", "read_collector"]
 
@@ -74,18 +75,16 @@ def _alike(a: NDArray[np.float32] | None, b: NDArray[np.float32] | None) -> bool
     return a is b if a is None or b is None else np.array_equal(a, b)
 
 
-def read_collector(
-    collector: Any, slot: int, histogram: bool, moments: bool, channels: bool = False
-) -> TensorStatistics:
-    """Returns what a slot of a ``_core.Collector`` holds."""
+def read_collector(collector: Any, slot: int, request: TensorRequest) -> TensorStatistics:
+    """Returns what a slot of a ``_core.Collector`` holds, as far as it is asked for."""
     seen = Range(**collector.range(slot))
-    counts, exponent = collector.histogram(slot) if histogram else (None, 0)
+    counts, exponent = collector.histogram(slot) if request.histogram else (None, 0)
     return TensorStatistics(
         seen,
         collector.extremes(slot),
         None if counts is None else Histogram(counts, exponent, seen),
-        collector.moments(slot) if moments else None,
-        collector.channel_absmax(slot) if channels else None,
+        collector.moments(slot) if request.moments else None,
+        collector.channel_absmax(slot) if request.channel_axis is not None else None,
     )
 
 
@@ -107,7 +106,7 @@ def merge_statistics(parts: Sequence[Iterable[TensorStatistics]]) -> list[Tensor
         for part in each:
             counts = (part.histogram.counts, part.histogram.exponent) if part.histogram and histogram else None
             collector.merge(slot, asdict(part.range), part.extremes or (0, 0, 0), counts, part.sums if sums else None)
-        total = read_collector(collector, slot, histogram, sums)
+        total = read_collector(collector, slot, TensorRequest(histogram, sums))
         known = total.extremes if extremes else None
         merged.append(replace(total, extremes=known, channel_absmax=_largest([part.channel_absmax for part in each])))
     return merged

@@ -1,0 +1,122 @@
+"""What the steps of a recipe read and change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from quarkfast.calibration.data import Feed
+from quarkfast.config import Scheme
+from quarkfast.config.scheme import Factors
+from quarkfast.deferred import ir
+from quarkfast.graph.load import ModelSource
+from quarkfast.graph.placement import Placement
+from quarkfast.graph.plan import Plan
+from quarkfast.kernels import Range
+from quarkfast.pipeline.calibration_source import CalibrationSource
+from quarkfast.pipeline.progress import Clock
+from quarkfast.quantization import Findings
+from quarkfast.quantization.weight_only import WeightPlacement, WeightPlan
+from quarkfast.statistics import Calibration, StatisticsRequest, TensorStatistics
+from quarkfast.targets import Target
+from quarkfast.transforms.check_weights import Checked
+
+__all__ = ["Context", "ModelContext", "WrittenModel"]
+
+
+@dataclass(kw_only=True)
+class ModelContext:
+    """What float rewrites need to know.
+
+    Attributes:
+        model: The model; a step may put another in its place.
+        opset: The oldest operator set that the quantized model can do with.
+        factors: How the factors are rounded that scale channels between layers; None leaves channels as they are.
+        checked: Constants that hold no NaN, while there are others to check.
+    """
+
+    model: ir.Model
+    opset: int
+    factors: Factors | None = None
+    checked: Checked = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenModel:
+    """The bytes of the ONNX file.
+
+    Attributes:
+        data: The bytes.
+        size: How many there are with those of a second file, where that is on the disk already; else None.
+        opset: Version of the standard operators.
+    """
+
+    data: bytes
+    size: int | None
+    opset: int
+
+
+@dataclass(kw_only=True)
+class Context(ModelContext):
+    """All that a quantization knows; each attribute is set by the step that finds it.
+
+    Attributes:
+        scheme: What was asked for.
+        target: What it is placed for.
+        source: Samples, or a calibration.
+        float_model: The model as it was given.
+        key: Hash of the model and its settings that a calibration must have.
+        clock: Measures the stages.
+        path: Where the result will be written, or None.
+        two_files: Whether the result's data goes into a file of its own, if it is written.
+        resources: Closed when the recipe is at its end.
+        unchanged: Whether there is nothing to quantize, so that the recipe ends early.
+        placement: Where pairs go.
+        weight_plan: Which weights are stored in a narrower type, and their codes, where activations are left alone.
+        request: The statistics that the steps of the stage wanted.
+        calibration: What came of that; None where nothing was wanted.
+        statistics: Of activations, by tensor.
+        ranges: The range to keep of each activation.
+        fingerprints: What calibration saw of each tensor, for the hash in the metadata.
+        samples: Number of calibration samples.
+        plan: Every number.
+        findings: What is noteworthy about tensors.
+        preflight: What keeps an NPU from running the model.
+        first_sample: The sample on which outputs are measured, or None.
+        notes: What was done differently from what was asked, one sentence each.
+        outputs: Float outputs with their measured ratio of signal to quantization noise in dB.
+        written: The result, where it has been made.
+    """
+
+    scheme: Scheme
+    target: Target
+    source: CalibrationSource = field(default_factory=CalibrationSource)
+    float_model: ModelSource
+    key: str = ""
+    clock: Clock = field(default_factory=Clock)
+    path: Path | None = None
+    two_files: bool = False
+    resources: ExitStack = field(default_factory=ExitStack)
+    unchanged: bool = False
+    placement: Placement = field(init=False)
+    weight_plan: WeightPlan = field(init=False)
+    request: StatisticsRequest = field(default_factory=StatisticsRequest)
+    calibration: Calibration | None = None
+    statistics: Mapping[str, TensorStatistics] = field(default_factory=dict)
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    fingerprints: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    samples: int = 0
+    plan: Plan | None = None
+    findings: Findings = field(default_factory=Findings)
+    preflight: tuple[str, ...] = ()
+    first_sample: Feed | None = None
+    notes: list[str] = field(default_factory=list)
+    outputs: tuple[tuple[str, float], ...] = ()
+    written: WrittenModel | None = None
+
+    @property
+    def nodes(self) -> Placement | WeightPlacement:
+        """The placement, whichever there is: both know which nodes are quantized and which are left float."""
+        return self.weight_plan.placement if self.scheme.weights_only else self.placement

@@ -1,0 +1,124 @@
+"""Every choice about a model that needs no data, in words: for people, and for the metadata."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from quarkfast.config import Scheme, TensorSpec
+
+if TYPE_CHECKING:
+    from quarkfast.graph.placement import Placement
+    from quarkfast.quantization.weight_only import WeightPlacement
+
+__all__ = ["ModelPlan", "describe", "describe_weights"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlan:
+    """Every choice about one model that needs no data.
+
+    Attributes:
+        scheme: What the preset and the options amount to.
+        activations: Tensor that gets a pair of Q and DQ -> its type, or the tensor whose scale it has.
+        weights: Constant that is stored in a narrower type -> the type, and where its scales lie.
+        biases: Bias -> its type.
+        quantized: Name of each quantized node -> its operator type.
+        left_float: Name of each node that computes on floats -> why.
+        preflight: What keeps an NPU from running the model or a part of it, one sentence each with a remedy.
+        recipe: Names of the steps that a quantization runs, in order.
+
+    Example:
+        >>> import quarkfast
+        >>> from quarkfast.demo.data import MODEL
+        >>> found = quarkfast.plan(MODEL, "A8W8", per_channel=True)
+        >>> next(iter(found.weights.values()))
+        'int8 for each index of axis 0'
+    """
+
+    scheme: Scheme
+    activations: Mapping[str, str]
+    weights: Mapping[str, str]
+    biases: Mapping[str, str]
+    quantized: Mapping[str, str]
+    left_float: Mapping[str, str]
+    preflight: tuple[str, ...] = ()
+    recipe: tuple[str, ...] = ()
+
+    def choices(self) -> dict[str, dict[str, str]]:
+        """Returns what was decided tensor by tensor and node by node, as plain data."""
+        fields = ("activations", "weights", "biases", "quantized", "left_float")
+        return {field: dict(getattr(self, field)) for field in fields}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain data, for JSON."""
+        found = {"scheme": self.scheme.to_dict(), **self.choices()}
+        return found | {"preflight": list(self.preflight), "recipe": list(self.recipe)}
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Returns what a table of two columns shows."""
+        scheme, counts = self.scheme, Counter(self.quantized.values())
+        types = f"activations {scheme.activation.dtype}, weights {scheme.weight.dtype}"
+        quantized = ", ".join(f"{count} {op_type}" for op_type, count in sorted(counts.items()))
+        rows = [
+            ("preset", f"{scheme.name} ({types}, placed for {scheme.target})"),
+            ("recipe", ", ".join(self.recipe)),
+            ("quantized", quantized or "nothing"),
+        ]
+        for kind, found in (("activation", self.activations), ("weight", self.weights), ("bias", self.biases)):
+            rows += [(kind, f"{tensor!r}: {text}") for tensor, text in found.items()]
+        rows += [("left float", f"{node!r}: {reason}") for node, reason in self.left_float.items()]
+        return rows + [("NPU", finding) for finding in self.preflight]
+
+    def __str__(self) -> str:
+        """Returns the rows as lines."""
+        return "\n".join(f"{key}: {value}" for key, value in self.rows())
+
+
+def describe(placement: Placement, scheme: Scheme) -> ModelPlan:
+    """Puts a placement of Q/DQ pairs into words."""
+    activations = {
+        tensor: _in_words(placement.specs[root], None) if root == tensor else f"as {root!r}"
+        for tensor, root in placement.activations.items()
+    }
+    for tensor, (low, high) in placement.fixed.items():
+        if tensor in activations:
+            activations[tensor] += f", range [{low:g}, {high:g}]"
+    return ModelPlan(
+        scheme,
+        activations,
+        {slot.tensor: _in_words(slot.spec, slot.axis) for slot in placement.constants},
+        {
+            slot.tensor: f"int32, scale of {slot.data!r} times that of {slot.weight_tensor!r}"
+            for slot in placement.biases
+        },
+        dict(placement.quantized),
+        {left.node: left.reason for left in placement.left_float},
+    )
+
+
+def describe_weights(placement: WeightPlacement, scheme: Scheme) -> ModelPlan:
+    """Puts a placement of stored weights into words."""
+    return ModelPlan(
+        scheme,
+        {},
+        {str(weight.value.name): _in_words(scheme.weight, weight.axis) for weight in placement.weights},
+        {},
+        dict(placement.quantized),
+        {left.node: left.reason for left in placement.left_float},
+    )
+
+
+def _in_words(spec: TensorSpec, axis: int | None) -> str:
+    words = [spec.dtype if spec.symmetric else f"{spec.dtype} asymmetric"]
+    if axis is not None and spec.granularity == "group":
+        words.append(f"in groups of {spec.group_size} along axis {axis}")
+    elif axis is not None and spec.is_block:
+        words.append(f"in blocks along axis {axis}")
+    elif axis is not None:
+        words.append(f"for each index of axis {axis}")
+    if spec.scale == "power_of_two":
+        words.append("with powers of two as scales")
+    return " ".join(words)

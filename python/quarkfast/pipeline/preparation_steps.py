@@ -1,0 +1,73 @@
+"""Steps of preparation that are more than one rewrite of the model as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from quarkfast.algorithms import equalize
+from quarkfast.deferred import ir
+from quarkfast.graph.name_provenance import carry_over, remember, settle_calls
+from quarkfast.graph.opset import choose_ir_version, convert_opset
+from quarkfast.pipeline.context import ModelContext
+from quarkfast.pipeline.step import FunctionStep
+from quarkfast.transforms.check_weights import check_weights
+from quarkfast.transforms.inline_functions import inline_functions
+
+__all__ = [
+    "check_constants",
+    "check_new_constants",
+    "convert_operator_set",
+    "equalize_layers",
+    "inline_calls",
+    "rewrite",
+    "scales_channels",
+]
+
+
+def rewrite(name: str, function: Callable[[ir.Model], bool]) -> FunctionStep:
+    """Returns a step of preparation that rewrites the model in place; `function` returns whether it changed it."""
+
+    def run(context: ModelContext) -> bool:
+        return function(context.model)
+
+    return FunctionStep(name, "prepare", run)
+
+
+def inline_calls(context: ModelContext) -> bool:
+    """Inlines local functions; nodes keep the names of the calls that they come from."""
+    remember(context.model)
+    changed = inline_functions(context.model)
+    settle_calls(context.model)
+    return changed
+
+
+def check_constants(context: ModelContext) -> bool:
+    """Makes sure that constants are numbers."""
+    context.checked = check_weights(context.model)
+    return False
+
+
+def check_new_constants(context: ModelContext) -> bool:
+    """Makes sure of that once more, where rewrites have made new ones."""
+    check_weights(context.model, context.checked)
+    context.checked = {}  # they would stay in memory
+    return False
+
+
+def convert_operator_set(context: ModelContext) -> bool:
+    """Puts a model in the operator set that the result needs in place of the model."""
+    before = context.model
+    context.model = convert_opset(before, context.opset)
+    carry_over(before, context.model)
+    choose_ir_version(context.model)
+    return context.model is not before
+
+
+def scales_channels(context: ModelContext) -> bool:
+    """Whether channels are scaled between layers."""
+    return context.factors is not None
+
+
+def equalize_layers(context: ModelContext) -> bool:
+    """Scales channels between layers, so that weights need fewer bits."""
+    return context.factors is not None and equalize(context.model, context.factors)

@@ -1,0 +1,253 @@
+"""Steps from a prepared float model to a quantized one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import astuple, replace
+from pathlib import Path
+
+from quarkfast.algorithms import smooth, smoothable_axes
+from quarkfast.atomic_files import save_bytes
+from quarkfast.errors import ModelError, UnsupportedError
+from quarkfast.evaluate.first_sample import output_sqnr
+from quarkfast.graph.external import needs_data_file, write_model
+from quarkfast.graph.external_constants import constants_in_files
+from quarkfast.graph.load import load_model
+from quarkfast.graph.opset import opset_version
+from quarkfast.graph.save import serialize
+from quarkfast.graph.unchanged import NO_OUTPUT
+from quarkfast.pipeline.context import Context, WrittenModel
+from quarkfast.pipeline.metadata import write_metadata
+from quarkfast.pipeline.model_plan import describe
+from quarkfast.quantization import (
+    find_findings,
+    freeze,
+    is_portable,
+    needs_ranges,
+    observed_channels,
+    place,
+    resolve_conflicts,
+    saturation_note,
+)
+from quarkfast.ranges.estimate import estimate_ranges, needs_histogram
+from quarkfast.statistics import StatisticsRequest, TensorStatistics
+from quarkfast.writers import insert
+
+__all__ = [
+    "check_for_target",
+    "choose_ranges",
+    "compute_plan",
+    "insert_plan",
+    "keep_constants_in_files",
+    "measure_outputs",
+    "measures_outputs",
+    "place_pairs",
+    "request_channels",
+    "request_ranges",
+    "request_smoothing",
+    "runs_model",
+    "serialize_model",
+    "smooth_channels",
+    "smooths_channels",
+    "takes_ranges",
+    "write_files",
+    "writes_files",
+]
+
+# Noise of a quarter of the signal's amplitude, 20 log10(4) dB below it.
+_POOR = 12.0
+_REMEDY = "leave layers float (exclude), or give activations more bits (activation_type)"
+
+
+def place_pairs(context: Context) -> bool:
+    """Decides which tensors are quantized. Where none is, the recipe ends."""
+    context.placement = place(context.model, context.scheme, context.target)
+    context.unchanged = not context.placement.quantized
+    context.two_files = needs_data_file(context.model)
+    return False
+
+
+def runs_model(context: Context) -> bool:
+    """Whether the scheme may want samples to be run."""
+    return takes_ranges(context) or smooths_channels(context)
+
+
+def keep_constants_in_files(context: Context) -> bool:
+    """Moves large constants to a file before the model runs on samples, so that they are in memory once."""
+    runs = context.source.calibration is None and (takes_ranges(context) or context.source.has_data)
+    if runs:
+        folder = None if context.path is None else context.path.parent
+        context.resources.enter_context(constants_in_files(context.model, folder))
+    return runs
+
+
+def smooths_channels(context: Context) -> bool:
+    """Whether channels that stand out are made smaller."""
+    return context.scheme.smoothed
+
+
+def request_smoothing(context: Context) -> StatisticsRequest:
+    """Asks for the channels of what matrix products multiply, where samples tell of them."""
+    axes = smoothable_axes(context.model, context.placement.quantized)
+    if not axes or not context.source.is_real(context.model, context.scheme):
+        return StatisticsRequest()
+    return StatisticsRequest.of_channels(axes)
+
+
+def smooth_channels(context: Context) -> bool:
+    """Makes channels smaller that stand out, by what samples show or else by an estimate from the weights."""
+    nodes, found, seen = context.placement.quantized, context.calibration, None
+    axes = smoothable_axes(context.model, nodes)
+    if found is not None:
+        maxima = found.channel_maxima(axes, context.key)
+        ranges = {name: found.tensors[name].range for name in axes}
+        # One infinity or NaN may lie in any channel, so nothing is known of such a tensor.
+        seen = {name: each for name, each in maxima.items() if ranges[name].finite == ranges[name].count}
+        context.fingerprints = {name: each.tolist() for name, each in maxima.items()}
+        context.samples = found.samples
+    changed = smooth(context.model, nodes, seen)
+    if changed:
+        basis = "as estimated from the weights" if seen is None else "as seen in the samples"
+        context.notes.append(
+            f"smoothing: {changed} of {len(axes)} tensors have smaller channels in front of matrix products, {basis}"
+        )
+    return bool(changed)
+
+
+def takes_ranges(context: Context) -> bool:
+    """Whether activations have scales, so that their ranges must be known."""
+    return needs_ranges(context.scheme)
+
+
+def request_ranges(context: Context) -> StatisticsRequest:
+    """Asks for the range of each activation that gets a scale, and its histogram where a method reads one."""
+    return StatisticsRequest.of(context.placement.observed, histogram=_reads_histograms(context))
+
+
+def request_channels(context: Context) -> StatisticsRequest:
+    """Asks for the channels of what layers multiply whose sums may leave 16 bits."""
+    if not takes_ranges(context) or not context.placement.observed:
+        return StatisticsRequest()
+    axes = observed_channels(context.model, context.placement, context.scheme, context.target)
+    # The histograms go to what is said of expected noise.
+    request = StatisticsRequest.of(axes, histogram=_reads_histograms(context))
+    return request | StatisticsRequest.of_channels(axes)
+
+
+def _reads_histograms(context: Context) -> bool:
+    return any(needs_histogram(context.placement.specs[name]) for name in context.placement.observed)
+
+
+def choose_ranges(context: Context) -> bool:
+    """Chooses the range to keep of each activation, by the method of its spec."""
+    found, observed = context.calibration, context.placement.observed
+    if found is None:
+        return False
+    if found.random:
+        context.model.metadata_props["quarkfast.calibration"] = "random data: the ranges of activations mean nothing"
+    # A calibration for every preset knows of more channels than this one asks for.
+    selected = found.select(observed, context.key).items()
+    statistics = {name: replace(each, channel_absmax=None) for name, each in selected}
+    axes = [name for name, each in context.request.tensors.items() if each.channel_axis is not None]
+    statistics |= {name: found.tensors[name] for name in axes if name in found.tensors}
+    if found.key is None:  # a table of another tool, whose method has chosen the ranges already
+        context.ranges = {name: each.range for name, each in statistics.items()}
+    else:
+        context.ranges = estimate_ranges({name: statistics[name] for name in observed}, context.placement.specs)
+    context.statistics, context.samples = statistics, found.samples
+    context.fingerprints = {name: _fingerprint(each) for name, each in statistics.items()}
+    return False
+
+
+def _fingerprint(statistics: TensorStatistics) -> tuple[float, ...]:
+    channels = statistics.channel_absmax
+    return (*astuple(statistics.range), *(() if channels is None else channels))
+
+
+def compute_plan(context: Context) -> bool:
+    """Decides every number: conflicts of scales are resolved, scales computed and brought to what the target allows."""
+    model, scheme = context.model, context.scheme
+    context.placement, conflicts = resolve_conflicts(model, context.placement, context.ranges)
+    seen = {name: each.range for name, each in context.statistics.items()}
+    channels = {
+        name: each.channel_absmax for name, each in context.statistics.items() if each.channel_absmax is not None
+    }
+    plan = freeze(model, context.placement, scheme, context.target, context.ranges, seen, channels)
+    context.plan = context.target.refine(model, plan)
+    context.findings = find_findings(model, context.plan, context.statistics)
+    context.notes += [*conflicts, *context.plan.notes]
+    return False
+
+
+def check_for_target(context: Context) -> bool:
+    """Finds what keeps the target from running the model, and what a default session loses."""
+    model, scheme = context.model, context.scheme
+    context.preflight = context.target.preflight(model, context.placement, scheme)
+    if not context.two_files:
+        context.first_sample, unmeasured = context.source.sample_to_measure(model, scheme)
+        context.notes += unmeasured
+    assert context.plan is not None
+    context.notes += saturation_note(model, context.placement, scheme, context.target, context.plan)
+    return False
+
+
+def insert_plan(context: Context) -> bool:
+    """Writes the plan into the model, and into its metadata what made it."""
+    assert context.plan is not None
+    context.notes += insert(context.model, context.plan, context.scheme, context.target)
+    description = describe(context.placement, context.scheme)
+    reductions = context.plan.reductions if is_portable(context.scheme, context.target) else None
+    write_metadata(context.model, description, context.fingerprints, reductions)
+    return True
+
+
+def serialize_model(context: Context) -> bool:
+    """Makes the bytes of the result, unless it takes two files.
+
+    It does where it is too large for one protobuf, or the float model was: one would be in memory thrice.
+    """
+    context.calibration, context.statistics, context.ranges = None, {}, {}
+    if not needs_data_file(context.model) and (context.path is None or not context.two_files):
+        context.written = WrittenModel(serialize(context.model), None, opset_version(context.model))
+        return False
+    if context.path is None:
+        raise UnsupportedError(NO_OUTPUT)
+    context.first_sample, context.two_files = None, True
+    return False
+
+
+def measures_outputs(context: Context) -> bool:
+    """Whether there is a sample on which outputs can be looked at."""
+    return context.first_sample is not None
+
+
+def measure_outputs(context: Context) -> bool:
+    """Looks at the outputs on one sample, and says which are poor, or why nobody knows."""
+    model, written = context.float_model, context.written
+    assert written is not None
+    assert context.first_sample is not None
+    reference = Path(model) if isinstance(model, str | os.PathLike) else serialize(load_model(model))
+    try:
+        context.outputs = output_sqnr(reference, written.data, context.first_sample)
+    except ModelError as error:
+        context.notes.append(f"the outputs on the first sample are not known: {error}")
+    poor = ", ".join(f"{name!r} {value:.1f} dB" for name, value in context.outputs if value < _POOR)
+    if poor:
+        context.notes.append(f"poor outputs on the first sample, with exact sums: {poor}; {_REMEDY}")
+    return False
+
+
+def writes_files(context: Context) -> bool:
+    """Whether the result goes to the disk."""
+    return context.path is not None
+
+
+def write_files(context: Context) -> bool:
+    """Writes the result, whole or not at all."""
+    assert context.path is not None
+    if context.written is None:
+        data, size = write_model(context.model, context.path, external=True)
+        context.written = WrittenModel(data, size, opset_version(context.model))
+    else:
+        save_bytes(context.written.data, context.path)
+    return False

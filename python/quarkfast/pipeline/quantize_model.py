@@ -1,0 +1,132 @@
+"""One quantization from a loaded model to a summary, by whichever recipe."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+from quarkfast.atomic_files import save_bytes
+from quarkfast.calibration.data import CalibrationData
+from quarkfast.config import Scheme
+from quarkfast.graph.external import check_not_a_source
+from quarkfast.graph.load import ModelSource, external_bytes, external_files, load_model, model_bytes
+from quarkfast.graph.notes import notes_of
+from quarkfast.graph.unchanged import copy_unchanged
+from quarkfast.pipeline.calibration_key import calibration_key
+from quarkfast.pipeline.calibration_source import CalibrationSource
+from quarkfast.pipeline.context import Context, WrittenModel
+from quarkfast.pipeline.garbage import only_new_objects_collected
+from quarkfast.pipeline.progress import Clock
+from quarkfast.pipeline.recipe_runner import run_recipe
+from quarkfast.pipeline.recipes import lowest_opset_of, recipe_of
+from quarkfast.pipeline.summary import FloatNode, Summary
+from quarkfast.statistics import Calibration
+from quarkfast.targets import Target
+
+__all__ = ["quantize_model"]
+
+_WEIGHTS_ONLY_UNCHANGED = "quantize: the model has no weight that can be stored so; all of them stay"
+_UNCHANGED = "quantize: nothing in the model can be quantized; the result is an unchanged copy"
+
+
+def quantize_model(
+    model: ModelSource,
+    path: Path | None,
+    scheme: Scheme,
+    target: Target,
+    calibration_data: CalibrationData | None,
+    calibration: Calibration | str | os.PathLike[str] | None,
+    max_memory: int | str | None,
+    clock: Clock,
+) -> tuple[bytes, Summary]:
+    """Runs the recipe of `scheme` over `model`, and returns the bytes of the ONNX file and the summary.
+
+    Args:
+        model: As :func:`quarkfast.quantize` takes it; it is not changed.
+        path: Where to write the result, checked, or None.
+        scheme: What is asked for.
+        target: What it is placed for.
+        calibration_data: Samples, or None.
+        calibration: Statistics of samples, or None.
+        max_memory: Most memory to hold while calibrating.
+        clock: Measures the stages.
+
+    Raises:
+        QuarkfastError: As :func:`quarkfast.quantize`. Nothing is left behind.
+    """
+    with clock.stage("load"):
+        loaded = load_model(model)
+        before, outside = model_bytes(model, loaded), external_bytes(loaded) > 0
+        if path is not None:
+            check_not_a_source(path, model, external_files(loaded))
+    if scheme.weights_only:
+        source = CalibrationSource()
+    else:
+        source = CalibrationSource(calibration_data, calibration, max_memory)
+    if source.is_table and scheme.equalize:  # of another tool, which tells of the model as it is
+        scheme = replace(scheme, equalize=False)
+    key = calibration_key(loaded, scheme) if source.calibration is not None else ""
+    context = Context(
+        model=loaded,
+        opset=lowest_opset_of(scheme, target, loaded),
+        factors=scheme.factors,
+        scheme=scheme,
+        target=target,
+        source=source,
+        clock=clock,
+        float_model=model,
+        key=key,
+        path=path,
+        two_files=outside,
+    )
+    del loaded  # preparation puts another in its place
+    with context.resources, only_new_objects_collected():
+        run_recipe(recipe_of(scheme), context)
+        if context.unchanged:
+            warnings.warn(_WEIGHTS_ONLY_UNCHANGED if scheme.weights_only else _UNCHANGED, stacklevel=3)
+            _copy_unchanged(context)
+    assert context.written is not None
+    return context.written.data, _summarize(context, before)
+
+
+def _copy_unchanged(context: Context) -> None:
+    """Makes the model as it was given the result, and writes it."""
+    if not context.scheme.weights_only:
+        context.preflight = context.target.preflight(context.model, context.placement, context.scheme)
+    with context.clock.stage("save"):
+        copy = copy_unchanged(context.float_model, context.path)
+        if copy.size is None and context.path is not None:
+            save_bytes(copy.data, context.path)
+    context.written = WrittenModel(copy.data, copy.size, copy.opset)
+
+
+def _summarize(context: Context, before: int) -> Summary:
+    scheme, nodes, plan, written = context.scheme, context.nodes, context.plan, context.written
+    assert written is not None
+    weights = len(plan.constants) if plan else 0
+    return Summary(
+        preset=scheme.name,
+        target=scheme.target,
+        activation=scheme.activation.dtype,
+        weight=scheme.weight.dtype,
+        quantized=dict(Counter(nodes.quantized.values())),
+        left_float=tuple(FloatNode(left.node, left.op_type, left.reason) for left in nodes.left_float),
+        pairs=len(plan.activations) if plan else 0,
+        weights=len(context.weight_plan.weights) if scheme.weights_only else weights,
+        biases=len(plan.biases) if plan else 0,
+        samples=context.samples,
+        opset=written.opset,
+        bytes_before=before,
+        bytes_after=len(written.data) if written.size is None else written.size,
+        seconds=dict(context.clock.seconds),
+        notes=() if context.unchanged else (*notes_of(context.model), *context.notes),
+        constant=context.findings.constant,
+        saturated=context.findings.saturated,
+        worst=context.findings.worst,
+        outputs=context.outputs,
+        preflight=context.preflight,
+        reductions=plan.reductions if plan else (),
+    )

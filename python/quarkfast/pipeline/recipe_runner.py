@@ -1,0 +1,68 @@
+"""Runs the steps of a recipe: stage by stage, each after the statistics that its steps require."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+from quarkfast.errors import QuarkfastError
+from quarkfast.pipeline.context import Context
+from quarkfast.pipeline.recipes import Recipe
+from quarkfast.pipeline.step import Step, may_require
+from quarkfast.statistics import StatisticsRequest
+
+__all__ = ["run_recipe", "run_steps"]
+
+_log = logging.getLogger("quarkfast")
+
+
+def run_recipe(recipe: Recipe, context: Context) -> None:
+    """Runs `recipe`, until it ends or a step finds that there is nothing to quantize.
+
+    1. Steps of one stage that follow each other are timed together.
+    2. What the steps of a stage require is asked for at once, before the first of them, so that samples run once a
+       stage. Where a later stage may ask again, samples that can be read only once are kept on the disk.
+
+    Raises:
+        QuarkfastError: What a step raises; a note of the exception names the step.
+    """
+    stages = [(stage, list(steps)) for stage, steps in groupby(recipe, lambda step: step.stage)]
+    for index, (stage, steps) in enumerate(stages):
+        applying = [step for step in steps if step.applies(context)]
+        if not applying:
+            continue
+        later = [step for _, others in stages[index + 1 :] for step in others]
+        _gather(applying, context, again=any(may_require(step) and step.applies(context) for step in later))
+        with context.clock.stage(stage):
+            run_steps(applying, context)
+        if context.unchanged:
+            return
+
+
+def run_steps(steps: Sequence[Step], context: Any) -> None:
+    """Runs the steps that apply, one by one, until one says that nothing is to be done."""
+    for step in steps:
+        if not step.applies(context):
+            continue
+        try:
+            changed = step.run(context)
+        except QuarkfastError as error:
+            error.add_note(f"in step {step.name!r} of the recipe")
+            raise
+        _log.debug("step %r %s", step.name, "changed the model" if changed else "left the model as it was")
+        if getattr(context, "unchanged", False):
+            return
+
+
+def _gather(steps: Sequence[Step], context: Context, again: bool) -> None:
+    """Asks for what `steps` require, if that is anything."""
+    request = StatisticsRequest()
+    for step in steps:
+        request |= step.requires(context)
+    context.request = request
+    if request:
+        if again:
+            context.source.keep(context.model, context.scheme)
+        context.calibration = context.source.gather(context.model, request, context.key, context.scheme, context.clock)

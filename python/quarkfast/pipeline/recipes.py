@@ -1,0 +1,155 @@
+"""The three recipes: what is done to a model, step by step and in this order."""
+
+from __future__ import annotations
+
+from quarkfast.config import Scheme
+from quarkfast.deferred import ir
+from quarkfast.pipeline.preparation_steps import (
+    check_constants,
+    check_new_constants,
+    convert_operator_set,
+    equalize_layers,
+    inline_calls,
+    rewrite,
+    scales_channels,
+)
+from quarkfast.pipeline.quantization_steps import (
+    check_for_target,
+    choose_ranges,
+    compute_plan,
+    insert_plan,
+    keep_constants_in_files,
+    measure_outputs,
+    measures_outputs,
+    place_pairs,
+    request_channels,
+    request_ranges,
+    request_smoothing,
+    runs_model,
+    serialize_model,
+    smooth_channels,
+    smooths_channels,
+    takes_ranges,
+    write_files,
+    writes_files,
+)
+from quarkfast.pipeline.step import FunctionStep, Step
+from quarkfast.pipeline.weight_only_steps import choose_weights, store_weights, write_stored_weights
+from quarkfast.targets import Target
+from quarkfast.transforms.clean import clean, sort
+from quarkfast.transforms.fold_batch_norm import fold_batch_norm
+from quarkfast.transforms.fold_bias import fold_bias
+from quarkfast.transforms.fold_constants import fold_constants
+from quarkfast.transforms.infer_types import infer_types
+from quarkfast.transforms.widen_half import widen_half
+from quarkfast.writers import lowest_opset
+from quarkfast.writers.weight_only.opset import lowest_opset as lowest_opset_of_weights
+
+__all__ = [
+    "DYNAMIC",
+    "PREPARATION",
+    "STATIC",
+    "WEIGHT_ONLY",
+    "WEIGHT_PREPARATION",
+    "Recipe",
+    "lowest_opset_of",
+    "recipe_of",
+    "through",
+]
+
+Recipe = tuple[Step, ...]
+
+_STRUCTURE: Recipe = (
+    rewrite("sort", sort),
+    FunctionStep("inline functions", "prepare", inline_calls),
+    FunctionStep("convert opset", "prepare", convert_operator_set),
+    rewrite("clean", clean),
+)
+
+PREPARATION: Recipe = (
+    *_STRUCTURE,
+    rewrite("widen half precision", widen_half),
+    FunctionStep("check constants", "prepare", check_constants),
+    rewrite("fold constants", fold_constants),
+    rewrite("fold BatchNormalization", fold_batch_norm),
+    rewrite("fold bias", fold_bias),
+    FunctionStep("equalize layers", "prepare", equalize_layers, scales_channels),
+    FunctionStep("check new constants", "prepare", check_new_constants),
+    rewrite("infer types", infer_types),
+)
+"""Float rewrites in front of pairs."""
+
+# Small constants are read, so that a weight behind a Reshape is one, and weights of layers in front of a
+# BatchNormalization, which onnxruntime could not fold into codes any more. No large matrix is read.
+WEIGHT_PREPARATION: Recipe = (
+    *_STRUCTURE,
+    rewrite("fold constants", fold_constants),
+    rewrite("fold BatchNormalization", fold_batch_norm),
+)
+"""Float rewrites in front of stored weights."""
+
+_PLACEMENT: Recipe = (
+    FunctionStep("place", "prepare", place_pairs),
+    FunctionStep("keep constants in files", "prepare", keep_constants_in_files, runs_model),
+)
+
+_RESULT: Recipe = (
+    FunctionStep("compute scales", "insert", compute_plan, requires=request_channels),
+    FunctionStep("check for target", "insert", check_for_target),
+    FunctionStep("insert", "insert", insert_plan),
+    FunctionStep("serialize", "insert", serialize_model),
+    FunctionStep("measure outputs", "check", measure_outputs, measures_outputs),
+    FunctionStep("write files", "save", write_files, writes_files),
+)
+
+STATIC: Recipe = (
+    *PREPARATION,
+    *_PLACEMENT,
+    FunctionStep("choose ranges", "insert", choose_ranges, takes_ranges, request_ranges),
+    *_RESULT,
+)
+"""Pairs with scales that are known beforehand, and types that need none."""
+
+DYNAMIC: Recipe = (
+    *PREPARATION,
+    *_PLACEMENT,
+    FunctionStep("smooth channels", "insert", smooth_channels, smooths_channels, request_smoothing),
+    *_RESULT,
+)
+"""Activations are quantized when the model runs, by the range of each."""
+
+WEIGHT_ONLY: Recipe = (
+    *WEIGHT_PREPARATION,
+    FunctionStep("place", "prepare", choose_weights),
+    FunctionStep("store weights", "prepare", store_weights),
+    FunctionStep("write", "save", write_stored_weights),
+)
+"""Weights are stored in a narrower type, and activations left alone."""
+
+
+def recipe_of(scheme: Scheme) -> Recipe:
+    """Returns the recipe that `scheme` is quantized by.
+
+    Example:
+        >>> from quarkfast.config import PRESETS
+        >>> [step.name for step in recipe_of(PRESETS["INT8_WO"])][-3:]
+        ['place', 'store weights', 'write']
+    """
+    if scheme.weights_only:
+        return WEIGHT_ONLY
+    return DYNAMIC if scheme.encoding == "dynamic" else STATIC
+
+
+def lowest_opset_of(scheme: Scheme, target: Target, model: ir.Model) -> int:
+    """Returns the oldest operator set that carries what `scheme` makes of `model`."""
+    return lowest_opset_of_weights(model, scheme) if scheme.weights_only else lowest_opset(scheme, target)
+
+
+def through(recipe: Recipe, name: str) -> Recipe:
+    """Returns the steps of `recipe` up to the one of that name.
+
+    Example:
+        >>> [step.name for step in through(WEIGHT_ONLY, "clean")]
+        ['sort', 'inline functions', 'convert opset', 'clean']
+    """
+    return recipe[: [step.name for step in recipe].index(name) + 1]
