@@ -60,7 +60,7 @@ def test_an_asymmetric_float_is_an_error():
 @pytest.mark.parametrize("option", [each for each in OPTIONS.values() if each.quark_key], ids=lambda each: each.name)
 def test_quarks_key_means_the_same_as_the_option(option):
     kinds = {"True or False": True, "an integer greater than 0": 5, "a list of strings": ["Conv"]}
-    value = _VALUES.get(option.name, kinds.get(option.expects))
+    value = _VALUES.get(option.name, kinds.get(option.kind.expects))
     preset = "BF16" if option.name in _OF_FLOATS else "U8S8"
     assert scheme_from(preset, {option.name: value}) == scheme_from(preset, {option.quark_key: value})
 

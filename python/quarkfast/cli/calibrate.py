@@ -15,34 +15,21 @@ import quarkfast
 from quarkfast.cli import console
 from quarkfast.cli.environment import check_environment
 from quarkfast.cli.exit_codes import ExitCode
+from quarkfast.cli.options import DATA_HELP, ModelPath, as_given, with_options
 from quarkfast.cli.quantize import beside
 from quarkfast.errors import OutputError
 
 
+@with_options(("target", "samples", "batch_size", "preprocess"))
 def calibrate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The float ONNX model.")],
-    calibration_data: Annotated[
-        str,
-        typer.Option(
-            "--calibration-data",
-            metavar="PATH",
-            help="Samples: .npz by input name, .npy for one input, a folder of such or of images, or 'random'.",
-        ),
-    ],
+    model: ModelPath,
+    calibration_data: Annotated[str, typer.Option("--calibration-data", metavar="PATH", help=DATA_HELP)],
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="Where to write; MODEL_calibration.json by default."),
     ] = None,
     preset: Annotated[
         str | None, typer.Option("-p", "--preset", help="Whose tensors to observe; those of every preset by default.")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The device to place for, beside a preset; its own by default.")
-    ] = None,
-    samples: Annotated[int | None, typer.Option(help="How many samples to read; all by default.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Samples in one run.")] = None,
-    preprocess: Annotated[
-        str | None, typer.Option(help="How image files become inputs: imagenet, cifar, yolo or none.")
     ] = None,
     processes: Annotated[int, typer.Option(min=1, help="Processes to run the model in.")] = 1,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of each process; all by default.")] = None,
@@ -51,6 +38,7 @@ def calibrate(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what was cut short in the output.")] = False,
     force: Annotated[bool, typer.Option("-f", "--force", help="Replace an existing output.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    **options: Any,
 ) -> int:
     """Gather the statistics of a model's activations once, for any number of quantizations.
 
@@ -62,8 +50,6 @@ def calibrate(
         raise OutputError(
             f"output: expected a new file, got {str(path)!r}, which exists; --force replaces it, --resume goes on"
         )
-    options = {"target": target, "samples": samples, "batch_size": batch_size, "preprocess": preprocess}
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     start, before = time.perf_counter(), _stamp(path)
     try:
         with _executor(processes) as executor, console.warnings_as_lines(), console.stages() as progress:
@@ -78,7 +64,7 @@ def calibrate(
                 max_memory=max_memory,
                 resume=resume,
                 progress=progress,
-                **given,
+                **as_given(options),
             )
     except (KeyboardInterrupt, quarkfast.QuarkfastError):
         if _stamp(path) != before:

@@ -1,7 +1,7 @@
 """Configuration: what to quantize and how, as frozen data. Needs no model, no onnx and no onnxruntime."""
 
 from quarkfast.config.files import load_config
-from quarkfast.config.options import OPTIONS, Option, apply_options, scheme_from
+from quarkfast.config.options import GROUPS, OPTIONS, Option, apply_options, scheme_from
 from quarkfast.config.patterns import match_names
 from quarkfast.config.presets import PRESETS, find_preset
 from quarkfast.config.rules import BiasKind, Change, LayerRule, TensorRule
@@ -10,6 +10,7 @@ from quarkfast.config.spec import Granularity, ScaleKind, TensorSpec
 from quarkfast.config.types import check_types, default_bias, takes_int32_bias
 
 __all__ = [
+    "GROUPS",
     "OPTIONS",
     "PRESETS",
     "BiasKind",

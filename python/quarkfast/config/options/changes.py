@@ -1,0 +1,95 @@
+"""What options change in a scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from quarkfast.config.scheme import Scheme
+from quarkfast.errors import ConfigError
+
+__all__ = [
+    "set_casts",
+    "set_equalize",
+    "set_field",
+    "set_group_size",
+    "set_in_spec",
+    "set_per_channel",
+    "set_read",
+    "set_target",
+]
+
+
+def set_field(field: str) -> Callable[[Scheme, Any], Scheme]:
+    """Returns what sets a field of a scheme."""
+    return set_read(field, lambda value: tuple(value) if isinstance(value, list) else value)
+
+
+def set_read(field: str, read: Callable[[Any], Any]) -> Callable[[Scheme, Any], Scheme]:
+    """Returns what sets a field of a scheme to what `read` makes of the value."""
+
+    def apply(scheme: Scheme, value: Any) -> Scheme:
+        changed: dict[str, Any] = {field: read(value)}
+        return replace(scheme, **changed)
+
+    return apply
+
+
+def set_in_spec(part: str, field: str) -> Callable[[Scheme, Any], Scheme]:
+    """Returns what sets a field of the spec of ``"activation"`` or ``"weight"``."""
+
+    def apply(scheme: Scheme, value: Any) -> Scheme:
+        changed: dict[str, Any] = {part: replace(getattr(scheme, part), **{field: value})}
+        return replace(scheme, **changed)
+
+    return apply
+
+
+def set_per_channel(scheme: Scheme, value: bool) -> Scheme:
+    """Gives weights one scale a channel or a tensor, and the method that goes with it."""
+    changes: dict[str, Any] = {"granularity": "channel" if value else "tensor"}
+    if value and scheme.weight.method == "minmse" and scheme.weight.scale == "float32":
+        changes["method"] = "minmax"  # A channel has few values, and its extremes are among them.
+    if not value and scheme.encoding == "dynamic" and scheme.weight.granularity == "channel":
+        changes["method"] = "minmse"
+    return replace(scheme, weight=replace(scheme.weight, **changes))
+
+
+def set_group_size(scheme: Scheme, value: int) -> Scheme:
+    """Gives weights one scale for so many of them.
+
+    Raises:
+        ConfigError: If the preset has other weights than integers, or quantizes activations.
+    """
+    if not scheme.weights_only or not scheme.weight.format.is_integer:
+        raise ConfigError(f"group_size: expected a preset of integer weights alone, got {scheme.name}; leave it out")
+    return replace(scheme, weight=replace(scheme.weight, granularity="group", group_size=value))
+
+
+def set_equalize(scheme: Scheme, value: bool) -> Scheme:
+    """Turns equalization on or off.
+
+    Raises:
+        ConfigError: If it is on, and the preset leaves activations alone.
+    """
+    if value and scheme.weights_only:
+        raise ConfigError(f"equalize: expected a preset that quantizes activations, got {scheme.name}; leave it out")
+    return replace(scheme, equalize=value)
+
+
+def set_target(scheme: Scheme, value: str) -> Scheme:
+    """Names another target, which decides on biases.
+
+    Raises:
+        ConfigError: If the preset leaves activations alone.
+    """
+    if scheme.weights_only:
+        raise ConfigError(f"target: expected a preset that quantizes activations, got {scheme.name}; leave it out")
+    placed = replace(scheme, target=value)
+    return scheme if placed == scheme else replace(placed, bias=None)
+
+
+def set_casts(scheme: Scheme, value: bool) -> Scheme:
+    """Writes pairs of Cast, or of QuantizeLinear and DequantizeLinear."""
+    return replace(scheme, encoding="cast" if value else "qdq")

@@ -1,0 +1,194 @@
+"""The options that change a preset, one row each: name, values, what they change, help, and Quark's key.
+
+Everything that knows options reads this table: the checks of `quarkfast.quantize`, the command line with its help, the
+translation of Quark's keys, and the table of docs/cli.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from quarkfast.config.method_options import choose, choose_method, choose_moving_average, choose_parameter
+from quarkfast.config.options import changes, kinds
+from quarkfast.config.options.kinds import Kind
+from quarkfast.config.overrides import read_overrides
+from quarkfast.config.rules import read_exclude, read_layers
+from quarkfast.config.scheme import Scheme
+from quarkfast.config.types import retype
+from quarkfast.ranges.registry import METHODS, PARAMETERS, Parameter
+
+__all__ = ["GROUPS", "OPTIONS", "Option"]
+
+_DATA, _TYPES, _RANGES = "Calibration data", "Types and scales", "Range estimation"
+_MODEL, _SELECTION = "Target and model", "What is quantized"
+
+GROUPS = (_DATA, _TYPES, _RANGES, _MODEL, _SELECTION)
+"""Groups of options, in the order in which they are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option.
+
+    Attributes:
+        name: Name in Python; the command line has dashes for underscores.
+        kind: What its values are.
+        apply: Returns a scheme changed by a value.
+        group: One of `GROUPS`.
+        help: One sentence for the command line and the page.
+        quark_key: Quark's key for the same thing, or None.
+        metavar: What the command line's help calls a value, or None for its type.
+        flags: The spelling on the command line where it is not that of the name.
+    """
+
+    name: str
+    kind: Kind
+    apply: Callable[[Scheme, Any], Scheme]
+    group: str
+    help: str
+    quark_key: str | None = None
+    metavar: str | None = None
+    flags: str | None = None
+
+
+def _parameter(row: Parameter) -> Option:
+    kind = {"number": kinds.NUMBER, "numbers": kinds.NUMBERS, "count": kinds.COUNT, "name": kinds.NAME}[row.kind]
+    metavar = "PERCENT" if kind.many else None
+    return Option(row.name, kind, choose_parameter(row.name), _RANGES, row.help, row.quark_key, metavar)
+
+
+_NAMES = tuple(METHODS)
+_METHODS = f"How ranges of activations are found: {', '.join(_NAMES[:-1])} or {_NAMES[-1]}."
+
+# In the order in which they are applied.
+_ROWS = (
+    Option(
+        "activation_type", kinds.NAME, retype("activation"), _TYPES,
+        "Type of activations, e.g. int16, bfloat16, mx9.", metavar="TYPE",
+    ),
+    Option(
+        "weight_type", kinds.NAME, retype("weight"), _TYPES,
+        "Type of weights, e.g. int4, uint8, mxfp4_e2m1.", metavar="TYPE",
+    ),
+    Option(
+        "per_channel", kinds.BOOL, changes.set_per_channel, _TYPES,
+        "One weight scale for each output channel.", "PerChannel", flags="--per-channel/--per-tensor",
+    ),
+    Option(
+        "group_size", kinds.GROUP, changes.set_group_size, _TYPES,
+        "Weights that share a scale, for presets of weights alone: 16 to 256.",
+    ),
+    Option(
+        "activation_symmetric", kinds.BOOL, changes.set_in_spec("activation", "symmetric"), _TYPES,
+        "Whether the range of activations is centred on zero.", "ActivationSymmetric",
+    ),
+    Option(
+        "weight_symmetric", kinds.BOOL, changes.set_in_spec("weight", "symmetric"), _TYPES,
+        "Whether the range of weights is centred on zero.", "WeightSymmetric",
+    ),
+    Option(
+        "activation_scaled", kinds.BOOL, changes.set_in_spec("activation", "scaled"), _TYPES,
+        "Give activations of 16-bit floats a scale.", "ActivationScaled",
+    ),
+    Option(
+        "weight_scaled", kinds.BOOL, changes.set_in_spec("weight", "scaled"), _TYPES,
+        "Give weights of 16-bit floats a scale.", "WeightScaled",
+    ),
+    Option(
+        "reduce_range", kinds.BOOL, changes.set_in_spec("weight", "reduce_range"), _TYPES,
+        "Use half of the codes of integer weights.", "ReduceRange",
+    ),
+    Option(
+        "bf16_qdq_to_cast", kinds.BOOL, changes.set_casts, _TYPES,
+        "Write floats of 8 and 16 bits as pairs of Cast, without custom operators.", "BF16QDQToCast",
+    ),
+    Option(
+        "bf16_with_clip", kinds.BOOL, changes.set_field("clip_bfloat16"), _TYPES,
+        "Keep activations that become bfloat16 finite by a Clip.", "BF16WithClip",
+    ),
+    Option(
+        "target", kinds.TARGET, changes.set_target, _MODEL,
+        "The device to place for, e.g. ort-cpu; the preset's by default.", metavar="NAME",
+    ),
+    Option(
+        "bias", kinds.BIAS, changes.set_field("bias"), _TYPES,
+        "What becomes of biases: int32, weight (treated like one) or float.", metavar="KIND",
+    ),
+    Option(
+        "keep_float_weights", kinds.BOOL, changes.set_field("keep_float_weights"), _TYPES,
+        "Keep weights in float32 with a Q/DQ pair behind them.", "AddQDQPairToWeight",
+    ),
+    Option(
+        "packed_weights", kinds.BOOL, changes.set_field("packed_weights"), _TYPES,
+        "Store weights of block formats in the bits that the format promises.",
+    ),
+    Option(
+        "force_pass_through", kinds.BOOL, changes.set_field("force_pass_through"), _MODEL,
+        "Quantize data movement (Reshape, MaxPool) also where its input is float.", "ForceQuantizeNoInputCheck",
+    ),
+    Option(
+        "equalize", kinds.BOOL, changes.set_equalize, _MODEL,
+        "Scale channels between layers first, so that weights need fewer bits.",
+    ),
+    Option(
+        "portable", kinds.BOOL, changes.set_field("portable"), _MODEL,
+        "For CPUs: let weights give way where 16-bit sums saturate without VNNI.",
+    ),
+    Option(
+        "op_types", kinds.NAMES, changes.set_field("op_types"), _SELECTION,
+        "Quantize only operators of this type.", "OpTypesToQuantize", "TYPE",
+    ),
+    Option(
+        "include", kinds.NAMES, changes.set_field("include"), _SELECTION,
+        "Quantize only nodes of this name, glob or ^regular expression.", "NodesToQuantize", "NODE",
+    ),
+    Option(
+        "exclude", kinds.EXCLUDE, changes.set_read("exclude", read_exclude), _SELECTION,
+        "Leave nodes of this name, glob or ^regular expression in float.", "NodesToExclude", "NODE",
+    ),
+    Option(
+        "exclude_op_types", kinds.NAMES, changes.set_field("exclude_op_types"), _SELECTION,
+        "Leave operators of this type in float.", "OpTypesToExclude", "TYPE",
+    ),
+    Option(
+        "layers", kinds.RULES, changes.set_read("layers", read_layers), _SELECTION,
+        "What single layers have of their own: a list of objects.",
+    ),
+    Option(
+        "tensors", kinds.MAPPING, changes.set_read("tensors", read_overrides), _SELECTION,
+        "What single tensors have of their own: an object by name.", "TensorQuantOverrides",
+    ),
+    Option(
+        "samples", kinds.COUNT, changes.set_field("samples"), _DATA,
+        "How many samples to read; all by default.", "CalibDataSize",
+    ),
+    Option("batch_size", kinds.COUNT, changes.set_field("batch_size"), _DATA, "Samples in one calibration run."),
+    Option(
+        "preprocess", kinds.NAME, changes.set_field("preprocess"), _DATA,
+        "How image files become inputs: imagenet, cifar, yolo or none.",
+    ),
+    Option(
+        "method", kinds.METHOD, choose_method("activation"), _RANGES, _METHODS, "CalibrateMethod", "METHOD",
+    ),
+    Option(
+        "weight_method", kinds.METHOD, choose_method("weight"), _RANGES,
+        "How ranges of weights are found; the same names.", "WeightCalibrateMethod", "METHOD",
+    ),
+    Option(
+        "moving_average", kinds.BOOL, choose_moving_average, _RANGES,
+        "Average the extremes of runs, with minmax.", "CalibMovingAverage",
+    ),
+    *map(_parameter, PARAMETERS.values()),
+    Option(
+        "range_symmetric", kinds.BOOL, choose("activation", "range_symmetric"), _RANGES,
+        "Whether ranges mirror around zero; as codes do by default.", "CalibTensorRangeSymmetric",
+    ),
+)  # fmt: skip
+
+_BY_NAME = {option.name: option for option in _ROWS}
+
+OPTIONS: Mapping[str, Option] = MappingProxyType(_BY_NAME)
+"""Name -> option. Every option may also be given by Quark's key."""
