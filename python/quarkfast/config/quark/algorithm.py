@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
+
+from quarkfast.errors import UnsupportedError
 
 __all__ = [
     "AdaQuantConfig",
@@ -15,6 +17,8 @@ __all__ = [
     "GPTQConfig",
     "QuarotConfig",
     "SmoothQuantConfig",
+    "refuse_algorithm",
+    "refuse_algorithms",
 ]
 
 
@@ -114,3 +118,24 @@ class QuarotConfig(AlgoConfig):
 
     def __post_init__(self) -> None:
         self.name = "QuaRot"
+
+
+def refuse_algorithms(algorithms: list[AlgoConfig] | None) -> None:
+    """Raise for the first algorithm that does not exist yet: any but one step of cross-layer equalization.
+
+    Raises:
+        UnsupportedError: there is one.
+    """
+    for algorithm in algorithms or []:
+        if isinstance(algorithm, CLEConfig) and algorithm.cle_steps == 1 and not algorithm.options:
+            continue
+        refuse_algorithm(algorithm.name)
+
+
+def refuse_algorithm(name: str) -> NoReturn:
+    """Raise for an algorithm that does not exist yet.
+
+    Raises:
+        UnsupportedError: always.
+    """
+    raise UnsupportedError(f"algorithms: expected none in this version, got {name}; leave it out")
