@@ -89,7 +89,7 @@ def _verified(
     rows = batch_of(inputs) or min(_VERIFIED, given.get("samples", _VERIFIED))
     options: dict[str, Any] = {"batch_size": rows} if may_rebatch(inputs) else {}
     options |= {name: given[name] for name in ("batch_size", "preprocess") if name in given}
-    with warnings.catch_warnings():  # calibration has told of them
+    with warnings.catch_warnings():  # calibration has shown them
         warnings.simplefilter("ignore", UserWarning)
         feeds = list(open_data(calibration_data, inputs, rows, **options))
     return quarkfast.verify(path, feeds, model)

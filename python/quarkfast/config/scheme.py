@@ -30,7 +30,7 @@ class Scheme:
             ``"float"`` leaves it; None leaves it to the target.
         encoding: ``"qdq"`` writes QuantizeLinear and DequantizeLinear (custom operators where the standard has no such
             type); ``"cast"`` writes a pair of Casts, for floats of 8 and 16 bits only;
-            ``"dynamic"`` quantizes activations as they come, in front of integer operators; ``"nbits"`` writes
+            ``"dynamic"`` quantizes activations while the model runs, in front of integer operators; ``"nbits"`` writes
             onnxruntime's MatMulNBits, for 4-bit weights beside float activations only.
         keep_float_weights: Keep weights in float32 with a pair of nodes behind them instead of storing codes.
         clip_bfloat16: Put a Clip to +-3.38953139e38 in front of activations that become bfloat16, so that none becomes
@@ -53,7 +53,7 @@ class Scheme:
         layers: What single layers have of their own, the later winning over the earlier.
         tensors: What single tensors have of their own, winning over `layers`.
         samples: Number of calibration samples to read, or None for all of them.
-        batch_size: Rows a run, or None for what fits a budget; readers and iterables are fed as they come.
+        batch_size: Rows a run, or None for what fits a budget; readers and iterables are fed item by item.
         preprocess: How image files become arrays: ``"imagenet"``, ``"cifar"``, ``"yolo"`` or ``"none"``.
 
     Example:
@@ -104,7 +104,8 @@ class Scheme:
 
         `quarkfast.algorithms.channel_smoothing` does so.
 
-        Only with ``equalize``, where activations are quantized as they come and each channel of a weight has a scale.
+        Only with ``equalize``, where activations are quantized while the model runs and each channel of a weight has a
+        scale.
         """
         return self.equalize and self.encoding == "dynamic" and self.weight.granularity == "channel"
 
