@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from onnx.numpy_helper import to_array
 
 import quarkfast
 from quarkfast import TARGETS, Flow, Rule, Target
@@ -206,3 +207,24 @@ def test_a_calibration_for_a_target_wants_a_preset():
 def test_every_registered_target_answers_to_its_name():
     assert all(name == target.name for name, target in TARGETS.items())
     assert {scheme.target for scheme in quarkfast.PRESETS.values()} <= set(TARGETS)
+
+
+def _powers_of_two(result):
+    scales = [to_array(each) for each in result.proto.graph.initializer if each.name.endswith("_scale")]
+    return [bool((np.frexp(scale)[0] == 0.5).all()) for scale in scales]
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_a_large_bias_leaves_scales_powers_of_two(per_channel):
+    proto = conv_relu_model(b1=np.float32([3e7, 0.0, -2e7]))
+    result = _quantize(replace(PLAIN, scales=("power_of_two",)), proto, "XINT8", per_channel=per_channel)
+    channels = "[0, 2]" if per_channel else "all"
+    assert any(note.endswith(f"fits into int32 (channels {channels})") for note in result.summary.notes)
+    assert all(_powers_of_two(result))
+
+
+def test_sums_that_fit_16_bits_leave_scales_powers_of_two():
+    proto = conv_relu_model(w1=np.linspace(-1, 1, 81, dtype=np.float32).reshape(3, 3, 3, 3))
+    result = _quantize(replace(PLAIN, cpu_kernels=True), proto, "XINT8")
+    assert result.summary.reductions
+    assert all(_powers_of_two(result))

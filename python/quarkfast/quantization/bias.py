@@ -37,7 +37,12 @@ def bias_quantizer(data: Quantizer, weight: Quantizer, channels: int) -> Quantiz
 
 
 def raise_for_headroom(
-    weight: Quantizer, data: Quantizer, bias: NDArray[np.float32], slot: BiasSlot, notes: list[str]
+    weight: Quantizer,
+    data: Quantizer,
+    bias: NDArray[np.float32],
+    slot: BiasSlot,
+    notes: list[str],
+    power_of_two: bool = False,
 ) -> Quantizer:
     """Returns `weight` with the scales raised under which ``bias / (s_x * s_w)`` would exceed half of int32's range.
 
@@ -47,11 +52,15 @@ def raise_for_headroom(
         bias: The bias, one value for each channel.
         slot: For the note.
         notes: Gets a sentence that names the layer and the channels.
+        power_of_two: Whether scales are powers of two, and stay so.
     """
     if not bias.size:
         return weight
     magnitude = np.abs(bias.astype(np.float64))
     needed = magnitude / (HEADROOM * float(data.scale))
+    if power_of_two:
+        fraction, exponent = np.frexp(needed)
+        needed = np.where(needed > 0, np.ldexp(1.0, exponent - (fraction == 0.5)), 0.0)  # the next one up
     needed = needed.reshape(-1, weight.scale.size).max(axis=0).reshape(weight.scale.shape)
     short = needed > weight.scale
     if not np.any(short):

@@ -82,7 +82,8 @@ def freeze(
     for bias in placement.biases:
         if bias.weight in slots:
             slot, values = slots[bias.weight], array_of(initializers[bias.tensor])
-            constants[slot] = raise_for_headroom(constants[slot], activations[bias.data], values, bias, notes)
+            data, powers = activations[bias.data], slot.spec.scale == "power_of_two"
+            constants[slot] = raise_for_headroom(constants[slot], data, values, bias, notes, powers)
     biases = []
     for bias in placement.biases:
         weight = constants[slots[bias.weight]] if bias.weight in slots else activations[bias.weight_tensor]

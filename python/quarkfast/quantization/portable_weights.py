@@ -156,7 +156,7 @@ def make_portable(
     1. Activations reach up to 255, or as far as samples showed in each channel, and a tenth further.
     2. Codes of pairs that would overflow become smaller, by least squared error (`quarkfast.qparams.fit_pairs`).
     3. Where the weight as a whole, or a channel with a scale of its own, loses less with a larger scale, it gets that:
-       up to twice as large, by least squared error of all its codes.
+       up to twice as large, by least squared error of all its codes. Powers of two stay as they are.
 
     Args:
         model: The prepared model.
@@ -178,7 +178,7 @@ def make_portable(
         if not any(overflowing_pairs(rows_of(codes, each.order), each.highest).any() for each in pairs):
             continue
         fitted = replace(quantizer, pairs=pairs)
-        found[slot] = _grown(values, fitted)
+        found[slot] = fitted if slot.spec.scale == "power_of_two" else _grown(values, fitted)
         before, after = (_sqnr(values, each) for each in (quantizer, found[slot]))
         reductions += [Reduction(layer.node, round(before, 1), round(after, 1)) for layer in readers]
     return found, tuple(reductions)
