@@ -9,7 +9,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of
 from quarkfast.graph.contrib import key_of
 
-__all__ = ["dimensions", "nodes_in_words"]
+__all__ = ["describe_nodes", "dimensions"]
 
 _NAMED = 3
 
@@ -21,12 +21,12 @@ def dimensions(value: ir.Value) -> list[int | str]:
     return [size if isinstance(size, int) else size.value or "?" for size in value.shape]
 
 
-def nodes_in_words(nodes: Sequence[ir.Node]) -> str:
+def describe_nodes(nodes: Sequence[ir.Node]) -> str:
     """Returns the operators of `nodes` with their counts, and the names of the first of them.
 
     Example:
         >>> import onnx_ir as ir
-        >>> nodes_in_words([ir.node("Exp", [], name="a"), ir.node("Det", [], name="b"), ir.node("Exp", [], name="c")])
+        >>> describe_nodes([ir.node("Exp", [], name="a"), ir.node("Det", [], name="b"), ir.node("Exp", [], name="c")])
         "2 Exp, 1 Det ('a', 'b', 'c')"
     """
     names = ", ".join(repr(name_of(node)) for node in nodes[:_NAMED])

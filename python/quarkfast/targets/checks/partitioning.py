@@ -8,13 +8,13 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import holds_floats, is_constant, is_standard, name_of
 from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS
 from quarkfast.graph.placement import Placement
-from quarkfast.targets.checks.formatting import nodes_in_words
+from quarkfast.targets.checks.formatting import describe_nodes
 from quarkfast.targets.checks.operator_support import Device
 
-__all__ = ["cpu_nodes", "doubtful_nodes", "fatal_nodes", "integer_nodes"]
+__all__ = ["cpu_nodes", "fatal_nodes", "integer_nodes", "unlisted_nodes"]
 
 _SHAPES = ("Shape", "Size")
-_WHOLE = (ir.DataType.INT64, ir.DataType.INT32)
+_INTEGERS = (ir.DataType.INT64, ir.DataType.INT32)
 
 # Operators that ended the process while a session of Ryzen AI 1.8 was made, instead of running on the CPU.
 _FATAL: Mapping[str, str] = {
@@ -28,7 +28,7 @@ def fatal_nodes(model: ir.Model) -> Iterator[str]:
     for op_type, what in _FATAL.items():
         nodes = [node for node in model.graph if is_standard(node) and node.op_type == op_type]
         if nodes:
-            yield f"{nodes_in_words(nodes)}: {what} has ended the process in the compiler; split the model there"
+            yield f"{describe_nodes(nodes)}: {what} has ended the process in the compiler; split the model there"
 
 
 def cpu_nodes(model: ir.Model, placement: Placement, device: Device) -> Iterator[str]:
@@ -42,41 +42,41 @@ def cpu_nodes(model: ir.Model, placement: Placement, device: Device) -> Iterator
     left = [node for node, on_npu in sides.items() if not on_npu]
     if not left:
         return
-    islands = _count_islands(sides)
-    rest = "nothing is left for the NPU" if not islands else f"the NPU's part is {islands} subgraph{'s'[: islands - 1]}"
-    remedy = "replace them, or cut the model so that they stand at its ends" if islands > 1 else "replace them"
-    yield f"{len(left)} of {len(sides)} nodes stay on the CPU, {nodes_in_words(left)}, and {rest}; {remedy}"
+    count = _count_subgraphs(sides)
+    rest = "nothing is left for the NPU" if not count else f"the NPU's part is {count} subgraph{'s'[: count - 1]}"
+    remedy = "replace them, or cut the model so that they stand at its ends" if count > 1 else "replace them"
+    yield f"{len(left)} of {len(sides)} nodes stay on the CPU, {describe_nodes(left)}, and {rest}; {remedy}"
 
 
 def integer_nodes(model: ir.Model) -> Iterator[str]:
     """Yields a finding about nodes that give int64 or int32: the NPU's formats are int8, int16 and bfloat16."""
-    if nodes := [node for node in model.graph if _gives_whole(node)]:
+    if nodes := [node for node in model.graph if _gives_integers(node)]:
         remedy = "those of shapes are folded away once the inputs' shapes are fixed"
-        yield f"{nodes_in_words(nodes)}: they give int64 or int32, which the NPU does not compute; {remedy}"
+        yield f"{describe_nodes(nodes)}: they give int64 or int32, which the NPU does not compute; {remedy}"
 
 
-def doubtful_nodes(model: ir.Model, placement: Placement, device: Device) -> Iterator[str]:
+def unlisted_nodes(model: ir.Model, placement: Placement, device: Device) -> Iterator[str]:
     """Yields a finding about quantized nodes whose operators AMD's list does not name for the target's format."""
     if device.floats:
         return
     placed = [node for node in model.graph if name_of(node) in placement.quantized]
     if nodes := [node for node in placed if not _is_listed(node, device)]:
         what = f"AMD's list for {device.name} does not name what they compute, so they may run on the CPU"
-        yield f"{nodes_in_words(nodes)}: {what}; look for them in vitisai_ep_report.json"
+        yield f"{describe_nodes(nodes)}: {what}; look for them in vitisai_ep_report.json"
 
 
 def _is_listed(node: ir.Node, device: Device) -> bool:
     return is_standard(node) and node.op_type in device.listed
 
 
-def _gives_whole(node: ir.Node) -> bool:
-    return any(value.dtype in _WHOLE for value in node.outputs)
+def _gives_integers(node: ir.Node) -> bool:
+    return any(value.dtype in _INTEGERS for value in node.outputs)
 
 
 def _sides(model: ir.Model, placement: Placement, device: Device) -> dict[ir.Node, bool]:
     """Returns the nodes on the data's path, in order, and whether each is expected on the NPU.
 
-    What computes shapes or masks without looking at data is not on the path. No node that gives `_WHOLE` is on the NPU.
+    What computes shapes or masks without looking at data is not on the path. No node that gives integers is on the NPU.
     """
     sides: dict[ir.Node, bool] = {}
     for node in model.graph:
@@ -84,7 +84,7 @@ def _sides(model: ir.Model, placement: Placement, device: Device) -> dict[ir.Nod
         if not floats and (node.op_type in _SHAPES or not any(_is_data(value, sides) for value in node.inputs)):
             continue
         placed = name_of(node) in placement.quantized or node.op_type in QUANTIZERS | DEQUANTIZERS
-        takes = device.floats if floats else not _gives_whole(node)
+        takes = device.floats if floats else not _gives_integers(node)
         sides[node] = placed or (takes and _is_listed(node, device))
     return sides
 
@@ -93,7 +93,7 @@ def _is_data(value: ir.Value | None, sides: Mapping[ir.Node, bool]) -> bool:
     return value is not None and ((holds_floats(value) and not is_constant(value)) or value.producer() in sides)
 
 
-def _count_islands(sides: Mapping[ir.Node, bool]) -> int:
+def _count_subgraphs(sides: Mapping[ir.Node, bool]) -> int:
     """Returns the number of connected parts of the NPU's nodes with equally many ways to the CPU before them."""
     depth: dict[ir.Node, int] = {}
     island: dict[ir.Node, ir.Node] = {}

@@ -9,12 +9,12 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard, name_of
 from quarkfast.targets.checks.formatting import dimensions
 
-__all__ = ["odd_pools"]
+__all__ = ["resized_pools"]
 
 _POOLS = ("AveragePool", "MaxPool")
 
 
-def odd_pools(model: ir.Model) -> Iterator[str]:
+def resized_pools(model: ir.Model) -> Iterator[str]:
     """Yields a finding for each pool whose size is not what kernel, strides, dilations and pads alone give.
 
     That of PP-OCRv5's stem, a MaxPool of 2 x 2 with stride 1 and ``auto_pad = SAME_UPPER``, ended the compilation with
@@ -43,7 +43,7 @@ def _judge(node: ir.Node, causes: str) -> Iterator[str]:
         return
     plain = [window.room(axis, size) // window.strides[axis] + 1 for axis, size in enumerate(before)]
     if plain != after:
-        pads = _whole_pads(window, before, after, node.attributes.get_string("auto_pad", ""))
+        pads = _equal_pads(window, before, after, node.attributes.get_string("auto_pad", ""))
         remedy = f"write pads = {pads} in its place" if _may_pad(node, window, pads) else "use a window that fits"
         gives = f"gives {_times(after)} where kernel, strides and pads alone give {_times(plain)}"
         yield f"{where} {gives}, and the compiler has refused such a pool; {remedy}"
@@ -78,7 +78,7 @@ def _window(node: ir.Node, rank: int) -> _Window | None:
     return _Window(kernel, strides, dilations, pads)
 
 
-def _whole_pads(window: _Window, before: list[int], after: list[int], auto_pad: str) -> list[int]:
+def _equal_pads(window: _Window, before: list[int], after: list[int], auto_pad: str) -> list[int]:
     """Returns the pads with which the window gives the sizes `after` without another attribute."""
     pads, rank = list(window.pads), len(before)
     for axis, size in enumerate(before):

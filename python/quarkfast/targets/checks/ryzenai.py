@@ -9,9 +9,9 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of
 from quarkfast.graph.opset import opset_version
 from quarkfast.targets.checks.operator_support import OPSET, Device
-from quarkfast.targets.checks.partitioning import cpu_nodes, doubtful_nodes, fatal_nodes, integer_nodes
-from quarkfast.targets.checks.pools import odd_pools
-from quarkfast.targets.checks.shapes import open_inputs, open_outputs
+from quarkfast.targets.checks.partitioning import cpu_nodes, fatal_nodes, integer_nodes, unlisted_nodes
+from quarkfast.targets.checks.pools import resized_pools
+from quarkfast.targets.checks.shapes import data_dependent_shapes, dynamic_inputs
 from quarkfast.targets.target import Check
 
 __all__ = ["ryzenai_checks"]
@@ -28,14 +28,14 @@ def ryzenai_checks(device_of: Callable[[Scheme], Device]) -> tuple[Check, ...]:
     """
     return (
         lambda model, placement, scheme: _old_opset(model),
-        lambda model, placement, scheme: open_inputs(model, device_of(scheme)),
-        lambda model, placement, scheme: open_outputs(model),
+        lambda model, placement, scheme: dynamic_inputs(model, device_of(scheme)),
+        lambda model, placement, scheme: data_dependent_shapes(model),
         lambda model, placement, scheme: _other_floats(model),
         lambda model, placement, scheme: fatal_nodes(model),
-        lambda model, placement, scheme: odd_pools(model),
+        lambda model, placement, scheme: resized_pools(model),
         lambda model, placement, scheme: cpu_nodes(model, placement, device_of(scheme)),
         lambda model, placement, scheme: integer_nodes(model),
-        lambda model, placement, scheme: doubtful_nodes(model, placement, device_of(scheme)),
+        lambda model, placement, scheme: unlisted_nodes(model, placement, device_of(scheme)),
     )
 
 

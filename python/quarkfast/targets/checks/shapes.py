@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, name_of
-from quarkfast.targets.checks.formatting import dimensions, nodes_in_words
+from quarkfast.targets.checks.formatting import describe_nodes, dimensions
 from quarkfast.targets.checks.operator_support import Device
 
-__all__ = ["open_inputs", "open_outputs"]
+__all__ = ["data_dependent_shapes", "dynamic_inputs"]
 
 _FIX = "python -m onnxruntime.tools.make_dynamic_shape_fixed"
 
 
-def open_inputs(model: ir.Model, device: Device) -> Iterator[str]:
+def dynamic_inputs(model: ir.Model, device: Device) -> Iterator[str]:
     """Yields a finding for each input of the model whose dimensions are not all numbers.
 
     The compiler wants fixed shapes: amd/RyzenAI-SW#172 and #214.
@@ -31,20 +31,20 @@ def open_inputs(model: ir.Model, device: Device) -> Iterator[str]:
         yield f"input {name!r}: {what}, and the NPU takes fixed shapes alone; {remedy}"
 
 
-def open_outputs(model: ir.Model) -> Iterator[str]:
+def data_dependent_shapes(model: ir.Model) -> Iterator[str]:
     """Yields a finding about the nodes whose outputs have shapes that are less known than those of their inputs."""
-    found = [node for node in model.graph if _openness(node.outputs) > _openness(node.inputs)]
+    found = [node for node in model.graph if _unknowns(node.outputs) > _unknowns(node.inputs)]
     if found:
         remedy = "fix the shapes of the inputs, and cut the model there if that is not enough"
-        yield f"{nodes_in_words(found)}: what shapes they give is not known before the model runs; {remedy}"
+        yield f"{describe_nodes(found)}: what shapes they give is not known before the model runs; {remedy}"
 
 
-def _openness(values: Sequence[ir.Value | None]) -> int:
+def _unknowns(values: Sequence[ir.Value | None]) -> int:
     """Returns 0 if every shape is known, 1 if some dimension is open, 2 if some rank is unknown."""
-    return max((_openness_of(value) for value in values if value is not None and not is_constant(value)), default=0)
+    return max((_unknowns_of(value) for value in values if value is not None and not is_constant(value)), default=0)
 
 
-def _openness_of(value: ir.Value) -> int:
+def _unknowns_of(value: ir.Value) -> int:
     if value.shape is None:
         return 2
     return int(any(not isinstance(size, int) for size in value.shape))
