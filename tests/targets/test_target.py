@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
+from pkgutil import iter_modules
 
 import numpy as np
 import pytest
 from onnx.numpy_helper import to_array
 
 import quarkfast
-from quarkfast import TARGETS, Flow, Rule, Target
+from quarkfast import TARGETS, Flow, Rule, Target, targets
 from quarkfast.errors import ConfigError, UnsupportedError
 from tiny_models import conv_relu_model, samples, tiny_model
 
@@ -202,6 +204,26 @@ def test_weights_alone_have_no_target():
 def test_a_calibration_for_a_target_wants_a_preset():
     with pytest.raises(ConfigError, match="calibrate: expected a preset beside target, got none; name the one"):
         quarkfast.calibrate(conv_relu_model(), samples(), target="ort-cpu")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"constants": "weights"}, "Target: constants: expected activation or weight, got 'weights'"),
+        ({"bias": "int16"}, "Target: bias: expected int32 or weight or float, got 'int16'"),
+        ({"scales": ("powers",)}, "Target: scales: expected float32 or power_of_two, got 'powers'"),
+        ({"rules": {"Conv": (0, 1)}}, "Target: rules: Conv: expected a Rule, got tuple"),
+    ],
+)
+def test_a_field_that_means_nothing_is_one_sentence(fields, message):
+    with pytest.raises(ConfigError, match=message):
+        replace(PLAIN, **fields)
+
+
+def test_every_target_of_the_package_has_a_row():
+    modules = [importlib.import_module(f"quarkfast.targets.{each.name}") for each in iter_modules(targets.__path__)]
+    defined = {id(value) for module in modules for value in vars(module).values() if isinstance(value, Target)}
+    assert defined == {id(target) for target in TARGETS.values()}
 
 
 def test_every_registered_target_answers_to_its_name():

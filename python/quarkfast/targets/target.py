@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from quarkfast.config import BiasKind, ScaleKind, Scheme, default_bias
 from quarkfast.deferred import ir
@@ -55,6 +55,9 @@ class Target:
         cpu_kernels: Whether ONNX Runtime's processor kernels run the result. Residual sums are then kept from being
             fused, and with ``portable`` weights leave sums of products in 16 bits.
 
+    Raises:
+        ConfigError: If a field is none of the words it may be, or a rule is none.
+
     Example:
         >>> from quarkfast.targets import TARGETS
         >>> TARGETS["ryzenai-xint8"].per_channel, TARGETS["ort-cpu"].cpu_kernels
@@ -79,6 +82,24 @@ class Target:
     constraints: tuple[Constraint, ...] = ()
     checks: tuple[Check, ...] = ()
     cpu_kernels: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuses words that mean nothing.
+
+        Raises:
+            ConfigError: If a field is none of its words, or a rule is none.
+        """
+        for name, given, words in (
+            ("constants", (self.constants,), ("activation", "weight")),
+            ("bias", () if self.bias is None else (self.bias,), get_args(BiasKind)),
+            ("scales", self.scales, get_args(ScaleKind)),
+        ):
+            for word in given:
+                if word not in words:
+                    raise ConfigError(f"Target: {name}: expected {' or '.join(words)}, got {word!r}")
+        for op_type, rule in self.rules.items():
+            if not isinstance(rule, Rule):
+                raise ConfigError(f"Target: rules: {op_type}: expected a Rule, got {type(rule).__name__}")
 
     def bias_of(self, scheme: Scheme) -> BiasKind:
         """Returns what becomes of biases under `scheme`, where neither its preset nor its user says so."""
