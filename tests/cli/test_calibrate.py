@@ -44,6 +44,15 @@ def test_it_writes_what_quantize_takes(
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
 
 
+def test_a_target_chooses_the_tensors(model: Path, samples: Path, tmp_path: Path) -> None:
+    found = []
+    for options in (("-p", "U8S8"), ("-p", "U8S8", "--target", "ryzenai-transformer")):
+        output = tmp_path / f"{len(found)}.json"
+        assert run("calibrate", model, "--calibration-data", samples, "-o", output, *options) == ExitCode.OK
+        found.append(set(quarkfast.Calibration.load(output).tensors))
+    assert found[1] < found[0]
+
+
 def test_processes_and_threads_change_nothing(model: Path, samples: Path, tmp_path: Path) -> None:
     for name, options in (("one", ()), ("two", ("--processes", 2, "--threads", 1, "--moments"))):
         output = tmp_path / f"{name}.json"

@@ -46,6 +46,14 @@ def test_every_option_of_the_configuration_is_an_option_here(
     assert "--calibration-data" not in text
 
 
+def test_a_target_of_the_package_is_named(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(model), "--target", "ort-cpu"]) == ExitCode.OK
+    assert "placed for ort-cpu" in " ".join(capsys.readouterr().out.split())
+    assert main(["plan", str(model), "--target", "ort-gpu"]) == ExitCode.USAGE
+    expected = r"quarkfast: error: target: expected one of .*, got 'ort-gpu'; did you mean 'ort-cpu'\?\n"
+    assert re.fullmatch(expected, capsys.readouterr().err)
+
+
 def test_a_mistake_is_one_sentence(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", str(model), "-p", "A9"]) == ExitCode.USAGE
     assert re.fullmatch(r"quarkfast: error: preset: expected one of .*\n", capsys.readouterr().err)
