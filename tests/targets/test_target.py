@@ -85,8 +85,19 @@ def test_biases_are_what_the_target_says(bias, stored):
     assert dtype is stored or dtype.startswith(stored)
 
 
+def test_a_target_of_a_registered_name_says_what_becomes_of_biases_too():
+    assert _plan(replace(PLAIN, name="ryzenai-a8w8", bias="float")).scheme.bias == "float"
+
+
+@pytest.mark.parametrize("preset", [name for name, scheme in quarkfast.PRESETS.items() if not scheme.weights_only])
+def test_presets_state_what_their_targets_say_of_biases(preset):
+    scheme = quarkfast.PRESETS[preset]
+    assert scheme.bias == TARGETS[scheme.target].bias_of(scheme)
+
+
 def test_the_option_for_biases_wins_over_the_target():
     assert _plan(replace(PLAIN, bias="weight"), bias="float").scheme.bias == "float"
+    assert _plan(replace(PLAIN, name="ryzenai-a8w8"), bias="float").scheme.bias == "float"
 
 
 def test_a_bias_that_the_types_cannot_carry_is_refused():
