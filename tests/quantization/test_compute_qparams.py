@@ -9,7 +9,7 @@ from quarkfast.graph.load import load_model
 from quarkfast.kernels import Range
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.pipeline.resolve import resolve
-from quarkfast.quantization import freeze, place
+from quarkfast.quantization import compute_qparams, place
 from tiny_models import conv_relu_model, tiny_model
 
 
@@ -17,7 +17,7 @@ def _plan(proto, ranges, preset="A8W8", **options):
     scheme, target = resolve(preset, options)
     model = prepare(load_model(proto), 13)
     placement = place(model, scheme, target)
-    return freeze(model, placement, scheme, target, {name: _range(*ends) for name, ends in ranges.items()})
+    return compute_qparams(model, placement, scheme, target, {name: _range(*ends) for name, ends in ranges.items()})
 
 
 def _range(low, high, nan=0):

@@ -11,7 +11,7 @@ from quarkfast.errors import ConfigError
 from quarkfast.graph.load import load_model
 from quarkfast.kernels import Range
 from quarkfast.pipeline.prepare import prepare
-from quarkfast.quantization import freeze, place
+from quarkfast.quantization import compute_qparams, place
 from quarkfast.targets import TARGETS
 from quarkfast.targets.constraints import limit_shifts
 from quarkfast.targets.constraints.fixed_point import Positions
@@ -24,7 +24,7 @@ def _refine(proto, ranges):
     model = prepare(load_model(proto), 13)
     placement = place(model, scheme, target)
     found = {name: Range(-end, end, 10, 0, 0, 0) for name, end in ranges.items()}
-    plan = target.refine(model, freeze(model, placement, scheme, target, found))
+    plan = target.refine(model, compute_qparams(model, placement, scheme, target, found))
     return model, plan, Positions(plan)
 
 
@@ -106,7 +106,9 @@ def test_other_targets_take_the_plan_as_it_is(preset):
     target = TARGETS[scheme.target]
     model = prepare(load_model(conv_relu_model()), 13)
     placement = place(model, scheme, target)
-    plan = freeze(model, placement, scheme, target, {name: Range(-1, 1, 1, 0, 0, 0) for name in placement.observed})
+    plan = compute_qparams(
+        model, placement, scheme, target, {name: Range(-1, 1, 1, 0, 0, 0) for name in placement.observed}
+    )
     assert target.refine(model, plan) is plan
 
 

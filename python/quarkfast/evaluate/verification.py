@@ -20,7 +20,7 @@ from quarkfast.evaluate.divergence import Divergence, compare
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.saturated_sums import SaturatedSums, simulate
 from quarkfast.evaluate.saturation import may_saturate
-from quarkfast.graph.plan import Reduction
+from quarkfast.graph.quantizer import Reduction
 
 __all__ = ["FloatLayer", "Verification", "verify"]
 

@@ -12,6 +12,7 @@ from quarkfast.graph.chunked_io import mapped_array
 
 __all__ = [
     "array_of",
+    "array_of_tensor",
     "graph_of",
     "holds_floats",
     "is_constant",
@@ -55,7 +56,11 @@ def array_of(value: ir.Value | None) -> NDArray[Any]:
     Raises:
         TypeError: If `value` is no initializer.
     """
-    tensor = tensor_of(value)
+    return array_of_tensor(tensor_of(value))
+
+
+def array_of_tensor(tensor: ir.TensorProtocol) -> NDArray[Any]:
+    """Returns the contents of a tensor; where it lies in a file, mapped as long as someone holds the array."""
     return mapped_array(tensor) if isinstance(tensor, ir.ExternalTensor) else np.asarray(tensor.numpy())
 
 

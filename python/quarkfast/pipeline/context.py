@@ -13,11 +13,11 @@ from quarkfast.config.scheme import Factors
 from quarkfast.deferred import ir
 from quarkfast.graph.load import ModelSource
 from quarkfast.graph.placement import Placement
-from quarkfast.graph.plan import Plan
+from quarkfast.graph.quantizer import Quantizers
 from quarkfast.kernels import Range
 from quarkfast.pipeline.calibration_source import CalibrationSource
 from quarkfast.pipeline.progress import Clock
-from quarkfast.quantization import Findings
+from quarkfast.quantization import Diagnostics, Plan
 from quarkfast.quantization.weight_only import WeightPlacement, WeightPlan
 from quarkfast.statistics import Calibration, StatisticsRequest, TensorStatistics
 from quarkfast.targets import Target
@@ -81,8 +81,9 @@ class Context(ModelContext):
         ranges: The range to keep of each activation.
         fingerprints: What calibration saw of each tensor, for the hash in the metadata.
         samples: Number of calibration samples.
-        plan: Every number.
-        findings: What is noteworthy about tensors.
+        quantizers: Every scale and zero point.
+        plan: The quantizers and the codes of constants, until they are written into the model.
+        diagnostics: What is noteworthy about tensors.
         preflight: What keeps an NPU from running the model.
         first_sample: The sample on which outputs are measured, or None.
         notes: What was done differently from what was asked, one sentence each.
@@ -108,8 +109,9 @@ class Context(ModelContext):
     ranges: Mapping[str, Range] = field(default_factory=dict)
     fingerprints: Mapping[str, Sequence[float]] = field(default_factory=dict)
     samples: int = 0
+    quantizers: Quantizers | None = None
     plan: Plan | None = None
-    findings: Findings = field(default_factory=Findings)
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
     preflight: tuple[str, ...] = ()
     first_sample: Feed | None = None
     notes: list[str] = field(default_factory=list)

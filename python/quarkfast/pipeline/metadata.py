@@ -13,7 +13,7 @@ from quarkfast.pipeline.model_plan import ModelPlan
 
 if TYPE_CHECKING:
     from quarkfast.deferred import ir
-    from quarkfast.graph.plan import Reduction
+    from quarkfast.graph.quantizer import Reduction
 
 __all__ = ["write_metadata"]
 

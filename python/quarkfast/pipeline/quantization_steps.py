@@ -20,9 +20,10 @@ from quarkfast.pipeline.context import Context, WrittenModel
 from quarkfast.pipeline.metadata import write_metadata
 from quarkfast.pipeline.model_plan import describe
 from quarkfast.quantization import (
-    find_findings,
-    freeze,
+    compute_qparams,
+    diagnose,
     is_portable,
+    make_plan,
     needs_ranges,
     observed_channels,
     place,
@@ -36,12 +37,13 @@ from quarkfast.writers import insert
 __all__ = [
     "check_for_target",
     "choose_ranges",
-    "compute_plan",
+    "compute_scales",
     "insert_plan",
     "keep_constants_in_files",
     "measure_outputs",
     "measures_outputs",
     "place_pairs",
+    "plan_codes",
     "request_channels",
     "request_ranges",
     "request_smoothing",
@@ -164,18 +166,25 @@ def _fingerprint(statistics: TensorStatistics) -> tuple[float, ...]:
     return (*astuple(statistics.range), *(() if channels is None else channels))
 
 
-def compute_plan(context: Context) -> bool:
-    """Decides every number: conflicts of scales are resolved, scales computed and brought to what the target allows."""
+def compute_scales(context: Context) -> bool:
+    """Resolves conflicts of scales, computes scales and zero points, and brings them to what the target allows."""
     model, scheme = context.model, context.scheme
     context.placement, conflicts = resolve_conflicts(model, context.placement, context.ranges)
     seen = {name: each.range for name, each in context.statistics.items()}
     channels = {
         name: each.channel_absmax for name, each in context.statistics.items() if each.channel_absmax is not None
     }
-    plan = freeze(model, context.placement, scheme, context.target, context.ranges, seen, channels)
-    context.plan = context.target.refine(model, plan)
-    context.findings = find_findings(model, context.plan, context.statistics)
-    context.notes += [*conflicts, *context.plan.notes]
+    found = compute_qparams(model, context.placement, scheme, context.target, context.ranges, seen, channels)
+    context.quantizers = context.target.refine(model, found)
+    context.notes += [*conflicts, *context.quantizers.notes]
+    return False
+
+
+def plan_codes(context: Context) -> bool:
+    """Plans the codes of every constant, and finds what is noteworthy about tensors."""
+    assert context.quantizers is not None
+    context.plan = make_plan(context.model, context.placement, context.quantizers, context.scheme)
+    context.diagnostics = diagnose(context.plan, context.statistics)
     return False
 
 
@@ -194,9 +203,11 @@ def check_for_target(context: Context) -> bool:
 def insert_plan(context: Context) -> bool:
     """Writes the plan into the model, and into its metadata what made it."""
     assert context.plan is not None
+    assert context.quantizers is not None
     context.notes += insert(context.model, context.plan, context.scheme, context.target)
+    context.plan = None  # which holds the float weights
     description = describe(context.placement, context.scheme)
-    reductions = context.plan.reductions if is_portable(context.scheme, context.target) else None
+    reductions = context.quantizers.reductions if is_portable(context.scheme, context.target) else None
     write_metadata(context.model, description, context.fingerprints, reductions)
     return True
 

@@ -104,9 +104,9 @@ def _copy_unchanged(context: Context) -> None:
 
 
 def _summarize(context: Context, before: int) -> Summary:
-    scheme, nodes, plan, written = context.scheme, context.nodes, context.plan, context.written
+    scheme, nodes, found, written = context.scheme, context.nodes, context.quantizers, context.written
     assert written is not None
-    weights = len(plan.constants) if plan else 0
+    weights = len(found.constants) if found else 0
     return Summary(
         preset=scheme.name,
         target=scheme.target,
@@ -114,19 +114,19 @@ def _summarize(context: Context, before: int) -> Summary:
         weight=scheme.weight.dtype,
         quantized=dict(Counter(nodes.quantized.values())),
         left_float=tuple(FloatNode(left.node, left.op_type, left.reason) for left in nodes.left_float),
-        pairs=len(plan.activations) if plan else 0,
+        pairs=len(found.activations) if found else 0,
         weights=len(context.weight_plan.weights) if scheme.weights_only else weights,
-        biases=len(plan.biases) if plan else 0,
+        biases=len(found.biases) if found else 0,
         samples=context.samples,
         opset=written.opset,
         bytes_before=before,
         bytes_after=len(written.data) if written.size is None else written.size,
         seconds=dict(context.clock.seconds),
         notes=() if context.unchanged else (*notes_of(context.model), *context.notes),
-        constant=context.findings.constant,
-        saturated=context.findings.saturated,
-        worst=context.findings.worst,
+        constant=context.diagnostics.constant,
+        saturated=context.diagnostics.saturated,
+        worst=context.diagnostics.worst,
         outputs=context.outputs,
         preflight=context.preflight,
-        reductions=plan.reductions if plan else (),
+        reductions=found.reductions if found else (),
     )

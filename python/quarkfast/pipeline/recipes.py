@@ -16,12 +16,13 @@ from quarkfast.pipeline.preparation_steps import (
 from quarkfast.pipeline.quantization_steps import (
     check_for_target,
     choose_ranges,
-    compute_plan,
+    compute_scales,
     insert_plan,
     keep_constants_in_files,
     measure_outputs,
     measures_outputs,
     place_pairs,
+    plan_codes,
     request_channels,
     request_ranges,
     request_smoothing,
@@ -94,7 +95,8 @@ _PLACEMENT: Recipe = (
 )
 
 _RESULT: Recipe = (
-    FunctionStep("compute scales", "insert", compute_plan, requires=request_channels),
+    FunctionStep("compute scales", "insert", compute_scales, requires=request_channels),
+    FunctionStep("plan codes", "insert", plan_codes),
     FunctionStep("check for target", "insert", check_for_target),
     FunctionStep("insert", "insert", insert_plan),
     FunctionStep("serialize", "insert", serialize_model),

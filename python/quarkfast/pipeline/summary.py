@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from quarkfast.graph.plan import Reduction
+    from quarkfast.graph.quantizer import Reduction
 
 __all__ = ["FloatNode", "Summary"]
 

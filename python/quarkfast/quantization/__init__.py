@@ -1,17 +1,23 @@
 """Quantization: where it goes (placement), with which scales and zero points, and what there is to say about it."""
 
-from quarkfast.quantization.compute_qparams import freeze, needs_ranges
-from quarkfast.quantization.diagnostics import Findings, find_findings
+from quarkfast.quantization.compute_qparams import compute_qparams, needs_ranges
+from quarkfast.quantization.diagnostics import Diagnostics, diagnose
 from quarkfast.quantization.observed import observed_channels, observed_tensors
 from quarkfast.quantization.place import place
+from quarkfast.quantization.plan import Plan, make_plan
 from quarkfast.quantization.portable_weights import is_portable, saturation_note
+from quarkfast.quantization.quantized_tensor import QuantizedBlocks, QuantizedTensor
 from quarkfast.quantization.scale_conflicts import resolve_conflicts
 
 __all__ = [
-    "Findings",
-    "find_findings",
-    "freeze",
+    "Diagnostics",
+    "Plan",
+    "QuantizedBlocks",
+    "QuantizedTensor",
+    "compute_qparams",
+    "diagnose",
     "is_portable",
+    "make_plan",
     "needs_ranges",
     "observed_channels",
     "observed_tensors",

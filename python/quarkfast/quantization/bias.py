@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.graph.placement import BiasSlot
-from quarkfast.graph.plan import Quantizer
+from quarkfast.graph.quantizer import Quantizer
 
 __all__ = ["HEADROOM", "bias_quantizer", "raise_for_headroom"]
 

@@ -1,4 +1,4 @@
-"""From a placement and ranges to a plan: every scale decided once, the same for the same ranges."""
+"""From a placement and ranges to quantizers: every scale decided once, the same for the same ranges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of
 from quarkfast.graph.placement import ConstantSlot, Placement
-from quarkfast.graph.plan import Plan, Quantizer
+from quarkfast.graph.quantizer import Quantizer, Quantizers
 from quarkfast.kernels import Range
 from quarkfast.quantization.attention_masks import limit_masks
 from quarkfast.quantization.bias import bias_quantizer, raise_for_headroom
@@ -21,7 +21,7 @@ from quarkfast.quantization.portable_weights import make_portable
 from quarkfast.quantization.scales import quantizer_for_range, quantizer_for_values, unit_quantizer
 from quarkfast.targets import Target
 
-__all__ = ["constant_quantizer", "freeze", "needs_ranges"]
+__all__ = ["compute_qparams", "constant_quantizer", "needs_ranges"]
 
 
 def needs_ranges(scheme: Scheme) -> bool:
@@ -33,16 +33,16 @@ def needs_ranges(scheme: Scheme) -> bool:
     return any(spec.needs_range for spec in (scheme.activation, *changed))
 
 
-def freeze(
+def compute_qparams(
     model: ir.Model,
     placement: Placement,
     scheme: Scheme,
     target: Target,
     ranges: Mapping[str, Range],
     seen: Mapping[str, Range] | None = None,
-    reaches: Mapping[str, NDArray[np.float32]] | None = None,
-) -> Plan:
-    """Returns the plan for `placement`.
+    channel_absmax: Mapping[str, NDArray[np.float32]] | None = None,
+) -> Quantizers:
+    """Returns the quantizer of every slot of `placement`.
 
     1. An activation takes its range from the operator's definition, from the constant it moves, or from `ranges`; where
        an operator that stays float bounds it, from `ranges` only if they end below half of that.
@@ -60,7 +60,7 @@ def freeze(
         target: Whether processor kernels run the result.
         ranges: What a method keeps of each tensor of ``placement.observed``; not needed for float types.
         seen: What calibration saw of them, which tells masks; `ranges` by default.
-        reaches: How far the channels of activations reach, where calibration looked at them.
+        channel_absmax: The largest magnitude of each channel of activations, where calibration gathered it.
     """
     notes: list[str] = []
     if needs_ranges(scheme):
@@ -77,7 +77,9 @@ def freeze(
         for root in dict.fromkeys(placement.activations.values())
     }
     activations = {tensor: quantizers[root] for tensor, root in placement.activations.items()} | moved
-    constants, reductions = make_portable(model, placement, scheme, target, constants, activations, reaches or {})
+    constants, reductions = make_portable(
+        model, placement, scheme, target, constants, activations, channel_absmax or {}
+    )
     slots = {edge: slot for slot in constants for edge in slot.edges}
     for bias in placement.biases:
         if bias.weight in slots:
@@ -91,8 +93,7 @@ def freeze(
         biases.append((bias, bias_quantizer(activations[bias.data], weight, channels)))
     notes.extend(count_flat(model, placement, seen or ranges))
     slots_of = tuple(constants.items())
-    floats = placement.float_edges, placement.float_outputs
-    return Plan(placement.activations, quantizers, slots_of, tuple(biases), tuple(notes), *floats, reductions)
+    return Quantizers(placement.activations, quantizers, slots_of, tuple(biases), tuple(notes), reductions)
 
 
 def _limit(tensor: str, placement: Placement, ranges: Mapping[str, Range]) -> tuple[float, float] | None:

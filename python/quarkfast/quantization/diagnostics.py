@@ -7,22 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quarkfast import kernels
-from quarkfast.deferred import ir
 from quarkfast.formats import find
 from quarkfast.formats.scalar import qtype
-from quarkfast.graph.access import array_of
-from quarkfast.graph.plan import Plan, Quantizer
+from quarkfast.graph.access import array_of_tensor
+from quarkfast.graph.quantizer import Quantizer
+from quarkfast.quantization.plan import Plan
 from quarkfast.ranges.summary import TensorSummary
 
-__all__ = ["Findings", "find_findings"]
+__all__ = ["Diagnostics", "diagnose"]
 
 _WORST = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class Diagnostics:
     """What deserves a look.
 
     Attributes:
@@ -36,23 +37,22 @@ class Findings:
     worst: tuple[tuple[str, float], ...] = ()
 
 
-def find_findings(model: ir.Model, plan: Plan, seen: Mapping[str, TensorSummary]) -> Findings:
-    """Returns the findings about a plan, before it is inserted.
+def diagnose(plan: Plan, statistics: Mapping[str, TensorSummary]) -> Diagnostics:
+    """Returns what deserves a look in a plan.
 
     The noise of weights is that of rounding evenly, ``scale^2 / 12``; that of activations is expected from their
     histogram, where one was gathered, and includes what saturates (`quarkfast.kernels.quantization_error`).
 
     Args:
-        model: The prepared model.
-        plan: Its plan.
-        seen: What calibration saw.
+        plan: A plan.
+        statistics: What calibration gathered, by tensor.
     """
     constant, saturated, sqnr = [], [], {}
-    for slot, quantizer in plan.constants:
-        if slot.role == "weight" and _is_integer(quantizer):
-            sqnr[slot.tensor] = _weight_sqnr(model.graph.initializers[slot.tensor], quantizer)
+    for slot, weight in plan.constants:
+        if slot.role == "weight" and _is_integer(weight.quantizer):
+            sqnr[slot.tensor] = _weight_sqnr(array_of_tensor(weight.values), weight.quantizer)
     for tensor, quantizer in plan.quantizers.items():
-        found = seen.get(tensor)
+        found = statistics.get(tensor)
         if found is None or found.range.min > found.range.max:
             continue
         if found.range.min == found.range.max:
@@ -65,15 +65,15 @@ def find_findings(model: ir.Model, plan: Plan, seen: Mapping[str, TensorSummary]
             if found.histogram is not None:
                 sqnr[tensor] = _activation_sqnr(found.histogram, quantizer)
     ordered = sorted(((value, name) for name, value in sqnr.items() if math.isfinite(value)))[:_WORST]
-    return Findings(tuple(constant), tuple(saturated), tuple((name, round(value, 2)) for value, name in ordered))
+    return Diagnostics(tuple(constant), tuple(saturated), tuple((name, round(value, 2)) for value, name in ordered))
 
 
 def _is_integer(quantizer: Quantizer) -> bool:
     return find(quantizer.dtype).is_integer
 
 
-def _weight_sqnr(value: ir.Value, quantizer: Quantizer) -> float:
-    weights = array_of(value).reshape(-1)
+def _weight_sqnr(values: NDArray[np.float32], quantizer: Quantizer) -> float:
+    weights = values.reshape(-1)
     if not weights.size:
         return math.inf
     # In float64 piece by piece: the square of a mask of -3.4e38 is beyond float32.

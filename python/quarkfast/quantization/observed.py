@@ -10,6 +10,7 @@ from quarkfast.graph.access import array_of
 from quarkfast.graph.placement import ConstantSlot, Placement
 from quarkfast.graph.selection import Choices
 from quarkfast.graph.subgraphs import graphs_by_path, values_by_path
+from quarkfast.quantization.codes import codes_of
 from quarkfast.quantization.compute_qparams import constant_quantizer
 from quarkfast.quantization.place import place_graph
 from quarkfast.quantization.portable_weights import channel_axes, integer_layers, is_portable, overflows
@@ -64,7 +65,7 @@ def observed_channels(
         if layer.slot not in known:
             values = array_of(model.graph.initializers[layer.slot.tensor])
             quantizer = constant_quantizer(layer.slot, values, placement.fixed.get(layer.slot.tensor))
-            known[layer.slot] = overflows(layer, values, quantizer)
+            known[layer.slot] = overflows(layer, codes_of(values, quantizer))
     axes = channel_axes(layers)
     return {layer.data: axes[layer.data] for layer in layers if layer.data in axes and (whatever or known[layer.slot])}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,11 @@ from quarkfast.deferred import ir
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import array_of, is_standard, name_of, shape_of, tensor_of
 from quarkfast.graph.placement import ConstantSlot, Edge, Placement
-from quarkfast.graph.plan import Pairs, Plan, Quantizer, Reduction
+from quarkfast.graph.quantizer import Pairs, Quantizer, Reduction
 from quarkfast.qparams import HIGHEST, Order, grow_scales, overflowing_pairs, rows_of
 from quarkfast.quantization.codes import codes_of, scale_along, zero_point_along
+from quarkfast.quantization.plan import Plan
+from quarkfast.quantization.quantized_tensor import QuantizedBlocks
 from quarkfast.targets import Target
 
 __all__ = [
@@ -104,9 +107,9 @@ def channel_axes(layers: Iterable[Layer]) -> dict[str, int]:
     return {tensor: min(found) for tensor, found in axes.items() if len(found) == 1}
 
 
-def overflows(layer: Layer, values: NDArray[np.float32], quantizer: Quantizer) -> bool:
-    """Whether sums of a layer may leave 16 bits for some activations."""
-    return bool(overflowing_pairs(rows_of(codes_of(values, quantizer), layer.order)).any())
+def overflows(layer: Layer, codes: NDArray[Any]) -> bool:
+    """Whether sums of a layer whose weight has these codes may leave 16 bits for some activations."""
+    return bool(overflowing_pairs(rows_of(codes, layer.order)).any())
 
 
 def is_portable(scheme: Scheme, target: Target) -> bool:
@@ -128,9 +131,9 @@ def saturation_note(
     nodes = {name_of(node): node for node in model.graph}
     for layer in integer_layers(model, placement, scheme):
         behind = target.cpu_kernels or name_of(nodes[layer.node].outputs[0]) in plan.activations
-        values = array_of(model.graph.initializers[layer.slot.tensor])
-        if (behind or layer.order != "kernel") and overflows(layer, values, constants[layer.slot]):
-            found.append(layer.node)
+        weight = constants[layer.slot]
+        if (behind or layer.order != "kernel") and not isinstance(weight, QuantizedBlocks):
+            found += [layer.node] if overflows(layer, weight.encoded()) else []
     if not found:
         return ()
     names = ", ".join(map(repr, found[:3])) + (", ..." if len(found) > 3 else "")
@@ -149,7 +152,7 @@ def make_portable(
     target: Target,
     constants: Mapping[ConstantSlot, Quantizer],
     activations: Mapping[str, Quantizer],
-    reaches: Mapping[str, NDArray[np.float32]],
+    channel_absmax: Mapping[str, NDArray[np.float32]],
 ) -> tuple[dict[ConstantSlot, Quantizer], tuple[Reduction, ...]]:
     """Returns quantizers of weights under which no sum of two products leaves 16 bits, and what that took.
 
@@ -164,14 +167,16 @@ def make_portable(
         scheme: Nothing is changed unless it is portable.
         target: Nor unless processor kernels run the result.
         constants: Quantizer of each constant.
-        activations: Quantizers of the tensors that layers read; none where they are quantized as they come.
-        reaches: Largest magnitudes in the channels of such tensors, as samples showed them.
+        activations: Quantizers of the tensors that layers read; none where scales are computed while the model runs.
+        channel_absmax: The largest magnitude of each channel of such tensors, from samples.
     """
     found, reductions = dict(constants), []
     for slot, readers in _by_weight(model, placement, scheme, target).items():
         values, quantizer = array_of(model.graph.initializers[slot.tensor]), constants[slot]
         pairs = tuple(
-            Pairs(layer.order, _highest(layer, values.shape, activations.get(layer.data), reaches.get(layer.data)))
+            Pairs(
+                layer.order, _highest(layer, values.shape, activations.get(layer.data), channel_absmax.get(layer.data))
+            )
             for layer in readers
         )
         codes = codes_of(values, quantizer)
@@ -194,15 +199,15 @@ def _by_weight(
 
 
 def _highest(
-    layer: Layer, shape: tuple[int, ...], data: Quantizer | None, reach: NDArray[np.float32] | None
+    layer: Layer, shape: tuple[int, ...], data: Quantizer | None, absmax: NDArray[np.float32] | None
 ) -> NDArray[np.int64] | None:
     """Returns the largest code, as uint8, that each code of the weight's rows is multiplied with; None for 255."""
     channels = shape[1] * layer.groups if layer.order == "kernel" else shape[-1 if layer.order == "rows" else -2]
-    if data is None or reach is None or reach.size != channels:
+    if data is None or absmax is None or absmax.size != channels:
         return None
     # int8 activations become uint8 on such processors, 128 higher.
     zero = int(data.zero_point) - int(qtype(data.dtype).qmin)
-    codes = np.rint(reach.astype(np.float64) * _MARGIN / float(data.scale)) + zero
+    codes = np.rint(absmax.astype(np.float64) * _MARGIN / float(data.scale)) + zero
     codes = np.clip(codes, zero, HIGHEST).astype(np.int64)
     if layer.order != "kernel":
         return np.broadcast_to(codes, (int(np.prod(shape)) // channels, channels))

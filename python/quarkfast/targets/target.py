@@ -10,7 +10,7 @@ from quarkfast.config import BiasKind, ScaleKind, Scheme, default_bias
 from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError, UnsupportedError
 from quarkfast.graph.placement import Placement
-from quarkfast.graph.plan import Plan
+from quarkfast.graph.quantizer import Quantizers
 from quarkfast.targets.rules import Rule
 
 __all__ = ["Check", "Constraint", "Target", "Transform"]
@@ -18,7 +18,7 @@ __all__ = ["Check", "Constraint", "Target", "Transform"]
 Transform: TypeAlias = "Callable[[ir.Model], None]"
 """Rewrites a prepared model in place and keeps its values."""
 
-Constraint: TypeAlias = "Callable[[ir.Model, Plan], Plan]"
+Constraint: TypeAlias = "Callable[[ir.Model, Quantizers], Quantizers]"
 """Returns the plan with scales that the device can work with."""
 
 Check: TypeAlias = "Callable[[ir.Model, Placement, Scheme], Iterable[str]]"
@@ -146,7 +146,7 @@ class Target:
                 "asked for; export it in an older one, or use types that need none newer"
             )
 
-    def refine(self, model: ir.Model, plan: Plan) -> Plan:
+    def refine(self, model: ir.Model, plan: Quantizers) -> Quantizers:
         """Rewrites `model` as the device needs it, in place, and returns `plan` with scales that it can work with."""
         for transform in self.transforms:
             transform(model)

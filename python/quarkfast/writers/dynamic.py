@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
-from quarkfast.graph.access import array_of, name_of, tensor_of
+from quarkfast.graph.access import array_of, name_of
 from quarkfast.graph.builder import GraphBuilder, drop_unread
-from quarkfast.graph.plan import Plan, Quantizer
-from quarkfast.quantization.codes import codes_of, codes_of_tensor, scale_along
+from quarkfast.quantization.codes import scale_along
+from quarkfast.quantization.plan import Plan
+from quarkfast.quantization.quantized_tensor import QuantizedBlocks, QuantizedTensor
 
 __all__ = ["insert_dynamic"]
 
@@ -48,9 +49,11 @@ def insert_dynamic(model: ir.Model, plan: Plan) -> None:
     4. A tensor that several layers read is quantized once. Graph inputs and outputs keep their names and types.
     """
     rewriter = _Rewriter(model)
-    for slot, quantizer in plan.constants:
+    for slot, weight in plan.constants:
+        if isinstance(weight, QuantizedBlocks):
+            raise TypeError(f"tensor {slot.tensor!r}: expected integer codes for dynamic quantization, got blocks")
         for edge in slot.edges:
-            rewriter.rewrite(edge.node, slot.tensor, quantizer)
+            rewriter.rewrite(edge.node, slot.tensor, weight)
     rewriter.finish()
 
 
@@ -68,10 +71,10 @@ class _Rewriter:
         self._activations: dict[ir.Value, _Activation] = {}
         self._stored: dict[str, list[ir.Value]] = {}
 
-    def rewrite(self, name: str, tensor: str, quantizer: Quantizer) -> None:
+    def rewrite(self, name: str, tensor: str, weight: QuantizedTensor) -> None:
         node = self._nodes[name]
         rewrite = {"Gather": self._gather, "Conv": self._conv}.get(node.op_type, self._matrix)
-        added = rewrite(node, tensor, quantizer)
+        added = rewrite(node, tensor, weight)
         old, new = node.outputs[0], added[-1].outputs[0]
         wanted, new.shape, new.dtype = name_of(old), old.shape, ir.DataType.FLOAT
         old.name = None
@@ -82,8 +85,8 @@ class _Rewriter:
         """Drops float constants that nothing reads any more."""
         drop_unread(self._graph)
 
-    def _matrix(self, node: ir.Node, tensor: str, quantizer: Quantizer) -> list[ir.Node]:
-        codes = codes_of_tensor(tensor_of(self._graph.initializers[tensor]), quantizer)
+    def _matrix(self, node: ir.Node, tensor: str, constant: QuantizedTensor) -> list[ir.Node]:
+        codes, quantizer = constant.encoded(), constant.quantizer
         transposed = node.op_type == "Gemm" and bool(node.attributes.get_int("transB", 0))
         alpha = node.attributes.get_float("alpha", 1.0) if node.op_type == "Gemm" else 1.0
         weight = self._weight(tensor, codes, quantizer.scale * np.float32(alpha), quantizer.zero_point)
@@ -98,25 +101,24 @@ class _Rewriter:
             added.append(self._node(node, "Add", [added[-1].outputs[0], bias]))
         return added
 
-    def _conv(self, node: ir.Node, tensor: str, quantizer: Quantizer) -> list[ir.Node]:
-        floats = array_of(self._graph.initializers[tensor])
-        scale = scale_along(quantizer, floats.ndim)
+    def _conv(self, node: ir.Node, tensor: str, constant: QuantizedTensor) -> list[ir.Node]:
+        rank = len(constant.shape)
+        scale = scale_along(constant.quantizer, rank)
         scale = scale[:, 0] if scale.ndim else scale
-        codes, zero_point = codes_of(floats, quantizer), quantizer.zero_point
+        codes, zero_point = constant.encoded(), constant.quantizer.zero_point
         if codes.dtype == np.int8:
             codes, zero_point = (codes.view(np.uint8) ^ 128), np.asarray(zero_point.flat[0] + 128)
         weight = self._weight(tensor, codes, scale, zero_point)
         added = self._product(node, "ConvInteger", weight, node.attributes.values())
         bias = node.inputs[2] if len(node.inputs) > 2 else None
         if bias is not None:
-            shape = np.array([1, -1] + [1] * (floats.ndim - 2), np.int64)
+            shape = np.array([1, -1] + [1] * (rank - 2), np.int64)
             raised = self._node(node, "Reshape", [bias, self._store(f"{name_of(bias)}_shape", shape)])
             added += [raised, self._node(node, "Add", [added[-1].outputs[0], raised.outputs[0]])]
         return added
 
-    def _gather(self, node: ir.Node, tensor: str, quantizer: Quantizer) -> list[ir.Node]:
-        floats = tensor_of(self._graph.initializers[tensor])
-        codes = codes_of_tensor(floats, quantizer)
+    def _gather(self, node: ir.Node, tensor: str, constant: QuantizedTensor) -> list[ir.Node]:
+        codes, quantizer = constant.encoded(), constant.quantizer
         zero = np.asarray(quantizer.zero_point.flat[0], codes.dtype)  # one for all: channels are symmetric
         zero_point = self._store(f"{tensor}_zero_point", zero)
         stored = self._store(f"{tensor}_quantized", codes)
@@ -126,7 +128,7 @@ class _Rewriter:
             return [gather, self._node(node, "DequantizeLinear", [gather.outputs[0], scale, zero_point])]
         one = self._store(f"{tensor}_one", np.ones((), np.float32))
         values = self._node(node, "DequantizeLinear", [gather.outputs[0], one, zero_point])
-        scale = self._store(f"{tensor}_scale", scale_along(quantizer, len(floats.shape)))
+        scale = self._store(f"{tensor}_scale", scale_along(quantizer, len(constant.shape)))
         scales = self._node(node, "Gather", [scale, node.inputs[1]], node.attributes.values())
         return [gather, values, scales, self._node(node, "Mul", [values.outputs[0], scales.outputs[0]])]
 

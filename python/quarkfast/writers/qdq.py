@@ -5,27 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
-from quarkfast.formats.block import BLOCK_FORMATS
 from quarkfast.formats.scalar import qtype
-from quarkfast.graph.access import array_of, is_standard, name_of, rank_of, tensor_of
+from quarkfast.graph.access import is_standard, name_of, rank_of
 from quarkfast.graph.block_axes import activation_axes
 from quarkfast.graph.builder import GraphBuilder, drop_unread
 from quarkfast.graph.placement import Edge
-from quarkfast.graph.plan import Plan, Quantizer
+from quarkfast.graph.quantizer import Quantizer
 from quarkfast.graph.rewriting import splice
 from quarkfast.graph.runtimes import runtime_notes
-from quarkfast.quantization.block_codes import PackingTally, pack, unclipped
-from quarkfast.quantization.codes import (
-    codes_of,
-    codes_of_tensor,
-    limited,
-    scale_along,
-    zero_point_along,
-)
+from quarkfast.quantization.block_codes import PackingTally
+from quarkfast.quantization.codes import scale_along
+from quarkfast.quantization.plan import Plan
+from quarkfast.quantization.quantized_tensor import QuantizedBlocks, QuantizedTensor
 from quarkfast.targets import Target
 from quarkfast.writers.dynamic import insert_dynamic
 from quarkfast.writers.float_constants import keep_floats
@@ -72,13 +66,13 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme, target: Target) -> tuple
 def _insert_pairs(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
     inserter = _Inserter(model, scheme, plan)
     values = ir.convenience.create_value_mapping(model.graph)
-    for slot, quantizer in plan.constants:
-        if quantizer.is_block:
-            inserter.insert_block_constant(slot.tensor, quantizer, slot.edges)
+    for slot, constant in plan.constants:
+        if isinstance(constant, QuantizedBlocks):
+            inserter.insert_block_constant(slot.tensor, constant, slot.edges)
         else:
-            inserter.insert_constant(slot.tensor, slot.tensor, quantizer, slot.edges, scheme.encoding)
-    for bias, quantizer in plan.biases:
-        inserter.insert_constant(bias.tensor, f"{bias.tensor}_quantized", quantizer, (bias.edge,), "bias")
+            inserter.insert_constant(slot.tensor, slot.tensor, constant, slot.edges, scheme.encoding)
+    for bias, constant in plan.biases:
+        inserter.insert_constant(bias.tensor, f"{bias.tensor}_quantized", constant, (bias.edge,), "bias")
     for tensor, root in plan.activations.items():
         if plan.quantizers[root].is_block:
             inserter.insert_rounding(values[tensor], plan.quantizers[root])
@@ -97,7 +91,7 @@ class _Inserter:
         self._tally = PackingTally()
         self._like: ir.Value | None = None
         self._limits: list[ir.Value] = []
-        self._decoded: dict[str, list[tuple[Quantizer, list[ir.Node]]]] = {}
+        self._decoded: dict[str, list[tuple[QuantizedTensor, list[ir.Node]]]] = {}
         self._builder = GraphBuilder(model)
         self._add = self._builder.initializer
         self._nodes = {node.name: node for node in model.graph}
@@ -113,12 +107,12 @@ class _Inserter:
 
     def _readers(self, value: ir.Value) -> list[tuple[ir.Node, int]]:
         """Returns what will read the pair behind `value`."""
-        return [use for use in value.uses() if Edge(name_of(use[0]), use[1]) not in self._plan.float_edges]
+        return [use for use in value.uses() if Edge(name_of(use[0]), use[1]) not in self._plan.placement.float_edges]
 
     def _inner(self, value: ir.Value) -> str:
         """Returns a name for `value` where what stands behind it becomes the graph output; empty elsewhere."""
         name = name_of(value)
-        handed_on = value.is_graph_output() and name not in self._plan.float_outputs
+        handed_on = value.is_graph_output() and name not in self._plan.placement.float_outputs
         return self._builder.fresh(f"{name}_QuantizeLinear_Input") if handed_on else ""
 
     def _clip(self, value: ir.Value, quantizer: Quantizer) -> list[ir.Node]:
@@ -139,39 +133,36 @@ class _Inserter:
             self._call([node], f"{name}_DequantizeLinear")
             splice(self._graph, value, (node,), node.outputs[0], self._inner(value), readers)
 
-    def insert_block_constant(self, tensor: str, quantizer: Quantizer, edges: tuple[Edge, ...]) -> None:
-        value, axis = self._graph.initializers[tensor], quantizer.axis or 0
-        row, rounding = BLOCK_FORMATS[quantizer.dtype], self._scheme.block_rounding
-        given = array_of(value)
-        floats = unclipped(given, row, axis, rounding)
-        records = pack(floats, row, axis, rounding) if self._scheme.packed_weights else None
+    def insert_block_constant(self, tensor: str, constant: QuantizedBlocks, edges: tuple[Edge, ...]) -> None:
+        floats, unchanged = constant.representable()
+        records = constant.packed(floats) if self._scheme.packed_weights else None
         if records is None:
-            source = value if floats is given else self._add(f"{tensor}_quantized", floats)
-            node = round_node(source, quantizer.dtype, axis, rounding)
+            source = self._graph.initializers[tensor] if unchanged else self._add(f"{tensor}_quantized", floats)
+            node = round_node(source, constant.quantizer.dtype, constant.axis, constant.rounding)
         else:
             stored = self._add(f"{tensor}_packed", records)
-            node = decode_block_node(stored, self._float32(), row, floats.shape, axis)
-        self._tally.add(row, floats, records)
+            node = decode_block_node(stored, self._float32(), constant.row, floats.shape, constant.axis)
+        self._tally.add(constant.row, floats, records)
         self._connect(self._call([node], f"{tensor}_DequantizeLinear"), edges)
 
     def notes(self) -> tuple[str, ...]:
         return self._tally.notes() if self._scheme.packed_weights else ()
 
     def insert_constant(
-        self, tensor: str, stem: str, quantizer: Quantizer, edges: tuple[Edge, ...], spelling: Spelling
+        self, tensor: str, stem: str, constant: QuantizedTensor, edges: tuple[Edge, ...], spelling: Spelling
     ) -> None:
-        floats = self._graph.initializers[tensor]
+        quantizer = constant.quantizer
         for known, nodes in self._decoded.get(stem, []):
-            if _are_equal(known, quantizer):
+            if _are_equal(known, constant):
                 self._connect(nodes, edges)
                 return
         if self._scheme.keep_float_weights and spelling != "bias":
-            source = self._add(f"{tensor}_quantized", _kept(array_of(floats), quantizer))
+            source = self._add(f"{tensor}_quantized", constant.representable())
             added = self._pair(source, tensor, quantizer, self._initialize(stem, quantizer, spelling))
         else:
-            source = self._add(f"{tensor}_quantized", codes_of_tensor(tensor_of(floats), quantizer))
+            source = self._add(f"{tensor}_quantized", constant.encoded())
             added = self._decode(source, tensor, stem, quantizer, spelling)
-        self._decoded.setdefault(stem, []).append((quantizer, added))
+        self._decoded.setdefault(stem, []).append((constant, added))
         self._connect(added, edges)
 
     def _connect(self, added: list[ir.Node], edges: tuple[Edge, ...]) -> None:
@@ -231,17 +222,12 @@ class _Inserter:
         return self._like
 
 
-def _kept(values: NDArray[np.float32], quantizer: Quantizer) -> NDArray[np.float32]:
-    """Returns the floats to store in front of a pair: where pairs of codes have to fit, those that the codes mean."""
-    if not quantizer.pairs:
-        return limited(values, quantizer.dtype)
-    steps = codes_of(values, quantizer) - zero_point_along(quantizer, values.ndim)
-    return steps.astype(np.float32) * scale_along(quantizer, values.ndim)
-
-
-def _are_equal(one: Quantizer, other: Quantizer) -> bool:
-    """Whether two quantizers give a constant the same codes: of a table that Gather reads and a layer too."""
-    alike = [(each.dtype, each.axis, each.qmin, each.qmax, each.pairs) for each in (one, other)]
+def _are_equal(one: QuantizedTensor, other: QuantizedTensor) -> bool:
+    """Whether two forms of a constant have the same codes: of a table that Gather reads and a layer too."""
+    if one.codes is not other.codes:
+        return False
+    first, second = one.quantizer, other.quantizer
+    alike = [(each.dtype, each.axis, each.qmin, each.qmax, each.pairs) for each in (first, second)]
     return alike[0] == alike[1] and bool(
-        np.array_equal(one.scale, other.scale) and np.array_equal(one.zero_point, other.zero_point)
+        np.array_equal(first.scale, second.scale) and np.array_equal(first.zero_point, second.zero_point)
     )

@@ -9,7 +9,7 @@ import numpy as np
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, name_of
 from quarkfast.graph.placement import ConstantSlot, Edge
-from quarkfast.graph.plan import Plan, Quantizer
+from quarkfast.graph.quantizer import Quantizer, Quantizers
 
 __all__ = ["Positions"]
 
@@ -21,14 +21,14 @@ class Positions:
     its new scale. (Quark's refinement changes the scale of codes that are there already.)
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Quantizers) -> None:
         self._plan = plan
         self._quantizers = dict(plan.quantizers)
         self._constants = dict(plan.constants)
         self._slots = {edge: slot for slot, _ in plan.constants for edge in slot.edges}
         self.moved = 0
 
-    def plan(self) -> Plan:
+    def plan(self) -> Quantizers:
         """Returns the plan with the positions as they are now."""
         return replace(self._plan, quantizers=self._quantizers, constants=tuple(self._constants.items()))
 

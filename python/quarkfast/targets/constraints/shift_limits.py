@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard
-from quarkfast.graph.plan import Plan
+from quarkfast.graph.quantizer import Quantizers
 from quarkfast.targets.constraints.fixed_point import Positions
 from quarkfast.targets.constraints.shift_rules import RULES
 
@@ -16,7 +16,7 @@ __all__ = ["limit_shifts"]
 _ROUNDS = 5
 
 
-def limit_shifts(model: ir.Model, plan: Plan) -> Plan:
+def limit_shifts(model: ir.Model, plan: Quantizers) -> Quantizers:
     """Returns `plan` with scales between which AMD's XINT8 accelerator can shift.
 
     Each round goes through the nodes once for each rule, in topological order; the rounds end when nothing moves.

@@ -1,4 +1,4 @@
-"""A placement with numbers: every scale and zero point chosen, nothing inserted yet."""
+"""How the values of tensors become codes: scales and zero points, of one tensor and of all that a model quantizes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast import formats
-from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge
+from quarkfast.graph.placement import BiasSlot, ConstantSlot
 from quarkfast.qparams import Order
 
-__all__ = ["Pairs", "Plan", "Quantizer", "Reduction"]
+__all__ = ["Pairs", "Quantizer", "Quantizers", "Reduction"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,8 +87,8 @@ class Quantizer:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Everything that insertion needs.
+class Quantizers:
+    """The quantizer of every slot of a placement: what constraints of a target change. No codes are computed yet.
 
     Attributes:
         activations: Tensor that gets a pair -> the tensor whose quantizer it takes, in the model's order.
@@ -96,8 +96,6 @@ class Plan:
         constants: Weights and other constants with theirs.
         biases: Biases with theirs.
         notes: What had to be done differently from what was asked, one sentence each.
-        float_edges: Inputs that read an activation in front of its pair.
-        float_outputs: Activations that are handed out as graph outputs in front of their pair.
         reductions: What weights lost so that sums fit 16 bits.
     """
 
@@ -105,7 +103,5 @@ class Plan:
     quantizers: Mapping[str, Quantizer]
     constants: tuple[tuple[ConstantSlot, Quantizer], ...]
     biases: tuple[tuple[BiasSlot, Quantizer], ...]
-    notes: tuple[str, ...]
-    float_edges: frozenset[Edge] = frozenset()
-    float_outputs: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
     reductions: tuple[Reduction, ...] = ()

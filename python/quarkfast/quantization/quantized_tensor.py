@@ -1,0 +1,106 @@
+"""A constant with its quantizer and its codes, which are computed when they are asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.deferred import ir
+from quarkfast.formats.block import BLOCK_FORMATS, BlockFormat, Rounding
+from quarkfast.graph.access import array_of_tensor, shape_of
+from quarkfast.graph.quantizer import Quantizer
+from quarkfast.quantization.block_codes import pack, unclipped
+from quarkfast.quantization.codes import codes_of_tensor, limited, scale_along, zero_point_along
+
+__all__ = ["QuantizedBlocks", "QuantizedTensor"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QuantizedTensor:
+    """A constant as codes of a scalar type.
+
+    An algorithm that finds better codes than the nearest ones gives them with ``dataclasses.replace(tensor,
+    codes=...)``; a constraint that moves the scale replaces the quantizer, and the nearest codes follow.
+
+    Attributes:
+        quantizer: Type, scale and zero point.
+        values: The constant in floating point.
+        codes: Codes of the shape of `values` in the NumPy dtype of the type; None for the nearest ones, which are
+            computed anew for each call of :meth:`encoded`, so that no more than one constant's are in memory.
+
+    Example:
+        >>> import numpy as np, onnx_ir as ir
+        >>> from dataclasses import replace
+        >>> quantizer = Quantizer("int8", np.float32(0.5), np.int64(0))
+        >>> tensor = QuantizedTensor(quantizer, ir.tensor(np.float32([0.2, 1.0])))
+        >>> tensor.encoded().tolist(), replace(tensor, codes=np.int8([1, 2])).encoded().tolist()
+        ([0, 2], [1, 2])
+    """
+
+    quantizer: Quantizer
+    values: ir.TensorProtocol
+    codes: NDArray[Any] | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimensions of the constant."""
+        return shape_of(self.values)
+
+    def encoded(self) -> NDArray[Any]:
+        """Returns the codes; the nearest ones are made piece by piece."""
+        return codes_of_tensor(self.values, self.quantizer) if self.codes is None else self.codes
+
+    def representable(self) -> NDArray[np.float32]:
+        """Returns float32 values that a pair of Q and DQ turns into the codes.
+
+        They are the constant itself, within the limits of the type, where the nearest codes are taken, and what the
+        codes stand for where an algorithm chose them or pairs of codes had to fit.
+        """
+        if self.codes is None and not self.quantizer.pairs:
+            return limited(array_of_tensor(self.values), self.quantizer.dtype)
+        rank = len(self.shape)
+        steps = self.encoded() - zero_point_along(self.quantizer, rank)
+        return steps.astype(np.float32) * scale_along(self.quantizer, rank)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QuantizedBlocks:
+    """A constant in a block format.
+
+    Attributes:
+        quantizer: The format, and the axis of its blocks.
+        values: The constant in floating point.
+        rounding: How the format rounds.
+        codes: float32 values that the format holds exactly, of the shape of `values`; None for those of least error
+            (`quarkfast.quantization.block_codes.unclipped`).
+    """
+
+    quantizer: Quantizer
+    values: ir.TensorProtocol
+    rounding: Rounding
+    codes: NDArray[np.float32] | None = None
+
+    @property
+    def row(self) -> BlockFormat:
+        """The format."""
+        return BLOCK_FORMATS[self.quantizer.dtype]
+
+    @property
+    def axis(self) -> int:
+        """Axis of the blocks."""
+        return self.quantizer.axis or 0
+
+    def representable(self) -> tuple[NDArray[np.float32], bool]:
+        """Returns float32 values that the format's operator rounds to the codes, and whether they are the constant."""
+        if self.codes is not None:
+            return self.codes, False
+        given = array_of_tensor(self.values)
+        floats = unclipped(given, self.row, self.axis, self.rounding)
+        return floats, floats is given
+
+    def packed(self, floats: NDArray[np.float32]) -> NDArray[np.uint8] | None:
+        """Returns the records of what :meth:`representable` returned, or None where they do not pay."""
+        return pack(floats, self.row, self.axis, self.rounding)
