@@ -9,7 +9,7 @@ from types import MappingProxyType
 from quarkfast.deferred import ir
 from quarkfast.graph.contrib import key_of
 
-__all__ = ["DEQUANTIZERS", "OPERATORS", "QUANTIZERS", "Operator", "find_operator"]
+__all__ = ["DEQUANTIZERS", "OPERATORS", "QUANTIZERS", "Operator", "find_operator", "is_dequantized", "is_quantized"]
 
 _ROUNDERS = {"BFPQuantizeDequantize", "BFPFixNeuron", "MXQuantizeDequantize", "MXFixNeuron"}
 
@@ -78,3 +78,15 @@ OPERATORS: Mapping[str, Operator] = MappingProxyType(
 def find_operator(node: ir.Node) -> Operator | None:
     """Returns the row for `node`, or None if it has no weights."""
     return OPERATORS.get(key_of(node))
+
+
+def is_dequantized(value: ir.Value | None) -> bool:
+    """Whether a DequantizeLinear gives `value`: the model is quantized already, or its author wrote that pair."""
+    producer = None if value is None else value.producer()
+    return producer is not None and producer.op_type in DEQUANTIZERS
+
+
+def is_quantized(value: ir.Value) -> bool:
+    """Whether nothing but a QuantizeLinear reads `value`."""
+    uses = tuple(value.uses())
+    return bool(uses) and all(reader.op_type in QUANTIZERS for reader, _ in uses) and not value.is_graph_output()

@@ -100,10 +100,10 @@ class _Limiter:
                 self._sums.setdefault(self._root(source), (found.min, found.max))
         elif node.op_type in CARRIERS:
             self._roots.setdefault(result, self._root(source))
-            self._hand_on(source, result)
+            self._pass_through(source, result)
         elif node.op_type in _LIMITS and is_step(node):
             for value in node.inputs:
-                self._hand_on(name_of(value), result)
+                self._pass_through(name_of(value), result)
         elif node.op_type in _OPERANDS:
             self._join(node, result)
 
@@ -155,7 +155,7 @@ class _Limiter:
             low, high = min(low, bias[0]), max(high, bias[1])
         return _Mask(name, low - _DISTANCE, low, high)
 
-    def _hand_on(self, source: str, result: str) -> None:
+    def _pass_through(self, source: str, result: str) -> None:
         if source in self._scores:
             self._scores[result] = self._scores[source]
             self._limit(result)

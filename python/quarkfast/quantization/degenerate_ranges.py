@@ -33,8 +33,8 @@ def count_flat(model: ir.Model, placement: Placement, seen: Mapping[str, Range])
     for kind, count in _constants(model, placement):
         counts[kind] += count
     plural = {kind: kind.replace(" of", "s of", 1) for kind in _KINDS}
-    told = ", ".join(f"{count} {kind if count == 1 else plural[kind]}" for kind, count in counts.items() if count)
-    return (f"flat tensors: {told}; their scales are finite, and arbitrary",) if told else ()
+    counted = ", ".join(f"{count} {kind if count == 1 else plural[kind]}" for kind, count in counts.items() if count)
+    return (f"flat tensors: {counted}; their scales are finite, and arbitrary",) if counted else ()
 
 
 def _constants(model: ir.Model, placement: Placement) -> Iterator[tuple[str, int]]:

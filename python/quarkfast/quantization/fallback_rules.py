@@ -47,7 +47,7 @@ class Sensitive:
     """
 
     def __init__(self, graph: ir.Graph, spec_of: Callable[[str], TensorSpec]) -> None:
-        """Marks the nodes of `graph`; `spec_of` tells the form that a tensor would take."""
+        """Marks the nodes of `graph`; `spec_of` returns the spec that a tensor would have."""
         within, attention, masks = nodes_within_functions(graph), nodes_of_attention(graph), find_masks(graph)
         self._reasons = dict.fromkeys(within, "it is a part of a function that is computed in float")
         for node in reversed(graph):

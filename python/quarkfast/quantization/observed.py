@@ -48,7 +48,7 @@ def observed_channels(
 ) -> dict[str, int]:
     """Returns the tensors that calibration should look at channel by channel, and the axis of the channels of each.
 
-    They are what layers multiply whose sums may leave 16 bits: how far each channel reaches tells whether they do.
+    They are what layers multiply whose sums may leave 16 bits; the largest magnitude of each channel decides it.
 
     Args:
         model: A prepared model.

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from quarkfast.config import Scheme, TensorSpec, takes_int32_bias
+from quarkfast.config import Scheme
 from quarkfast.deferred import ir
-from quarkfast.errors import ModelError
-from quarkfast.graph.access import array_of, is_constant, name_of, rank_of
+from quarkfast.graph.access import is_constant, name_of
 from quarkfast.graph.attention import adds_bias
-from quarkfast.graph.block_axes import constant_axis
-from quarkfast.graph.contrib import key_of
-from quarkfast.graph.extremes import range_of
-from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS, Operator, find_operator
+from quarkfast.graph.operators import is_dequantized, is_quantized
 from quarkfast.graph.opset import check_pairs_run, opset_version
-from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, LeftFloat, Placement, Role
+from quarkfast.graph.placement import Edge, LeftFloat, Placement
 from quarkfast.graph.selection import Choices
 from quarkfast.graph.subgraphs import bodies_of, nodes_of
+from quarkfast.quantization.constant_slots import ConstantSlots
+from quarkfast.quantization.eligibility import Eligibility
 from quarkfast.quantization.fallback_rules import Sensitive
 from quarkfast.quantization.operand_quantization import Operands
 from quarkfast.targets import Target
@@ -97,15 +95,14 @@ class _Placer:
     ) -> None:
         self._scheme = scheme
         self._choices = choices
-        self._floats = floats
+        self._nodes = Eligibility(target, choices, sensitive, floats)
         self._sensitive = sensitive
         self._target = target
         self._activations: dict[str, str] = {}
-        self._absorbed: set[str] = set()
+        self._fused: set[str] = set()
         self._fixed: dict[str, tuple[float, float]] = {}
         self._bounds: dict[str, tuple[float, float]] = {}
-        self._constants: dict[tuple[str, Role, int | None, TensorSpec], list[Edge]] = {}
-        self._biases: list[BiasSlot] = []
+        self._constants = ConstantSlots(choices, self._activations)
         self._quantized: dict[str, str] = {}
         self._left_float: list[LeftFloat] = []
         self._float_edges: set[Edge] = set()
@@ -113,13 +110,8 @@ class _Placer:
         self._results: set[str] = set()
 
     def placement(self) -> Placement:
-        slots = tuple(
-            ConstantSlot(tensor, role, axis, tuple(edges), spec)
-            for (tensor, role, axis, spec), edges in self._constants.items()
-        )
         roots = dict.fromkeys(self._activations.values())
         specs = {root: self._choices.activation(root) for root in roots}
-        biases, left = tuple(self._biases), tuple(self._left_float)
         fixed = self._fixed | self._choices.fixed
         edges = self._float_edges | self._mask_edges()
         outputs = frozenset(name_of(value) for value in self._sensitive.masked if value.is_graph_output())
@@ -130,34 +122,34 @@ class _Placer:
             self._activations,
             fixed,
             self._bounds,
-            slots,
-            biases,
+            self._constants.slots(),
+            tuple(self._constants.biases),
             self._quantized,
-            left,
+            tuple(self._left_float),
             specs,
             frozenset(edges),
             outputs,
         )
 
     def visit(self, node: ir.Node) -> None:
-        rule = self._rule(node)
-        reason = self._why_not_selected(node, rule) or self._why_not_reached(node, rule)
+        rule = self._nodes.rule(node)
+        reason = self._nodes.objection(node) or self._why_unreached(node, rule)
         if reason:
-            self._see_as_computed(node)
-            if any(self._is_float(value) for value in node.outputs):
+            self._compare_floats(node)
+            if any(self._nodes.is_float(value) for value in node.outputs):
                 self._left_float.append(LeftFloat(name_of(node), node.op_type, reason))
                 self._leave(node, rule)
             return
         self._quantized[name_of(node)] = node.op_type
         bias = adds_bias(node)
-        for index in self._data_inputs(node, rule):
+        for index in self._nodes.data_inputs(node):
             if index != bias:
                 self._mark_input(node, index, rule)
-        self._mark_bias(node)
+        self._constants.add_bias(node)
         for output in node.outputs:
             self._mark_output(node, output, rule)
 
-    def _see_as_computed(self, node: ir.Node) -> None:
+    def _compare_floats(self, node: ir.Node) -> None:
         """Notes that a comparison reads what no quantized node computed without a pair, which could change sides."""
         if node.op_type not in _COMPARISONS:
             return
@@ -183,107 +175,39 @@ class _Placer:
     def leave_bodies(self, node: ir.Node) -> None:
         """Notes that the nodes in bodies of `node` stay float."""
         for inner in (each for body in bodies_of(node) for each in nodes_of(body)):
-            if any(self._is_float(value) for value in inner.outputs):
+            if any(self._nodes.is_float(value) for value in inner.outputs):
                 reason = f"it lies in a body of {node.op_type} {name_of(node)!r}"
                 self._left_float.append(LeftFloat(name_of(inner), inner.op_type, reason))
 
-    def _is_float(self, value: ir.Value | None) -> bool:
-        return value is not None and value.dtype in self._floats
-
-    def _data_inputs(self, node: ir.Node, rule: Rule) -> tuple[int, ...]:
-        """Indices of the inputs that hold data and are given."""
-        if rule.inputs is None:
-            return tuple(index for index, value in enumerate(node.inputs) if self._is_float(value))
-        return tuple(index for index in rule.inputs if index < len(node.inputs) and node.inputs[index] is not None)
-
-    def _rule(self, node: ir.Node) -> Rule:
-        return self._target.rules.get(key_of(node), _NO_RULE)
-
-    def _why_not_selected(self, node: ir.Node, rule: Rule) -> str:
-        """Says why the node would stay float wherever it stood; empty if it would not."""
-        if rule is _NO_RULE:
-            return f"{self._target.name} has no rule for {key_of(node)}"
-        if objection := self._choices.objection(node):
-            return objection
-        if objection := self._sensitive.objection(node):
-            return objection
-        data = self._data_inputs(node, rule)
-        if not data or not all(self._is_float(node.inputs[index]) for index in data):
-            return "its data is not float32"
-        operator = find_operator(node)
-        for index in data:
-            if infinite := _infinities(node.inputs[index]):
-                if operator is not None and index in (operator.weight, operator.bias):
-                    raise _infinite_weights(node.inputs[index], infinite)
-                return f"its constant {name_of(node.inputs[index])!r} is infinite"
-        return rule.objection(node)
-
-    def _why_not_reached(self, node: ir.Node, rule: Rule) -> str:
+    def _why_unreached(self, node: ir.Node, rule: Rule) -> str:
         if rule.flow is Flow.COMPUTE or self._scheme.force_pass_through:
             return ""
         name = name_of(node.inputs[0])
-        return "" if name in self._activations or name in self._absorbed else "its input is float"
+        return "" if name in self._activations or name in self._fused else "its input is float"
 
     def _mark_input(self, node: ir.Node, index: int, rule: Rule) -> None:
         value, name = node.inputs[index], name_of(node.inputs[index])
-        if name in self._absorbed or _is_decoded(value):
+        if name in self._fused or is_dequantized(value):
             return
         if not is_constant(value):
             if not self._target.dynamic:
                 self._activations.setdefault(name, name)
                 self._operands.add(node, index)
             return
-        operator = find_operator(node)
-        if operator is not None and operator.weight == index:
-            role: Role = "weight"
-        else:
-            role = "activation" if rule.flow is Flow.PASS_THROUGH else self._target.constants
-        self._mark_constant(node, index, role)
-
-    def _mark_constant(self, node: ir.Node, index: int, role: Role) -> None:
-        name = name_of(node.inputs[index])
-        spec = self._choices.weight(node, name) if role == "weight" else self._choices.moved(name)
-        key = name, role, _axis(node, index, spec), spec
-        self._constants.setdefault(key, []).append(Edge(name_of(node), index))
-
-    def _mark_bias(self, node: ir.Node) -> None:
-        operator = find_operator(node)
-        if operator is None or operator.bias is None or operator.bias >= len(node.inputs):
-            return
-        bias, kind = node.inputs[operator.bias], self._choices.bias(node)
-        if not is_constant(bias) or kind == "float":
-            return
-        if infinite := _infinities(bias):
-            raise _infinite_weights(bias, infinite)
-        edge = Edge(name_of(node), operator.bias)
-        if kind == "weight":
-            self._mark_constant(node, operator.bias, "weight")
-        elif rank_of(bias) == 1 and not any(_is_decoded(node.inputs[index]) for index in (0, operator.weight)):
-            weight = Edge(name_of(node), operator.weight)
-            data, weight_tensor = name_of(node.inputs[0]), name_of(node.inputs[operator.weight])
-            if not self._fits_int32(node, operator.weight) or not _covers_channels(node, operator):
-                return
-            self._biases.append(BiasSlot(name_of(bias), edge, data, weight, weight_tensor))
-
-    def _fits_int32(self, node: ir.Node, weight: int) -> bool:
-        """Whether both operands have types whose products a bias of int32 can be added to."""
-        data, name = name_of(node.inputs[0]), name_of(node.inputs[weight])
-        first = self._choices.activation(self._activations.get(data, data))
-        constant = is_constant(node.inputs[weight])
-        second = self._choices.weight(node, name) if constant else self._choices.activation(name)
-        return takes_int32_bias(first, second)
+        passed_through = rule.flow is Flow.PASS_THROUGH
+        self._constants.add_input(node, index, "activation" if passed_through else self._target.constants)
 
     def _mark_output(self, node: ir.Node, output: ir.Value, rule: Rule) -> None:
         name = name_of(output)
-        if not self._is_float(output) or _is_encoded(output) or self._target.dynamic:
+        if not self._nodes.is_float(output) or is_quantized(output) or self._target.dynamic:
             return
         if self._target.operands_only and not self._choices.is_own_result(name):
             return
         self._results.add(name)
         if self._is_product_for_floats(node, output):
             return
-        if self._is_absorbed(node, output):
-            self._absorbed.add(name)
+        if self._is_fused(node, output):
+            self._fused.add(name)
             self._choices.hand_on(name, name_of(next(iter(output.uses()))[0].outputs[0]))
         elif rule.flow is Flow.PASS_THROUGH and rule.passes_through(node) and not self._choices.is_changed(name):
             source = name_of(node.inputs[0])
@@ -300,65 +224,14 @@ class _Placer:
         readers = [reader for reader, _ in output.uses()]
         return bool(readers) and all(self._sensitive.objection(reader) for reader in readers)
 
-    def _is_absorbed(self, node: ir.Node, output: ir.Value) -> bool:
+    def _is_fused(self, node: ir.Node, output: ir.Value) -> bool:
         uses = tuple(output.uses())
         if len(uses) != 1 or output.is_graph_output():
             return False
         reader, index = uses[0]
         if adds_bias(reader) == 1 - index:
-            return not self._why_not_selected(reader, self._rule(reader))
+            return not self._nodes.objection(reader)
         producers = self._target.fused.get(reader.op_type, frozenset())
         if index != 0 or reader.graph is not node.graph or node.op_type not in producers:
             return False
-        return not self._why_not_selected(reader, self._rule(reader))
-
-
-_NO_RULE = Rule()
-
-
-def _axis(node: ir.Node, index: int, spec: TensorSpec) -> int | None:
-    """Returns the axis of a constant's blocks, or that of the output channels of a weight with a scale for each.
-
-    The channels of a table are what Gather picks: each word of an embedding has a scale.
-    """
-    if spec.is_block:
-        return constant_axis(node, index)
-    operator, rank = find_operator(node), rank_of(node.inputs[index])
-    if spec.granularity != "channel" or rank < 2:
-        return None
-    if node.op_type == "Gather":
-        return int(node.attributes.get_int("axis", 0)) % rank
-    return None if operator is None or operator.weight != index else operator.channel_axis(node, rank)
-
-
-def _covers_channels(node: ir.Node, operator: Operator) -> bool:
-    """Whether a bias has a value for each output channel: that of a Gemm may be broadcast from a single one."""
-    weight, bias = node.inputs[operator.weight], node.inputs[operator.bias or 0]
-    if not is_constant(weight) or rank_of(weight) < 2:
-        return True
-    channels = array_of(weight).shape[operator.channel_axis(node, rank_of(weight))]
-    return channels > 0 and bool(array_of(bias).size % channels == 0)
-
-
-def _is_decoded(value: ir.Value | None) -> bool:
-    """Whether `value` is quantized already: the model was, or its author wrote that pair."""
-    producer = None if value is None else value.producer()
-    return producer is not None and producer.op_type in DEQUANTIZERS
-
-
-def _is_encoded(value: ir.Value) -> bool:
-    uses = tuple(value.uses())
-    return bool(uses) and all(reader.op_type in QUANTIZERS for reader, _ in uses) and not value.is_graph_output()
-
-
-def _infinities(value: ir.Value | None) -> int:
-    """Returns how many infinities a constant holds; none if it is not one."""
-    if not is_constant(value):
-        return 0
-    found = range_of(value)
-    return found.pos_inf + found.neg_inf
-
-
-def _infinite_weights(value: ir.Value | None, infinite: int) -> ModelError:
-    found = f"infinity in {infinite} of {array_of(value).size} values"
-    return ModelError(f"tensor {name_of(value)!r}: expected finite weights, got {found}")
+        return not self._nodes.objection(reader)

@@ -1,4 +1,4 @@
-"""Dynamic quantization: activations are quantized as they come, by the range of each, and products are integer."""
+"""Dynamic quantization: the model itself quantizes activations by their range, and products are integer."""
 
 from __future__ import annotations
 
