@@ -15,7 +15,7 @@ import quarkfast
 from quarkfast.cli import console
 from quarkfast.cli.environment import check_environment
 from quarkfast.cli.exit_codes import ExitCode
-from quarkfast.cli.options import DATA_HELP, ModelPath, as_given, with_options
+from quarkfast.cli.options import DATA_HELP, AsJson, Force, ModelPath, as_given, with_options
 from quarkfast.cli.quantize import beside
 from quarkfast.errors import OutputError
 
@@ -36,8 +36,8 @@ def calibrate(
     max_memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Most memory to take, such as 2GB.")] = None,
     moments: Annotated[bool, typer.Option("--moments", help="Gather mean and variance too.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what was cut short in the output.")] = False,
-    force: Annotated[bool, typer.Option("-f", "--force", help="Replace an existing output.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    force: Force = False,
+    as_json: AsJson = False,
     **options: Any,
 ) -> int:
     """Gather the statistics of a model's activations once, for any number of quantizations.
@@ -50,29 +50,31 @@ def calibrate(
         raise OutputError(
             f"output: expected a new file, got {str(path)!r}, which exists; --force replaces it, --resume goes on"
         )
-    start, before = time.perf_counter(), _stamp(path)
+    start = time.perf_counter()
+    given: dict[str, Any] = {"preset": preset, "moments": moments, "threads": threads, "max_memory": max_memory}
+    given |= {"resume": resume, **as_given(options)}
+    with (
+        _saying_what_is_kept(path),
+        _executor(processes) as executor,
+        console.warnings_as_lines(),
+        console.stages() as progress,
+    ):
+        result = quarkfast.calibrate(model, calibration_data, path, executor=executor, progress=progress, **given)
+    _report(model, path, result, time.perf_counter() - start, as_json)
+    return ExitCode.OK
+
+
+@contextmanager
+def _saying_what_is_kept(path: Path) -> Iterator[None]:
+    """Says how many samples are in the output where the run is cut short."""
+    before = _stamp(path)
     try:
-        with _executor(processes) as executor, console.warnings_as_lines(), console.stages() as progress:
-            result = quarkfast.calibrate(
-                model,
-                calibration_data,
-                path,
-                preset=preset,
-                moments=moments,
-                executor=executor,
-                threads=threads,
-                max_memory=max_memory,
-                resume=resume,
-                progress=progress,
-                **as_given(options),
-            )
+        yield
     except (KeyboardInterrupt, quarkfast.QuarkfastError):
         if _stamp(path) != before:
             kept = quarkfast.Calibration.load(path).samples
             typer.echo(f"quarkfast: {kept} samples are kept in {path}; --resume goes on from there", err=True)
         raise
-    _report(model, path, result, time.perf_counter() - start, as_json)
-    return ExitCode.OK
 
 
 @contextmanager

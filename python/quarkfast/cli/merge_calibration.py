@@ -10,14 +10,15 @@ import quarkfast
 from quarkfast.cli import console
 from quarkfast.cli.calibrate import describe, rows
 from quarkfast.cli.exit_codes import ExitCode
+from quarkfast.cli.options import AsJson, Force
 from quarkfast.errors import OutputError
 
 
 def merge_calibration(
     parts: Annotated[list[Path], typer.Argument(metavar="FILE...", help="What 'quarkfast calibrate' wrote.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write the sum.")],
-    force: Annotated[bool, typer.Option("-f", "--force", help="Replace an existing output.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    force: Force = False,
+    as_json: AsJson = False,
 ) -> int:
     """Add up calibrations of one model, from other processes, machines or days.
 

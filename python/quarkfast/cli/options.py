@@ -12,8 +12,11 @@ from quarkfast.config import GROUPS, OPTIONS, Option, Scheme, load_config
 from quarkfast.errors import ConfigError
 
 __all__ = [
+    "DATA_HELP",
+    "AsJson",
     "ConfigFile",
     "DataPath",
+    "Force",
     "ModelPath",
     "PresetName",
     "as_given",
@@ -30,6 +33,9 @@ ConfigFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="JSON or YAML: a preset's name and options, or a scheme; instead of -p."),
 ]
+
+Force = Annotated[bool, typer.Option("-f", "--force", help="Replace an existing output.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 
 Verb = Callable[..., int]
 

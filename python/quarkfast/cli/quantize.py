@@ -13,38 +13,49 @@ import quarkfast
 from quarkfast.cli import console
 from quarkfast.cli.environment import check_environment
 from quarkfast.cli.exit_codes import ExitCode
-from quarkfast.cli.options import ConfigFile, DataPath, ModelPath, PresetName, as_given, chosen_preset, with_options
+from quarkfast.cli.options import (
+    AsJson,
+    ConfigFile,
+    DataPath,
+    Force,
+    ModelPath,
+    PresetName,
+    as_given,
+    chosen_preset,
+    with_options,
+)
 from quarkfast.errors import ModelError, OutputError
 
 _VERIFIED = 8  # samples that --verify runs, where the model does not fix its batch
 
 
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", help="Where to write; MODEL_PRESET.onnx beside MODEL by default.")
+]
+CalibrationFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="What 'quarkfast calibrate' wrote for MODEL, instead of samples.")
+]
+Verify = Annotated[
+    bool,
+    typer.Option("--verify", help="Open the result in ONNX Runtime; tell what computes on integers and how exactly."),
+]
+
+
 @with_options()
 def quantize(
     model: ModelPath,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Where to write; MODEL_PRESET.onnx beside MODEL by default.")
-    ] = None,
+    output: Output = None,
     preset: PresetName = "A8W8",
     config: ConfigFile = None,
     calibration_data: DataPath = None,
-    calibration: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="What 'quarkfast calibrate' wrote for MODEL, instead of samples."),
-    ] = None,
+    calibration: CalibrationFile = None,
     max_memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Most memory to calibrate in, such as 2GB.")
     ] = None,
-    force: Annotated[bool, typer.Option("-f", "--force", help="Replace an existing output.")] = False,
-    verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify",
-            help="Open the result in ONNX Runtime; tell what computes on integers and how exactly.",
-        ),
-    ] = False,
+    force: Force = False,
+    verify: Verify = False,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the summary to this JSON file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    as_json: AsJson = False,
     **options: Any,
 ) -> int:
     """Quantize an ONNX model.
