@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from quarkfast.atomic_files import check_output, save_bytes
 from quarkfast.config import Scheme
+from quarkfast.pipeline.garbage import only_new_objects_collected
 from quarkfast.pipeline.progress import Clock, Progress
 from quarkfast.pipeline.resolve import resolve
 from quarkfast.pipeline.summary import Summary
@@ -110,5 +111,6 @@ def quantize(
     with clock.stage("import"):  # onnx, onnx_ir and all that needs them, after mistakes in arguments are found
         from quarkfast.pipeline.quantize_model import quantize_model
     path = None if output is None else check_output(output)
-    data, summary = quantize_model(model, path, scheme, target, calibration_data, calibration, max_memory, clock)
+    with only_new_objects_collected():  # before the model is loaded, so that what is replaced of it is collected
+        data, summary = quantize_model(model, path, scheme, target, calibration_data, calibration, max_memory, clock)
     return QuantizedModel(data, summary, path)

@@ -18,7 +18,6 @@ from quarkfast.graph.unchanged import copy_unchanged
 from quarkfast.pipeline.calibration_key import calibration_key
 from quarkfast.pipeline.calibration_source import CalibrationSource
 from quarkfast.pipeline.context import Context, WrittenModel
-from quarkfast.pipeline.garbage import only_new_objects_collected
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.recipe_runner import run_recipe
 from quarkfast.pipeline.recipes import lowest_opset_of, recipe_of
@@ -83,7 +82,7 @@ def quantize_model(
         two_files=outside,
     )
     del loaded  # preparation puts another in its place
-    with context.resources, only_new_objects_collected():
+    with context.resources:
         run_recipe(recipe_of(scheme), context)
         if context.unchanged:
             warnings.warn(_WEIGHTS_ONLY_UNCHANGED if scheme.weights_only else _UNCHANGED, stacklevel=3)
