@@ -72,7 +72,7 @@ def ort(session: nox.Session, onnxruntime: str) -> None:
 def processors(session: nox.Session, profile: str) -> None:
     """The test suite as on another x86-64 processor (Linux with glibc, objdump): `python -m tools.processor --help`.
 
-    `nox -s "processors(avx2)" -- tests/qdq` for a part of it.
+    `nox -s "processors(avx2)" -- tests/quantization` for a part of it.
     """
     command = ["python", "-m", "tools.processor", profile]
     if sentence := session.run(*command, silent=True, success_codes=[0, 1]):
