@@ -174,7 +174,7 @@ def compiler_file(name: str) -> str:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """The tables of docs/benchmarks.md: quarkfast beside numpy, ml_dtypes, onnxruntime, and torch where installed."""
+    """The tables of docs/results/kernels.md: beside numpy, ml_dtypes, onnxruntime, and torch where installed."""
     session.install(".[test]")
     run = Path(session.create_tmp(), "run.json")
     session.run("pytest", "bench", "--benchmark-enable", f"--benchmark-json={run}", *session.posargs)

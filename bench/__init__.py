@@ -1,1 +1,1 @@
-"""Benchmarks: quarkfast beside its rivals and a plain copy; docs/benchmarks.md says how to run them."""
+"""Benchmarks: quarkfast beside its rivals and a plain copy; docs/results has what they found, and the commands."""

@@ -3,8 +3,8 @@
 SHARED holds ``models/`` and ``data/``, MINILM is the sentence encoder, TOKENIZER its ``tokenizer.json``. Writes the
 calibration data of each model to ``WORK/data/MODEL.npz``, where the scripts of ``bench/peers`` read it, and our models
 to ``WORK/quarkfast``. Then scores all files ``WORK/TOOL/MODEL.CASE.onnx`` with exact sums and prints one Markdown table
-a model. ``--only MODEL,...`` and ``--cases CASE,...`` leave out the others. ``--page docs/accuracy.md`` puts what was
-measured over the tables of that page, whose other cells stay as they are.
+a model. ``--only MODEL,...`` and ``--cases CASE,...`` leave out the others. ``--page docs/results/peers.md`` puts what
+was measured over the tables of that page (``wild.md`` for models from the wild), whose other cells stay as they are.
 """
 
 from __future__ import annotations

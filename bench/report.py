@@ -1,4 +1,4 @@
-"""Turns the JSON of a benchmark run into the tables of docs/benchmarks.md: ``python -m bench.report run.json``."""
+"""Turns the JSON of a benchmark run into the tables of docs/results/kernels.md: ``python -m bench.report run.json``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from bench.race import RIVALS
 from bench.workload import SIZES
 
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "kernels.md"
 Record = dict[str, Any]
 
 
@@ -147,7 +147,7 @@ def replace(page: str, name: str, text: str) -> str:
     """Put text between the marks of a place."""
     begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
     if begin not in page or end not in page:
-        raise ValueError(f"docs/benchmarks.md: expected the marks {begin.strip()} and {end}, got a page without them")
+        raise ValueError(f"kernels.md: expected the marks {begin.strip()} and {end}, got a page without them")
     head, rest = page.split(begin, 1)
     return head + begin + text + "\n" + end + rest.split(end, 1)[1]
 

@@ -215,7 +215,7 @@ def test_batches_are_cut_to_the_memory(monkeypatch):
 
 def test_too_little_memory_is_refused_before_the_run(monkeypatch):
     monkeypatch.setattr("quarkfast.ort.run", None)
-    with pytest.raises(CalibrationError, match=r"max_memory: expected at least [\d.]+ [MG]B for this model, got 1.0 kB$"):
+    with pytest.raises(CalibrationError, match=r"expected at least [\d.]+ [MG]B for this model, got 1.0 kB$"):
         quarkfast.calibrate(conv_relu_model(), X, max_memory="1kB")
 
 

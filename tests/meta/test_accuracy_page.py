@@ -1,4 +1,4 @@
-"""The tables of docs/accuracy.md: what a new measurement changes in them, and that none of ours is missing."""
+"""The tables of docs/results: what a new measurement changes in them, and that none of ours is missing."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from bench import overview
 from bench.matrix import CASES
 from bench.tables import Table, put, read_table
 from bench.wild import RECORDINGS
 
-PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
+PAGE = Path(__file__).parents[2] / "docs" / "results" / "wild.md"
 BEFORE = """# Page
 
 ### net, 8 samples, SQNR
@@ -54,3 +55,10 @@ def test_every_case_of_a_model_from_the_wild_is_told(name):
     end = next(index for index in range(start, len(lines)) if not lines[index].startswith("|"))
     rows = read_table(lines[start:end], name).rows
     assert [case for case in CASES if not rows[case]["quarkfast"]] == []
+
+
+def test_the_overview_shows_the_cells_of_the_tables():
+    page = overview.PAGE.read_text(encoding="utf-8")
+    assert overview.with_overview(page) == page
+    with pytest.raises(ValueError, match="expected the marks"):
+        overview.with_overview("# Page\n")

@@ -1,6 +1,6 @@
 """Every preset on models that people ship: the checker passes it, it runs, and keeps names, types and shapes.
 
-How good they become is told by `docs/accuracy.md`. What is held here is that the result is a model of the same inputs
+How good they become is in `docs/results/wild.md`. What is held here is that the result is a model of the same inputs
 and outputs, that it computes finite numbers, that formats which have bits enough stay close, and that the summary names
 the outputs that are poor.
 """

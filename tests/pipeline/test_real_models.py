@@ -69,7 +69,7 @@ def test_resnet20_keeps_its_accuracy(resnet20, calibration, evaluation, float_to
 
 
 # What AMD Quark's preset of the same name gives in dB, on these images and with the same calibration data
-# (docs/accuracy.md), less the half decibel that any of its formats may be ahead.
+# (docs/results/peers.md), less the half decibel that any of its formats may be ahead.
 QUARK_SUPERRES = {"A8W8": 28.8, "A16W8": 29.5, "XINT8": 29.6, "BFP16": 38.7, "MX9": 40.7, "MX6": 20.2, "MXINT8": 35.2}
 
 
