@@ -14,9 +14,9 @@ from quarkfast.graph.normalization import Normalization, find_normalization, is_
 __all__ = [
     "Activation",
     "by_input",
+    "estimate_channel_absmax",
     "find_activation",
     "is_product",
-    "reach_of",
     "reads_columns",
 ]
 
@@ -50,7 +50,7 @@ class Activation:
     bias: ir.Value | None
 
 
-def reach_of(value: ir.Value) -> Values | None:
+def estimate_channel_absmax(value: ir.Value) -> Values | None:
     """Returns an estimate of the largest magnitude of each channel, along the last axis of `value`, or None.
 
     1. Behind a layer normalization, an operator or written out, it is ``r = 4 |gain| + |offset|``, and where that is

@@ -2,33 +2,58 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
+from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.config import Scheme
 from quarkfast.config.scheme import Factors
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard
 
-__all__ = ["equalize"]
+__all__ = ["CROSS_LAYER_EQUALIZATION", "CrossLayerEqualizationSettings", "equalize"]
 
 Values = NDArray[np.float64]
 
 _DONE = "quarkfast.equalized"
 
-# No channel is scaled by more than this, up or down: what weights gain beyond it, activations lose, whose channels
-# share a scale or a block too. Superres in A8W8: 21.3 dB as it is; with exact factors 31.8 dB without a limit, 33.0
-# with 8, 34.8 with 4; 33.9 with octaves up to 4. In MX6: 17.1 dB as it is; 24.9, 24.7, 23.9; 24.9.
-_LARGEST_FACTOR = {"useful_octaves": 4.0, "octaves": 4.0, "exact": 8.0}
-
-# What weights have to gain, as a ratio of noise, before activations may lose: a decibel.
-_LEAST_GAIN = 10**0.1
-
-# What stands between two layers and hands a positive factor of a channel on. (Pools pad with what no factor changes.)
-_HANDS_ON = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LeakyRelu", "MaxPool", "Relu"})
+# What may stand between two layers: operators that a positive factor of a channel passes through.
+# (Pools pad with what no factor changes.)
+_PASS_THROUGH = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LeakyRelu", "MaxPool", "Relu"})
 
 
-def equalize(model: ir.Model, factors: Factors) -> bool:
-    """Scales each channel between two layers that nothing else reads, in place; returns whether it scaled any.
+@dataclass(frozen=True, slots=True)
+class CrossLayerEqualizationSettings:
+    """Settings of :func:`equalize`; `cle_steps` has Quark's name and default.
+
+    Attributes:
+        factors: Whether factors are rounded to powers of two, and whether pairs that gain little are left alone.
+        cle_steps: How many times the pairs take their turns.
+        largest_factor: No channel is scaled by more than this, up or down; None means 8 for exact factors and 4 for
+            octaves. What weights gain beyond it, activations lose, whose channels share a scale or a block too.
+            Superres in A8W8: 21.3 dB as it is; with exact factors 31.8 dB without a limit, 33.0 with 8, 34.8 with 4;
+            33.9 with octaves up to 4. In MX6: 17.1 dB as it is; 24.9, 24.7, 23.9; 24.9.
+        least_gain: What weights have to gain with useful octaves, as a ratio of noise, before activations may lose: a
+            decibel.
+    """
+
+    factors: Factors = "useful_octaves"
+    cle_steps: int = 1
+    largest_factor: float | None = None
+    least_gain: float = 10**0.1
+
+    @property
+    def limit(self) -> float:
+        """The largest factor."""
+        if self.largest_factor is not None:
+            return self.largest_factor
+        return 8.0 if self.factors == "exact" else 4.0
+
+
+def equalize(model: ir.Model, settings: CrossLayerEqualizationSettings | Factors) -> bool:
+    """Scales each channel between two layers that nothing else reads, in place.
 
     1. A pair is a Conv or Gemm, then Relu, LeakyRelu or pooling nodes, then a Conv or Gemm, each the only reader of
        the one before; no output between them is a graph output; weights and bias are constants that nothing else reads.
@@ -38,7 +63,7 @@ def equalize(model: ir.Model, factors: Factors) -> bool:
     3. With ``"useful_octaves"`` a pair stays as it is unless the roundings of its weights, with one step for each
        layer, add a decibel less to what the second layer computes.
     4. The first layer's weights and bias are multiplied by ``s``, the second's weights divided. Pairs take their turns
-       in the order of the graph, once.
+       in the order of the graph, `cle_steps` times.
 
     Idempotent: a model that was equalized says so. Graph inputs and outputs are kept. Error: none with powers of two,
     but where weights become subnormal; otherwise rounding of the weights to float32. Tensors between the layers change
@@ -50,6 +75,13 @@ def equalize(model: ir.Model, factors: Factors) -> bool:
     with every tensor rounded.) The step of integers is that of a layer's largest weight, and channels that are alike
     already only lose: with every pair equalized ResNet-56 in A16W8 has 30.2 dB, with those that gain 31.2.
 
+    Args:
+        model: Changed in place.
+        settings: How far to go; how factors are rounded alone stands for the defaults.
+
+    Returns:
+        Whether any pair was scaled.
+
     Source:
         M. Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", 2019. Quark's has no
         limit, counts a part of the bias to ``r0`` and leaves channels of small weights alone.
@@ -57,12 +89,14 @@ def equalize(model: ir.Model, factors: Factors) -> bool:
     if model.meta.get(_DONE):
         return False
     model.meta[_DONE] = True
-    scaled = False
-    for node in model.graph:
-        tail = _next_layer(node)
-        if tail is not None:
-            scaled |= _scale(node, tail, factors)
-    return scaled
+    chosen = CrossLayerEqualizationSettings(settings) if isinstance(settings, str) else settings
+    changed = False
+    for _ in range(chosen.cle_steps):
+        for node in model.graph:
+            tail = _next_layer(node)
+            if tail is not None:
+                changed = _scale(node, tail, chosen) or changed
+    return changed
 
 
 def _next_layer(node: ir.Node) -> ir.Node | None:
@@ -77,7 +111,7 @@ def _next_layer(node: ir.Node) -> ir.Node | None:
         reader, index = uses[0]
         if reader.graph is not node.graph or index != 0 or not is_standard(reader):
             return None
-        if reader.op_type not in _HANDS_ON:
+        if reader.op_type not in _PASS_THROUGH:
             return reader if _reads_channels_of(reader, node) else None
         if any(output.uses() or output.is_graph_output() for output in reader.outputs[1:]):
             return None
@@ -130,11 +164,11 @@ def _by_input(node: ir.Node, weight: Values) -> Values:
     return split.reshape(groups * weight.shape[1], -1)
 
 
-def _scale(head: ir.Node, tail: ir.Node, rounding: Factors) -> bool:
+def _scale(head: ir.Node, tail: ir.Node, settings: CrossLayerEqualizationSettings) -> bool:
     first, second = (array_of(node.inputs[1]).astype(np.float64) for node in (head, tail))
     written, read = _flat(_by_output(head, first)), _flat(_by_input(tail, second))
-    factors = _factors(_reach(written), _reach(read), rounding)
-    if rounding == "useful_octaves" and not _lessens_noise(written, read, factors):
+    factors = _factors(_channel_absmax(written), _channel_absmax(read), settings)
+    if settings.factors == "useful_octaves" and not _lessens_noise(written, read, factors, settings.least_gain):
         return False
     _change(head.inputs[1], first * _for_output(head, factors, first.ndim))
     if len(head.inputs) > 2 and head.inputs[2] is not None:
@@ -147,43 +181,44 @@ def _flat(rows: Values) -> Values:
     return rows.reshape(len(rows), -1)
 
 
-def _reach(rows: Values) -> Values:
+def _channel_absmax(rows: Values) -> Values:
     """Returns the largest magnitude of each row."""
     found: Values = np.abs(rows).max(axis=1, initial=0.0)
     return found
 
 
-def _lessens_noise(written: Values, read: Values, factors: Values) -> bool:
+def _lessens_noise(written: Values, read: Values, factors: Values, least_gain: float) -> bool:
     """Whether rounding the weights on both sides of channels adds clearly less to the outputs once they are scaled.
 
     Args:
         written: Weights that make each channel, ``[channels, n0]``.
         read: Weights that read it, ``[channels, n1]``.
         factors: One for each channel.
+        least_gain: The least ratio of noise before and after.
     """
     made, used = (np.einsum("ij,ij->i", rows, rows) for rows in (written, read))
-    before = _noise(written.shape[1], _reach(written), made, read.shape[1], _reach(read), used)
+    before = _noise(written.shape[1], _channel_absmax(written), made, read.shape[1], _channel_absmax(read), used)
     up, down = factors, 1 / factors
-    scaled = _reach(written) * up, made * up**2, _reach(read) * down, used * down**2
-    return before > _LEAST_GAIN * _noise(written.shape[1], *scaled[:2], read.shape[1], *scaled[2:])
+    scaled = _channel_absmax(written) * up, made * up**2, _channel_absmax(read) * down, used * down**2
+    return before > least_gain * _noise(written.shape[1], *scaled[:2], read.shape[1], *scaled[2:])
 
 
 def _noise(n0: int, reach0: Values, energy0: Values, n1: int, reach1: Values, energy1: Values) -> float:
     """Returns what the roundings of two layers' weights add to the outputs, up to a factor that scaling leaves alone.
 
-    The square of a step is in proportion to that of a layer's largest magnitude; a channel hands on the ``n0``
-    roundings that make it times the energy of what reads it, and its own energy times the ``n1`` roundings there.
+    The square of a step is in proportion to that of a layer's largest magnitude; through a channel pass the ``n0``
+    roundings that make it, times the energy of what reads it, and its own energy times the ``n1`` roundings there.
     """
     square0, square1 = reach0.max(initial=0.0) ** 2, reach1.max(initial=0.0) ** 2
     return float((square0 * n0 * energy1 + energy0 * square1 * n1).sum())
 
 
-def _factors(r0: Values, r1: Values, rounding: Factors) -> Values:
+def _factors(r0: Values, r1: Values, settings: CrossLayerEqualizationSettings) -> Values:
     live = (r0 > 0) & (r1 > 0) & np.isfinite(r0 + r1)
     ratios = np.where(live, r1, 1.0) / np.where(live, r0, 1.0)
     # A ratio of 2^(e-1) up to 2^e has its root nearest to 2^floor(e / 2), on a scale of octaves.
-    roots = np.sqrt(ratios) if rounding == "exact" else np.ldexp(1.0, np.frexp(ratios)[1] // 2)
-    largest = _LARGEST_FACTOR[rounding]
+    roots = np.sqrt(ratios) if settings.factors == "exact" else np.ldexp(1.0, np.frexp(ratios)[1] // 2)
+    largest = settings.limit
     factors: Values = np.clip(roots, 1 / largest, largest)
     return factors
 
@@ -203,3 +238,14 @@ def _for_input(node: ir.Node, factors: Values, shape: tuple[int, ...]) -> Values
 def _change(value: ir.Value | None, values: Values) -> None:
     assert value is not None  # _is_own has made sure
     value.const_value = ir.Tensor(values.astype(np.float32), name=value.name)
+
+
+def _settings(scheme: Scheme) -> Settings | None:
+    return None if scheme.factors is None else CrossLayerEqualizationSettings(scheme.factors)
+
+
+def _run(context: Context, settings: CrossLayerEqualizationSettings) -> bool:
+    return equalize(context.model, settings)
+
+
+CROSS_LAYER_EQUALIZATION = Algorithm("cross-layer equalization", "float weights", _settings, _run, stage="prepare")

@@ -1,188 +1,101 @@
-"""Smaller channels in front of matrix products: what divides or repeats them, and weights that make up for it."""
+"""Outlier channel splitting: the few channels that reach far beyond the others become several equal parts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.channel_range_estimation import Activation, find_activation, reads_columns
+from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.algorithms.channel_rewriting import split_channels
+from quarkfast.algorithms.product_channels import powers_of_two, rewrite_channels, smoothable_axes
+from quarkfast.config import Scheme
 from quarkfast.deferred import ir
-from quarkfast.graph.access import array_of, is_constant, is_read_once, name_of, shape_of, tensor_of
-from quarkfast.graph.builder import add_initializer
-from quarkfast.graph.names import Names
-from quarkfast.graph.normalization import find_normalization
+from quarkfast.graph.access import name_of
+from quarkfast.statistics import StatisticsRequest
 
-__all__ = ["is_own", "scale", "split"]
+__all__ = ["OUTLIER_CHANNEL_SPLITTING", "OutlierChannelSplittingSettings", "split_outlier_channels"]
 
 
-def scale(
-    graph: ir.Graph, value: ir.Value, products: Sequence[ir.Node], factors: NDArray[np.int64], names: Names
-) -> None:
-    """Divides channels of `value` for `products`, in place, and multiplies the rows of weights that read them.
+@dataclass(frozen=True, slots=True)
+class OutlierChannelSplittingSettings:
+    """Settings of :func:`split_outlier_channels`.
 
-    A Mul divides; where all readers of a layer normalization are products, its gain and offset are divided instead.
-    With powers of two the products' results have the same bits, but where numbers become subnormal or infinite.
+    Attributes:
+        bound: A channel beyond this many times the median is an outlier. Twice the median is far out: some channels
+            reach that by chance. MiniLM, split by 64 sentences, has 25.9 dB on headlines with 1, 25.6 with 1.5 and 2,
+            24.3 with 3; the larger the bound, the fewer the repeats.
+        most_octaves: No channel becomes more parts than two to this power.
+        expand_ratio: Repeats are at most this share of a tensor's channels; the product grows by as much. The bound is
+            raised by quarters of an octave until it holds.
+    """
+
+    bound: float = 2.0
+    most_octaves: int = 6
+    expand_ratio: float = 1 / 8
+
+
+def split_outlier_channels(
+    model: ir.Model,
+    channel_absmax: Mapping[str, NDArray[np.float32]],
+    nodes: Collection[str] | None = None,
+    settings: OutlierChannelSplittingSettings | None = None,
+) -> int:
+    """Splits channels in front of matrix products that samples showed to be outliers, in place, and repeats rows.
+
+    A channel beyond the bound becomes as many equal parts as the ratio of its largest magnitude to the bound says,
+    rounded to a power of two, and the rows of weights that read it are repeated as they are.
+    A tensor stays as it is if one of the products shares its weight with another reader. Idempotent: a model that was
+    split or smoothed says so. Graph inputs and outputs are kept.
 
     Args:
-        graph: The graph of all these.
-        value: An output of one of its nodes.
-        products: Readers of `value`; nothing else reads their weights.
-        factors: One for each channel along the last axis of `value`.
-        names: Of the model.
+        model: Changed in place.
+        channel_absmax: The largest magnitude of each channel that samples showed, by tensor of
+            `quarkfast.algorithms.smoothable_axes`; tensors without an entry stay as they are.
+        nodes: Names of the products that will be quantized, of which alone this is about; None means all.
+        settings: How far to go; the defaults if None.
+
+    Returns:
+        The number of tensors that have smaller channels now.
+
+    Source:
+        R. Zhao et al., "Improving Neural Network Quantization without Retraining using Outlier Channel Splitting",
+        2019, arXiv:1901.09504.
     """
-    _read(products, _divided(graph, value, products, factors, names))
-    for weight, axis in _weights(products):
-        _edit(weight, axis, np.arange(factors.size), factors)
+    chosen = settings or OutlierChannelSplittingSettings()
+
+    def absmax_of(value: ir.Value) -> NDArray[Any] | None:
+        return channel_absmax.get(name_of(value))
+
+    def parts(absmax: NDArray[Any], median: float) -> NDArray[np.int64]:
+        bound = chosen.bound * median
+        while True:
+            found = powers_of_two(absmax / bound, chosen.most_octaves)
+            if (found - 1).sum() <= chosen.expand_ratio * found.size:
+                return found
+            bound *= 2**0.25
+
+    return rewrite_channels(model, nodes, absmax_of, parts, split_channels)
 
 
-def split(
-    graph: ir.Graph, value: ir.Value, products: Sequence[ir.Node], parts: NDArray[np.int64], names: Names
-) -> None:
-    """Splits channels of `value` into equal parts for `products`, in place, and repeats the rows that read them.
-
-    Behind an activation of a product that nothing else reads, that product makes the parts: columns of its weight and
-    values of its bias are repeated, and a Mul divides behind the activation. Elsewhere channels are divided as by
-    :func:`scale`, a Gather repeats them and a Concat puts the repeats behind the others. Results are the same but for
-    the order of sums.
-
-    Args:
-        graph: The graph of all these.
-        value: An output of one of its nodes.
-        products: Readers of `value`; nothing else reads their weights.
-        parts: How many each channel along the last axis of `value` becomes. The first stays where it is.
-        names: Of the model.
-    """
-    repeats = np.repeat(np.arange(parts.size), parts - 1)
-    order = np.concatenate([np.arange(parts.size), repeats])
-    activation = find_activation(value)
-    between = _between(activation, value) if activation is not None and _is_alone(value, products) else None
-    if activation is not None and between is not None:
-        _make_more(activation, between, order)
-        _read(products, _multiplied(graph, value, 1 / parts[order], names))
-    else:
-        divided = _divided(graph, value, products, parts, names)
-        _read(products, _with_repeats(graph, divided, parts.size, repeats, names))
-    for weight, axis in _weights(products):
-        _edit(weight, axis, order)
+def _settings(scheme: Scheme) -> Settings | None:
+    return OutlierChannelSplittingSettings() if scheme.smoothed else None
 
 
-def is_own(value: ir.Value | None, readers: Sequence[ir.Node]) -> bool:
-    """Whether nobody but `readers` reads a constant, and each of them once."""
-    if value is None or value.is_graph_output() or value.is_graph_input():
-        return False
-    return all(node in readers and node.inputs.count(value) == 1 for node, _ in value.uses())
+def _request(context: Context, settings: OutlierChannelSplittingSettings) -> StatisticsRequest:
+    return StatisticsRequest.of_channels(smoothable_axes(context.model, context.placement.quantized))
 
 
-def _is_alone(value: ir.Value, products: Sequence[ir.Node]) -> bool:
-    """Whether nothing but `products` reads a value."""
-    return not value.is_graph_output() and all(node in products for node, _ in value.uses())
+def _run(context: Context, settings: OutlierChannelSplittingSettings) -> bool:
+    # One infinity or NaN may lie in any channel, so nothing is known of such a tensor.
+    finite = {name: each for name, each in context.statistics.items() if each.range.finite == each.range.count}
+    maxima = {name: each.channel_absmax for name, each in finite.items()}
+    known = {name: each for name, each in maxima.items() if each is not None}
+    return bool(known) and split_outlier_channels(context.model, known, context.placement.quantized, settings) > 0
 
 
-def _read(products: Sequence[ir.Node], value: ir.Value) -> None:
-    for product in products:
-        product.replace_input_with(0, value)
-
-
-def _weights(products: Sequence[ir.Node]) -> list[tuple[ir.Value | None, int]]:
-    """Returns each weight once, and the axis along which it meets the channels."""
-    return [
-        (weight, 1 if reads_columns(node) else 0)
-        for weight, node in {each.inputs[1]: each for each in products}.items()
-    ]
-
-
-def _between(activation: Activation, value: ir.Value) -> list[ir.Node] | None:
-    """Returns the nodes from a product to its activation `value`, None if others read what is between or constants."""
-    found: list[ir.Node] = [activation.product]
-    waiting = [value]
-    while waiting:
-        node = waiting.pop().producer()
-        if node is not None and node not in found:
-            found.append(node)
-            waiting += [each for each in node.inputs if each is not None and not is_constant(each)]
-    inner = [output for node in found for output in node.outputs if output is not value]
-    constants = [each for each in (activation.product.inputs[1], activation.bias) if each is not None]
-    hidden = all(not each.is_graph_output() and all(node in found for node, _ in each.uses()) for each in inner)
-    return found if hidden and all(map(is_read_once, constants)) else None
-
-
-def _make_more(activation: Activation, between: Sequence[ir.Node], order: NDArray[np.int64]) -> None:
-    """Makes a product compute the channels of `order`, of which some are repeats."""
-    _edit(activation.product.inputs[1], 0 if reads_columns(activation.product) else 1, order)
-    if activation.bias is not None:
-        _edit(activation.bias, 0, order)
-    for output in (output for node in between for output in node.outputs):
-        output.shape = _with_channels(output.shape, order.size)
-
-
-def _divided(
-    graph: ir.Graph, value: ir.Value, products: Sequence[ir.Node], factors: NDArray[np.int64], names: Names
-) -> ir.Value:
-    """Returns `value` with its channels divided: itself, if a layer normalization can do it."""
-    normalization = find_normalization(value)
-    constants = () if normalization is None else (normalization.gain, normalization.offset)
-    found = [each for each in constants if each is not None]
-    if not found or not all(map(is_read_once, found)) or not _is_alone(value, products):
-        return _multiplied(graph, value, 1 / factors, names)
-    for constant in found:
-        _edit(constant, 0, np.arange(factors.size), 1 / factors)
-    return value
-
-
-def _multiplied(graph: ir.Graph, value: ir.Value, factors: NDArray[np.float64], names: Names) -> ir.Value:
-    constant = _constant(graph, names.fresh(f"{name_of(value)}_factors"), factors.astype(np.float32))
-    return _append(graph, "Mul", [value, constant], value.shape, names)
-
-
-def _with_repeats(
-    graph: ir.Graph, value: ir.Value, channels: int, repeats: NDArray[np.int64], names: Names
-) -> ir.Value:
-    index = _constant(graph, names.fresh(f"{name_of(value)}_channels"), repeats)
-    repeated = _append(graph, "Gather", [value, index], _with_channels(value.shape, repeats.size), names, axis=-1)
-    shape = _with_channels(value.shape, channels + repeats.size)
-    return _append(graph, "Concat", [value, repeated], shape, names, axis=-1)
-
-
-def _with_channels(shape: ir.Shape | None, channels: int) -> ir.Shape | None:
-    return None if shape is None else ir.Shape([*shape[:-1], channels])
-
-
-def _constant(graph: ir.Graph, name: str, array: NDArray[np.float32] | NDArray[np.int64]) -> ir.Value:
-    return add_initializer(graph, ir.Tensor(array, name=name))
-
-
-def _append(
-    graph: ir.Graph, op_type: str, inputs: Sequence[ir.Value], shape: ir.Shape | None, names: Names, **attributes: int
-) -> ir.Value:
-    """Puts a node behind what makes the last of its inputs that is no constant, and returns its output."""
-    first, last = inputs[0], next(each for each in reversed(inputs) if not is_constant(each))
-    node = ir.node(op_type, inputs, attributes, name=names.fresh(f"{name_of(first)}_{op_type}"))
-    result = node.outputs[0]
-    result.name, result.type, result.shape = names.fresh(f"{name_of(first)}_{op_type}_output"), first.type, shape
-    producer = last.producer()
-    assert producer is not None  # the values to split are outputs of nodes
-    graph.insert_after(producer, node)
-    return result
-
-
-def _edit(
-    value: ir.Value | None, axis: int, order: NDArray[np.int64], factors: NDArray[np.int64 | np.float64] | None = None
-) -> None:
-    """Puts a constant's rows or columns in `order`, and multiplies them, whenever it is read: none is held twice."""
-    assert value is not None  # is_own has made sure
-    source = ir.Value(name=value.name, const_value=tensor_of(value))
-
-    def made() -> ir.TensorProtocol:
-        array = array_of(source).take(order, axis)
-        if factors is not None:
-            array *= np.expand_dims(
-                factors.astype(np.float32), tuple(each for each in range(array.ndim) if each != axis)
-            )
-        return ir.Tensor(array, name=source.name)
-
-    shape = list(shape_of(tensor_of(value)))
-    shape[axis] = order.size
-    value.shape = ir.Shape(shape)
-    value.const_value = ir.LazyTensor(made, dtype=ir.DataType.FLOAT, shape=ir.Shape(shape), name=value.name)
+OUTLIER_CHANNEL_SPLITTING = Algorithm("outlier channel splitting", "float weights", _settings, _run, _request)
+"""Where samples show what channels reach."""

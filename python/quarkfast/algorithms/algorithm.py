@@ -1,0 +1,82 @@
+"""What an accuracy algorithm is: settings, the statistics it needs, what it works on, and what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+from quarkfast.config import Scheme
+from quarkfast.deferred import ir
+from quarkfast.graph.placement import Placement
+from quarkfast.statistics import StatisticsRequest, TensorStatistics
+
+__all__ = ["Algorithm", "Context", "Settings", "WorksOn"]
+
+Settings: TypeAlias = Any
+"""A frozen dataclass of an algorithm's own."""
+
+WorksOn = Literal["float weights", "scales", "codes"]
+
+
+class Context(Protocol):
+    """What an algorithm reads and changes; a recipe's context has all of it, each once the step that makes it has run.
+
+    Attributes:
+        model: The prepared model.
+        scheme: What was asked for.
+        placement: Where quantization goes.
+        statistics: What samples showed of the tensors that were requested.
+        plan: Scales and codes (`quarkfast.quantization.Plan`), for algorithms that work on these.
+    """
+
+    model: ir.Model
+    scheme: Scheme
+    placement: Placement
+    statistics: Mapping[str, TensorStatistics]
+    plan: Any
+
+
+def _nothing(context: Context, settings: Settings) -> StatisticsRequest:
+    return StatisticsRequest()
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One row of the registry, and a step of a recipe (`quarkfast.pipeline.step.Step`).
+
+    Attributes:
+        name: The field's term.
+        works_on: Float weights, which are rewritten before ranges are known; or the scales or codes of a plan.
+        settings: From a scheme to the settings that it means; None where the algorithm is not wanted.
+        change: Does it, and returns whether anything changed.
+        request: Returns the statistics that it needs.
+        stage: The stage of the progress that it belongs to.
+
+    Example:
+        >>> from quarkfast.algorithms import ALGORITHMS
+        >>> from quarkfast.config import PRESETS
+        >>> [each.name for each in ALGORITHMS if each.settings(PRESETS["A8W8"])]
+        ['cross-layer equalization']
+    """
+
+    name: str
+    works_on: WorksOn
+    settings: Callable[[Scheme], Settings | None]
+    change: Callable[[Any, Any], bool]
+    request: Callable[[Any, Any], StatisticsRequest] = _nothing
+    stage: str = "insert"
+
+    def applies(self, context: Context) -> bool:
+        """Whether the scheme of `context` wants it."""
+        return self.settings(context.scheme) is not None
+
+    def requires(self, context: Context) -> StatisticsRequest:
+        """Returns the statistics that must be gathered before it runs."""
+        settings = self.settings(context.scheme)
+        return StatisticsRequest() if settings is None else self.request(context, settings)
+
+    def run(self, context: Context) -> bool:
+        """Changes the model or the plan of `context`; returns whether it changed anything."""
+        settings = self.settings(context.scheme)
+        return settings is not None and self.change(context, settings)
