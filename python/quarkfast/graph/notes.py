@@ -1,4 +1,4 @@
-"""What preparation did differently from what was asked, told with a model until its summary is made."""
+"""What preparation did differently from what was asked, kept with a model until its summary is made."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def convert_opset(model: ir.Model, at_least: int) -> ir.Model:
         try:
             return _convert(model, _NEWEST_PAIRS)
         except _FAILURES:
-            return model  # which `check_pairs_run` tells whoever has something to write
+            return model  # which `check_pairs_run` refuses where there is something to write
     if wanted < version:
         model.opset_imports.pop("ai.onnx", None)
         model.opset_imports[""] = wanted

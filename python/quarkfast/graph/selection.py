@@ -72,7 +72,7 @@ class Choices:
         """Whether a tensor has a spec of its own by its name, or as what a layer computes."""
         return tensor in self._results
 
-    def hand_on(self, tensor: str, following: str) -> None:
+    def inherit(self, tensor: str, following: str) -> None:
         """Gives `following`, which stands for `tensor` from here on, its spec."""
         if tensor in self._tensors:
             self._tensors.setdefault(following, self._tensors[tensor])

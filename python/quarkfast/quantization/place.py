@@ -208,7 +208,7 @@ class _Placer:
             return
         if self._is_fused(node, output):
             self._fused.add(name)
-            self._choices.hand_on(name, name_of(next(iter(output.uses()))[0].outputs[0]))
+            self._choices.inherit(name, name_of(next(iter(output.uses()))[0].outputs[0]))
         elif rule.flow is Flow.PASS_THROUGH and rule.passes_through(node) and not self._choices.is_changed(name):
             source = name_of(node.inputs[0])
             self._activations[name] = self._activations.get(source, source)

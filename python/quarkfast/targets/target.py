@@ -19,7 +19,7 @@ Transform: TypeAlias = "Callable[[ir.Model], None]"
 """Rewrites a prepared model in place and keeps its values."""
 
 Constraint: TypeAlias = "Callable[[ir.Model, Quantizers], Quantizers]"
-"""Returns the plan with scales that the device can work with."""
+"""Returns the quantizers with scales that the device can work with."""
 
 Check: TypeAlias = "Callable[[ir.Model, Placement, Scheme], Iterable[str]]"
 """Yields what keeps the device from running a placed model, one sentence each with a remedy."""
@@ -146,13 +146,13 @@ class Target:
                 "asked for; export it in an older one, or use types that need none newer"
             )
 
-    def refine(self, model: ir.Model, plan: Quantizers) -> Quantizers:
-        """Rewrites `model` as the device needs it, in place, and returns `plan` with scales that it can work with."""
+    def refine(self, model: ir.Model, quantizers: Quantizers) -> Quantizers:
+        """Rewrites `model` as the device needs it, in place, and returns scales that it can work with."""
         for transform in self.transforms:
             transform(model)
         for constraint in self.constraints:
-            plan = constraint(model, plan)
-        return plan
+            quantizers = constraint(model, quantizers)
+        return quantizers
 
     def preflight(self, model: ir.Model, placement: Placement, scheme: Scheme) -> tuple[str, ...]:
         """Returns what keeps the device from running a prepared model or a part of it.

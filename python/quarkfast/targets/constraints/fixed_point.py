@@ -1,4 +1,4 @@
-"""A plan with power-of-two scales as positions: ``position = -log2(scale)``, the number of bits behind the point."""
+"""Power-of-two scales as positions: ``position = -log2(scale)``, the number of bits behind the point."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ __all__ = ["Positions"]
 
 
 class Positions:
-    """Positions of the tensors of a plan, readable and writable; :meth:`plan` gives the plan with the new scales.
+    """Positions of tensors, readable and writable; :meth:`quantizers` returns the quantizers with the new scales.
 
-    Weights are stored as codes only when the plan is inserted, so that a weight whose position moved is quantized with
+    Codes of weights are computed when they are written, so that a weight whose position moved is quantized with
     its new scale. (Quark's refinement changes the scale of codes that are there already.)
     """
 
-    def __init__(self, plan: Quantizers) -> None:
-        self._plan = plan
-        self._quantizers = dict(plan.quantizers)
-        self._constants = dict(plan.constants)
-        self._slots = {edge: slot for slot, _ in plan.constants for edge in slot.edges}
+    def __init__(self, given: Quantizers) -> None:
+        self._given = given
+        self._quantizers = dict(given.quantizers)
+        self._constants = dict(given.constants)
+        self._slots = {edge: slot for slot, _ in given.constants for edge in slot.edges}
         self.moved = 0
 
-    def plan(self) -> Quantizers:
-        """Returns the plan with the positions as they are now."""
-        return replace(self._plan, quantizers=self._quantizers, constants=tuple(self._constants.items()))
+    def quantizers(self) -> Quantizers:
+        """Returns the quantizers with the positions as they are now."""
+        return replace(self._given, quantizers=self._quantizers, constants=tuple(self._constants.items()))
 
     def of_input(self, node: ir.Node, index: int) -> int | None:
         """Returns the position of an input of `node`; None if it is left out or float."""
@@ -62,15 +62,15 @@ class Positions:
         if index >= len(node.inputs) or node.inputs[index] is None:
             return None
         slot = self._slots.get(Edge(name_of(node), index))
-        return slot if slot is not None else self._plan.activations.get(name_of(node.inputs[index]))
+        return slot if slot is not None else self._given.activations.get(name_of(node.inputs[index]))
 
     def _root_of_output(self, node: ir.Node) -> str | None:
         output = node.outputs[0]
-        root = self._plan.activations.get(name_of(output))
+        root = self._given.activations.get(name_of(output))
         if root is not None:
             return root
         readers = [reader for reader, _ in output.uses()]
-        return self._plan.activations.get(name_of(readers[0].outputs[0])) if len(readers) == 1 else None
+        return self._given.activations.get(name_of(readers[0].outputs[0])) if len(readers) == 1 else None
 
     def _quantizer(self, item: ConstantSlot | str) -> Quantizer:
         return self._quantizers[item] if isinstance(item, str) else self._constants[item]

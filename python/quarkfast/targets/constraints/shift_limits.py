@@ -16,16 +16,16 @@ __all__ = ["limit_shifts"]
 _ROUNDS = 5
 
 
-def limit_shifts(model: ir.Model, plan: Quantizers) -> Quantizers:
-    """Returns `plan` with scales between which AMD's XINT8 accelerator can shift.
+def limit_shifts(model: ir.Model, quantizers: Quantizers) -> Quantizers:
+    """Returns `quantizers` with scales between which AMD's XINT8 accelerator can shift.
 
     Each round goes through the nodes once for each rule, in topological order; the rounds end when nothing moves.
 
     Args:
         model: The prepared model, before insertion.
-        plan: From `quarkfast.quantization.compute_qparams`; every scale is a power of two, one for each tensor.
+        quantizers: From `quarkfast.quantization.compute_qparams`; every scale is a power of two, one for each tensor.
     """
-    positions, total = Positions(plan), 0
+    positions, total = Positions(quantizers), 0
     for _ in range(_ROUNDS):
         positions.moved = 0
         for rule in RULES:
@@ -35,7 +35,7 @@ def limit_shifts(model: ir.Model, plan: Quantizers) -> Quantizers:
         total += positions.moved
         if not positions.moved:
             break
-    refined = positions.plan()
+    refined = positions.quantizers()
     if not total:
         return refined
     note = f"{total} scales moved to what the accelerator can shift"
