@@ -30,6 +30,38 @@ def test_an_older_model_is_converted():
     assert opset_version(convert_opset(model, 10)) == 10
 
 
+@pytest.mark.parametrize("drops", [False, True])
+def test_a_converted_model_has_its_large_constants(monkeypatch, drops):
+    """onnx 1.17 drops references to data outside a protobuf, and leaves tensors without numbers."""
+    convert = onnx.version_converter.convert_version
+
+    def convert_as_1_17(proto, version):
+        result = convert(proto, version)
+        for graph in (result.graph, *(attribute.g for node in result.graph.node for attribute in node.attribute)):
+            for tensor in graph.initializer:
+                tensor.ClearField("external_data")
+                tensor.ClearField("data_location")
+        return result
+
+    if drops:
+        monkeypatch.setattr(onnx.version_converter, "convert_version", convert_as_1_17)
+    text = """g (float[N, 64] x, bool b) => (float[N, 64] y) {
+        a = MatMul(x, w)
+        c = If(b) <then_branch = yes () => (float[N, 64] d) { d = MatMul(a, v) },
+                   else_branch = no () => (float[N, 64] e) { e = Relu(a) }>
+        y = Relu(c)
+    }"""
+    weights = {name: np.random.default_rng(3).normal(size=(64, 64)).astype(np.float32) for name in "wv"}
+    proto = tiny_model(text, {"w": weights["w"]}, opset=11, ir_version=4)
+    proto.graph.node[1].attribute[0].g.initializer.append(onnx.numpy_helper.from_array(weights["v"], "v"))
+    converted = convert_opset(load_model(proto), 13)
+    found = {
+        name: value.const_value.numpy() for each in converted.graphs() for name, value in each.initializers.items()
+    }
+    assert opset_version(converted) == 13
+    assert all(np.array_equal(found[name], weights[name]) for name in weights)
+
+
 @pytest.mark.parametrize("version", [-1, 1000])
 def test_an_opset_that_onnx_does_not_know_is_one_sentence(version):
     model = load_model(conv_relu_model())
