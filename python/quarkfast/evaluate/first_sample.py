@@ -30,6 +30,7 @@ def output_sqnr(reference: bytes | Path, quantized: bytes | Path, feed: Feed) ->
         ModelError: ONNX Runtime does not take a model or the feed.
     """
     runs = [_run(model, feed) for model in (reference, quantized)]
+    _core.release_memory()
     found = [(name, _ratio(one, other)) for (name, one), (_, other) in zip(*runs, strict=True) if _is_float(one)]
     return tuple(sorted(found, key=lambda item: item[1]))
 
