@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import quarkfast
-from agreement import best_ratio, ratios
 from quarkfast.formats import activation_formats
+from support.agreement import best_ratio, ratios
 
 _BEST = {"int8": 49.9, "uint8": 49.9, "int16": 98.1, "float16": 74.0, "bfloat16": 55.9, "float32": 152.3, "mx9": 49.9}
 

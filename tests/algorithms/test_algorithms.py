@@ -20,7 +20,7 @@ from quarkfast.quantization import compute_qparams, make_plan, place
 from quarkfast.statistics import StatisticsRequest
 from quarkfast.targets import TARGETS
 from quarkfast.writers import insert
-from tiny_models import arrays_of, conv_relu_model, tiny_model
+from support.tiny_models import arrays_of, conv_relu_model, tiny_model
 
 
 @dataclass(frozen=True)

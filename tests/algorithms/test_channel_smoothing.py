@@ -12,7 +12,7 @@ from quarkfast.config.options import scheme_from
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.pipeline.prepare import prepare
-from tiny_models import arrays_of, operators_of, run_as_written, tiny_model
+from support.tiny_models import arrays_of, operators_of, run_as_written, tiny_model
 
 WIDE = 16
 # The first channels reach 6, 2.25 and 1.5 times as far as the median.

@@ -10,7 +10,7 @@ from quarkfast.config.options import scheme_from
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.pipeline.prepare import prepare
-from tiny_models import samples, tiny_model
+from support.tiny_models import samples, tiny_model
 
 CHAIN = """g (float[N, 3, 8, 8] x) => (float[N, 4, 4, 4] y) {
     a = Conv <pads = [1, 1, 1, 1]> (x, w1, b1)

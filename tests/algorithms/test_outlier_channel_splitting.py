@@ -10,7 +10,7 @@ from quarkfast.algorithms import smooth, smoothable_axes
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.pipeline.prepare import prepare
-from tiny_models import arrays_of, operators_of, run_as_written, tiny_model
+from support.tiny_models import arrays_of, operators_of, run_as_written, tiny_model
 
 WIDE = 96
 # The first three channels reach 16, 8 and 4 times as far as the median; their parts are to reach twice as far.

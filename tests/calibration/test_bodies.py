@@ -11,7 +11,7 @@ import pytest
 import quarkfast
 from quarkfast import ort
 from quarkfast.kernels import histogram, reduce_range
-from tiny_models import tiny_model
+from support.tiny_models import tiny_model
 
 W = np.random.default_rng(1).normal(size=(4, 4)).astype(np.float32)
 

@@ -17,7 +17,7 @@ from quarkfast.pipeline.calibration_key import NEUTRAL
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.quantization import needs_ranges
 from quarkfast.statistics import TensorStatistics, merge_statistics
-from tiny_models import conv_relu_model, samples, tiny_model
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 
 def _metadata_apart(model_bytes):

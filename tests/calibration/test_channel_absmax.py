@@ -7,7 +7,6 @@ import onnx
 import pytest
 
 import quarkfast
-from block_models import attention_block
 from quarkfast import ort
 from quarkfast.algorithms import smoothable_axes
 from quarkfast.calibration import observe
@@ -18,7 +17,8 @@ from quarkfast.graph.opset import opset_version
 from quarkfast.graph.save import to_proto
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.statistics import Calibration, StatisticsRequest
-from tiny_models import tiny_model
+from support.block_models import attention_block
+from support.tiny_models import tiny_model
 
 TEXT = """g (float[N, S, 6] x) => (float[N, S, 4] y) {
     n = Neg (x)

@@ -16,7 +16,7 @@ from quarkfast.graph.load import load_model
 from quarkfast.graph.save import to_proto
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.statistics import Calibration, StatisticsRequest, merge
-from tiny_models import samples, tiny_model
+from support.tiny_models import samples, tiny_model
 
 # Channels that fill the blocks of convolutions, and channels that do not.
 TEXT = """g (float[N, 3, 8, 8] x) => (float[N, 32, 8, 8] y) {

@@ -20,7 +20,7 @@ from quarkfast.calibration.interrupt import uninterrupted
 from quarkfast.calibration.memory import resident_bytes
 from quarkfast.errors import CalibrationError, ConfigError
 from quarkfast.graph.load import load_model
-from tiny_models import conv_relu_model, samples, tiny_model
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 X = samples(12)
 INPUT = (ModelInput("x", np.dtype(np.float32), ("N", 3, 8, 8)),)
@@ -130,7 +130,7 @@ def test_a_real_interrupt_from_the_keyboard_keeps_whole_runs(tmp_path):
         import os, signal
         signal.signal(signal.SIGINT, signal.default_int_handler)
         import quarkfast
-        from tiny_models import conv_relu_model, samples
+        from support.tiny_models import conv_relu_model, samples
         def feeds():
             for index in range(100):
                 yield samples(1)

@@ -17,7 +17,7 @@ from quarkfast import Calibration, ort
 from quarkfast.errors import CalibrationError, OutputError
 from quarkfast.kernels import histogram, reduce_range
 from quarkfast.ranges.registry import METHODS
-from tiny_models import conv_relu_model, samples, tiny_model
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 SEQUENCE = "g (float[N, L, 4] x) => (float[N, L, 4] y) { y = Mul (x, two) }"
 
@@ -128,7 +128,7 @@ def test_a_calibration_that_does_not_fit_on_the_disk_is_kept_elsewhere(tmp_path,
 _NO_ROOM = """
     import resource, signal, sys
     import quarkfast
-    from tiny_models import conv_relu_model, samples
+    from support.tiny_models import conv_relu_model, samples
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))  # of one file, as of a disk that is all but full
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:

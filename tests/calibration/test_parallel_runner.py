@@ -12,7 +12,7 @@ import pytest
 import quarkfast
 from quarkfast.calibration.parallel_runner import _cut
 from quarkfast.errors import CalibrationError
-from tiny_models import conv_relu_model, samples, tiny_model
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 X = samples(40)
 

@@ -8,7 +8,7 @@ import pytest
 import quarkfast
 from quarkfast.calibration.data import ModelInput, RandomDataReader, open_data, read_feeds
 from quarkfast.errors import CalibrationError
-from tiny_models import conv_relu_model, samples
+from support.tiny_models import conv_relu_model, samples
 
 INPUTS = (
     ModelInput("image", np.dtype(np.float32), ("N", "C", "H", "W")),

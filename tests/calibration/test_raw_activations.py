@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import quarkfast
-from percentile_telling import percentile_ends
 from quarkfast import ort, qparams, reference
 from quarkfast.config import TensorSpec
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.ranges.estimate import estimate_range
+from support.percentile_telling import percentile_ends
 
 MEAN = np.float32([0.485, 0.456, 0.406]).reshape(3, 1, 1)
 STD = np.float32([0.229, 0.224, 0.225]).reshape(3, 1, 1)

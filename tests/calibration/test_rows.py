@@ -15,7 +15,7 @@ from quarkfast.calibration.data import ModelInput, open_data
 from quarkfast.calibration.memory import rows_within_budget
 from quarkfast.graph.load import load_model
 from quarkfast.statistics import StatisticsRequest
-from tiny_models import samples, tiny_model
+from support.tiny_models import samples, tiny_model
 
 OPEN = (ModelInput("x", np.dtype(np.float32), ("N", 3, "H", "W")),)
 WEIGHT = np.random.default_rng(5).normal(0, 0.3, (8, 3, 3, 3)).astype(np.float32)

@@ -10,7 +10,7 @@ import quarkfast
 from quarkfast import ort
 from quarkfast.calibration.data import RandomDataReader, model_inputs
 from quarkfast.graph.load import load_model
-from tiny_models import conv_relu_model, samples
+from support.tiny_models import conv_relu_model, samples
 
 
 def _declared(*sizes: int | str) -> onnx.ModelProto:

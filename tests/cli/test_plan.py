@@ -10,7 +10,7 @@ import pytest
 from quarkfast.cli import main
 from quarkfast.cli.exit_codes import ExitCode
 from quarkfast.config import OPTIONS
-from tiny_models import conv_relu_model
+from support.tiny_models import conv_relu_model
 
 
 @pytest.fixture

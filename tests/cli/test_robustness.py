@@ -13,10 +13,10 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 
-from broken_models import BROKEN_MODELS, huge_constant, huge_input, unknown_input, unknown_output
 from quarkfast.cli import main
 from quarkfast.cli.exit_codes import ExitCode
-from tiny_models import conv_relu_model, samples, tiny_model
+from support.broken_models import BROKEN_MODELS, huge_constant, huge_input, unknown_input, unknown_output
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 _INFINITE_BIAS = np.float32([0, np.inf, 0])
 

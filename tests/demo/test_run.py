@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from processors import saturates
 from quarkfast.cli import main
 from quarkfast.cli.exit_codes import ExitCode
 from quarkfast.demo.data import MODEL, recorded_top1
 from quarkfast.demo.run import DEMO_PRESETS, FLOAT, Row, run
+from support.processors import saturates
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ import onnx
 import pytest
 
 import quarkfast
-from processors import saturates
 from quarkfast import ort
 from quarkfast.evaluate.divergence import compare
 from quarkfast.evaluate.exact_sums import exact_session
-from tiny_models import conv_relu_model, samples, tiny_model
+from support.processors import saturates
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 MEAN = np.float32([0.485, 0.456, 0.406])[:, None, None]
 STD = np.float32([0.229, 0.224, 0.225])[:, None, None]

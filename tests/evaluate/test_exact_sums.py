@@ -10,7 +10,7 @@ import pytest
 
 from quarkfast.errors import ModelError
 from quarkfast.evaluate.exact_sums import exact_session, with_exact_products
-from tiny_models import tiny_model
+from support.tiny_models import tiny_model
 
 # 64 products of 255 and 127 or 126: pairs of them saturate in 16 bits.
 CODES, WEIGHT = np.full((2, 64), 255, np.uint8), np.int8([[127, -127, 126]] * 64)

@@ -10,7 +10,7 @@ from quarkfast import ort
 from quarkfast.errors import ModelError
 from quarkfast.evaluate import first_sample, sqnr
 from quarkfast.evaluate.first_sample import output_sqnr
-from tiny_models import conv_relu_model, samples, tiny_model
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 
 def _run(data, feed):

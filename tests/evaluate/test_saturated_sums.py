@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import quarkfast
-from processors import saturates
 from quarkfast import ort
 from quarkfast.evaluate.saturated_sums import SaturatingModel
-from tiny_models import samples, tiny_model
+from support.processors import saturates
+from support.tiny_models import samples, tiny_model
 
 CHAIN = """g (float[N, 4, 6, 6] x) => (float[N, 8, 6, 6] y) {
     a = Conv<pads = [1, 1, 1, 1]>(x, u)

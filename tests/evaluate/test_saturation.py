@@ -9,7 +9,7 @@ import pytest
 import quarkfast
 from quarkfast.evaluate.saturation import may_saturate
 from quarkfast.evaluate.verification import verify
-from tiny_models import samples, tiny_model
+from support.tiny_models import samples, tiny_model
 
 CONV = "g (float[N, 4, 6, 6] x) => (float[N, 8, 6, 6] y) { c = Conv<pads = [1, 1, 1, 1]>(x, w) y = Relu(c) }"
 MATMUL = "g (float[N, 8] x) => (float[N, 4] y) { m = MatMul(x, w) y = Relu(m) }"

@@ -7,14 +7,14 @@ import onnx
 import pytest
 
 import quarkfast
-from processors import saturates
 from quarkfast import ort
 from quarkfast.errors import ModelError
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.accuracy import Accuracy
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.verification import FloatLayer, verify
-from tiny_models import conv_relu_model, samples, tiny_model
+from support.processors import saturates
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 
 def test_integer_kernels_are_counted():

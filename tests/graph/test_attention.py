@@ -8,7 +8,7 @@ import pytest
 import quarkfast
 from quarkfast import ort
 from quarkfast.evaluate import sqnr
-from tiny_models import tiny_model
+from support.tiny_models import tiny_model
 
 INPUTS = "float[N, 2, 6, 8] q, float[N, 2, 8, 6] k, float[N, 2, 6, 8] v"
 LOWEST = np.finfo(np.float32).min

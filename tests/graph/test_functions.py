@@ -6,7 +6,7 @@ import pytest
 from quarkfast.graph.functions import nodes_within_functions
 from quarkfast.graph.load import load_model
 from quarkfast.pipeline.prepare import prepare
-from tiny_models import tiny_model
+from support.tiny_models import tiny_model
 
 CONSTANTS = {
     "w": np.eye(16, dtype=np.float32),

@@ -8,7 +8,7 @@ import pytest
 from quarkfast.errors import ModelError
 from quarkfast.graph.load import external_bytes, load_model
 from quarkfast.pipeline.prepare import prepare
-from tiny_models import conv_relu_model, tiny_model
+from support.tiny_models import conv_relu_model, tiny_model
 
 
 def _save_external(folder, location="model.data"):

@@ -10,7 +10,7 @@ from quarkfast import ort
 from quarkfast.errors import ModelError, UnsupportedError
 from quarkfast.graph.load import load_model
 from quarkfast.graph.opset import choose_ir_version, convert_opset, opset_version
-from tiny_models import conv_relu_model, operators_of, tiny_model
+from support.tiny_models import conv_relu_model, operators_of, tiny_model
 
 # The newest operator set of the oldest onnxruntime, and the newest whose QuantizeLinear onnxruntime has.
 EVERYWHERE, NEWEST_PAIRS = 21, 27

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import quarkfast
-from tiny_models import conv_relu_model, samples, tiny_model
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 PRODUCTS = """g (float[N, 8] x) => (float[N, 4] y) {
     [first] a = MatMul(x, v)

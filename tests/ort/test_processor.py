@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from processors import EXACT_SUM, SATURATED_SUM
+from support.processors import EXACT_SUM, SATURATED_SUM
 from tools.processor.__main__ import lacking
 from tools.processor.profiles import PROFILES, Profile
 

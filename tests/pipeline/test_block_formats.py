@@ -7,12 +7,12 @@ import onnx
 import pytest
 
 import quarkfast
-from processors import run_exact
 from quarkfast.config import PRESETS
 from quarkfast.config.quark import get_default_config, scheme_of
 from quarkfast.errors import ConfigError, UnsupportedError
 from quarkfast.formats.block import BLOCK_FORMATS
-from tiny_models import conv_relu_model, samples, tiny_model
+from support.processors import run_exact
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 BLOCK_PRESETS = [name for name, scheme in PRESETS.items() if scheme.weight.is_block]
 

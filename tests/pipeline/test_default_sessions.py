@@ -11,12 +11,12 @@ from types import MappingProxyType
 import pytest
 
 import quarkfast
-from agreement import agrees, losses
-from models_at_hand import SHARED, SMALL, AtHand
 from quarkfast import UnsupportedError, ort
 from quarkfast.config import Scheme
 from quarkfast.config.quark import get_default_config, scheme_of
 from quarkfast.config.quark.legacy import LEGACY_NAMES
+from support.agreement import agrees, losses
+from support.models_at_hand import SHARED, SMALL, AtHand
 
 
 def _schemes() -> Mapping[str, Scheme]:

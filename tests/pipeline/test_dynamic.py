@@ -10,9 +10,10 @@ import onnxruntime
 import pytest
 
 import quarkfast
-from processors import run_exact
 from quarkfast.errors import CalibrationError, ConfigError
-from tiny_models import conv_relu_model, samples, tiny_model
+from quarkfast.evaluate import sqnr
+from support.processors import run_exact
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 FLOOR = 28.0
 
@@ -21,14 +22,10 @@ def _run(model, feed):
     return run_exact(model, feed)[0]
 
 
-def _sqnr(reference, got):
-    return 10 * np.log10(np.square(reference).sum() / np.square(reference - got).sum())
-
-
 def _close(proto, feed, **options):
     result = quarkfast.quantize(proto, preset="DYNAMIC", **options)
     onnx.checker.check_model(result.proto, full_check=True)
-    assert _sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > FLOOR
+    assert sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > FLOOR
     return result
 
 

@@ -7,10 +7,10 @@ import onnx
 import pytest
 
 import quarkfast
-from operator_models import OPERATORS, operator_model
-from processors import run_exact
 from quarkfast.targets import TARGETS
-from tiny_models import samples
+from support.operator_models import OPERATORS, operator_model
+from support.processors import run_exact
+from support.tiny_models import samples
 
 PRESETS = ("A8W8", "U8S8", "XINT8", "A16W8", "DYNAMIC", "BF16", "BFP16", "MX9", "MXINT8")
 

@@ -8,20 +8,16 @@ import pytest
 from onnx import TensorProto, helper
 
 import quarkfast
-from processors import run_exact
 from quarkfast import ort
-from tiny_models import conv_relu_model, samples, tiny_model
+from quarkfast.evaluate import sqnr
+from support.processors import run_exact
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 INTEGER_PRESETS = ["A8W8", "U8S8", "XINT8", "A16W8"]
 
 
 def _run(model, feed):
     return run_exact(model, feed)[0]
-
-
-def _sqnr(reference, got):
-    noise = np.square(reference.astype(np.float64) - got).sum()
-    return 10 * np.log10(np.square(reference, dtype=np.float64).sum() / noise) if noise else np.inf
 
 
 def _stored(result):
@@ -47,7 +43,7 @@ def test_a_gemm_takes_a_bias_of_any_shape_that_can_be_broadcast(preset, bias, rn
     feed = {"x": rng.standard_normal((4, 16)).astype(np.float32)}
     for options in [{}] + ([{"per_channel": True}] if preset != "XINT8" else []):
         result = _quantize(proto, feed, preset, **options)
-        assert _sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > 20
+        assert sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > 20
 
 
 def test_a_bias_that_layers_share_and_names_that_are_taken():
@@ -62,7 +58,7 @@ def test_a_bias_that_layers_share_and_names_that_are_taken():
     proto = tiny_model(text, arrays | {"b": np.float32([0.1, 0.2, 0.3])})
     feed = {"x": samples()}
     result = _quantize(proto, feed)
-    assert _sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > 20
+    assert sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > 20
     names = [value for node in result.proto.graph.node for value in node.output] + list(_stored(result))
     assert len(names) == len(set(names))
 
@@ -125,7 +121,7 @@ def test_an_embedding_that_is_the_last_layer_too_is_stored_once(preset, rng):
     limit = floats / 2 if preset == "BF16" else floats / 4
     # Codes once, and for each row a scale as the product reads it and one as Gather does; little else.
     assert sum(array.nbytes for array in _stored(result).values()) < 1.05 * limit + 2 * 200 * 4
-    assert _sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > 25
+    assert sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > 25
 
 
 @pytest.mark.parametrize("preset", ["A8W8", "U8S8", "DYNAMIC", "INT8_WO"])
@@ -162,7 +158,7 @@ def test_a_channel_shuffle_is_quantized(preset, rng):
         "w": rng.standard_normal((2, 1, 3, 3)).astype(np.float32) * 0.3,
     }  # fmt: skip
     proto, feed = tiny_model(text, arrays), {"x": samples(8, (4, 8, 8))}
-    assert _sqnr(_run(proto, feed), _run(_quantize(proto, feed, preset).model_bytes, feed)) > 28
+    assert sqnr(_run(proto, feed), _run(_quantize(proto, feed, preset).model_bytes, feed)) > 28
 
 
 @pytest.mark.parametrize("method", ["minmax", "percentile", "entropy"])
@@ -174,7 +170,7 @@ def test_samples_may_have_different_lengths(method, rng):
     )
     data = [{"x": rng.standard_normal((1 + i % 3, 4 + i, 8)).astype(np.float32)} for i in range(6)]
     result = quarkfast.quantize(proto, calibration_data=data, method=method)
-    assert _sqnr(_run(proto, data[0]), _run(result.model_bytes, data[0])) > 20
+    assert sqnr(_run(proto, data[0]), _run(result.model_bytes, data[0])) > 20
 
 
 @pytest.mark.parametrize("cell", ["GRU", "LSTM", "RNN"])
@@ -201,7 +197,7 @@ def test_a_recurrent_model_with_its_state_as_input_stays_float_there_and_says_so
     result = _quantize(proto, feed, preset)
     assert result.summary.quantized["Conv"] == 1
     assert [node.name for node in result.summary.left_float if node.op_type == cell] == ["cell"]
-    assert _sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > 28
+    assert sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > 28
 
 
 @pytest.mark.parametrize("method", ["minmax", "percentile", "entropy", "minmse", "auto"])
@@ -240,7 +236,7 @@ def test_a_model_in_float16_with_a_resize_keeps_its_output(preset, rng):
     proto, feed = tiny_model(text, arrays), {"x": samples(8, (4, 6, 6)).astype(np.float16)}
     result = _quantize(proto, feed, preset)
     assert result.summary.quantized["Conv"] == 1
-    assert _sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > 28
+    assert sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > 28
 
 
 @pytest.mark.parametrize("preset", ["A8W8", "U8S8", "DYNAMIC", "INT8_WO"])
@@ -262,7 +258,7 @@ def test_branches_that_share_a_weight_from_outside_run_and_are_reported(preset, 
     else:
         assert "decoder" in [node.name for node in result.summary.left_float]
     for feed in feeds:
-        assert _sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > 20
+        assert sqnr(_run(proto, feed), _run(result.model_bytes, feed)) > 20
 
 
 def test_paths_may_hold_spaces_and_letters_of_any_script(tmp_path):
@@ -289,7 +285,7 @@ def test_every_operator_set_is_quantized_and_runs(opset, preset):
     feed = {"x": samples()}
     result = _quantize(proto, feed, preset)
     assert result.summary.opset >= min(opset, 22)  # the Conv of a newer one is that of 22
-    assert _sqnr(_run(conv_relu_model(), feed), _run(result.model_bytes, feed)) > 24
+    assert sqnr(_run(conv_relu_model(), feed), _run(result.model_bytes, feed)) > 24
 
 
 @pytest.mark.parametrize("preset", ["A8W8", "U8S8", "XINT8"])
@@ -304,4 +300,4 @@ def test_a_pool_with_dilations_opens_in_a_session_that_optimizes(preset):
     (left,) = (node for node in result.summary.left_float if node.op_type == "AveragePool")
     assert left.reason == "onnxruntime's QLinearAveragePool has no dilations"
     session = ort.inference_session(result.model_bytes, ort.session_options(optimize=True))
-    assert _sqnr(_run(proto, feed), session.run(None, feed)) > 24
+    assert sqnr(_run(proto, feed), session.run(None, feed)[0]) > 24

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tiny_models import tiny_model
+from support.tiny_models import tiny_model
 
 pytest.importorskip("resource", reason="no module resource: Windows does not tell the peak of a process in this way")
 

@@ -20,7 +20,7 @@ from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.graph.external_constants import constants_in_files, proto_and_folder
 from quarkfast.graph.load import load_model
-from tiny_models import conv_relu_model, samples, tiny_model
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 X = samples(6)
 _STATIC = [name for name, scheme in PRESETS.items() if not scheme.weights_only]

@@ -11,7 +11,7 @@ from quarkfast.calibration import calibrate_prepared
 from quarkfast.cli import main
 from quarkfast.errors import CalibrationError
 from quarkfast.ranges.registry import METHODS
-from tiny_models import conv_relu_model, samples
+from support.tiny_models import conv_relu_model, samples
 
 PRESETS = ("A8W8", "A16W8", "U8S8", "XINT8")
 

@@ -11,7 +11,7 @@ import pytest
 import quarkfast
 from quarkfast.config import PRESETS
 from quarkfast.errors import ConfigError, ModelError
-from tiny_models import conv_relu_model, samples, tiny_model
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 
 def _metadata(proto):

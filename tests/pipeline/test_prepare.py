@@ -10,7 +10,7 @@ from quarkfast.errors import ModelError, UnsupportedError
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.pipeline.prepare import prepare
-from tiny_models import conv_relu_model, samples, tiny_model
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 # Folding multiplies weights once more in float32: a relative error of a few units in the last place (2^-24) for each of
 # at most 27 + 1 terms of a sum whose terms are below 10 in magnitude.

@@ -7,9 +7,10 @@ import onnxruntime
 import pytest
 
 import quarkfast
-from processors import run_exact
 from quarkfast.errors import CalibrationError, ConfigError, ModelError, OutputError
-from tiny_models import conv_relu_model, samples, tiny_model
+from quarkfast.evaluate import sqnr
+from support.processors import run_exact
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 RUNS_PLAIN = [
     pytest.param("A8W8", {}, id="A8W8"),
@@ -34,10 +35,6 @@ def _run(model, x):
     return run_exact(model, {"x": x})[0]
 
 
-def _sqnr(reference, got):
-    return 10 * np.log10(np.square(reference).sum() / np.square(reference - got).sum())
-
-
 @pytest.mark.parametrize(("preset", "options"), RUNS_PLAIN)
 def test_every_preset_passes_the_checker_runs_plainly_and_stays_close(preset, options):
     proto = conv_relu_model()
@@ -45,7 +42,7 @@ def test_every_preset_passes_the_checker_runs_plainly_and_stays_close(preset, op
     onnx.checker.check_model(result.proto, full_check=True)
     x = samples()
     assert np.isfinite(onnxruntime.InferenceSession(result.model_bytes).run(None, {"x": x})[0]).all()
-    assert _sqnr(_run(proto, x), _run(result.model_bytes, x)) > FLOOR
+    assert sqnr(_run(proto, x), _run(result.model_bytes, x)) > FLOOR
 
 
 @pytest.mark.parametrize(("preset", "options"), CUSTOM)
@@ -53,7 +50,7 @@ def test_presets_of_custom_operators_run_with_the_library(preset, options):
     proto = conv_relu_model()
     result = quarkfast.quantize(proto, preset=preset, **options)
     x = samples()
-    assert _sqnr(_run(proto, x), _run(result.model_bytes, x)) > FLOOR
+    assert sqnr(_run(proto, x), _run(result.model_bytes, x)) > FLOOR
 
 
 def test_bfloat16_gives_the_same_bytes_as_operators_and_as_casts():
@@ -292,7 +289,7 @@ def test_a_model_that_is_partly_quantized_gets_what_is_missing():
     counts = [sum(node.op_type == "QuantizeLinear" for node in each.graph.node) for each in (part, whole.proto)]
     assert counts == [2, 4]
     x = samples()
-    assert _sqnr(_run(conv_relu_model(), x), _run(whole.model_bytes, x)) > FLOOR
+    assert sqnr(_run(conv_relu_model(), x), _run(whole.model_bytes, x)) > FLOOR
 
 
 def test_a_result_that_is_too_large_for_one_file_takes_two(tmp_path, monkeypatch):

@@ -7,8 +7,8 @@ import onnx
 import pytest
 
 import quarkfast
-from processors import run_exact
 from quarkfast.evaluate.exact_sums import exact_session
+from support.processors import run_exact
 
 MODELS = ("resnet20_cifar10", "resnet56_cifar10", "mobilenetv2_cifar10", "superres", "magika", "mnist")
 MEAN = np.float32([0.485, 0.456, 0.406])[:, None, None]

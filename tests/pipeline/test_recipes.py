@@ -15,7 +15,7 @@ from quarkfast.pipeline.context import ModelContext
 from quarkfast.pipeline.recipes import DYNAMIC, PREPARATION, STATIC, WEIGHT_ONLY, recipe_of
 from quarkfast.pipeline.step import FunctionStep
 from quarkfast.statistics import StatisticsRequest
-from tiny_models import conv_relu_model, samples, tiny_model
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 PRODUCT = "g (float[N, 8] x) => (float[N, 8] y) { n = Neg (x) y = MatMul (n, w) }"
 

@@ -12,7 +12,7 @@ import quarkfast
 from quarkfast import ort
 from quarkfast.config.quark.enums import ExtendedQuantType, QuantType
 from quarkfast.errors import ConfigError
-from tiny_models import conv_relu_model, samples, tiny_model
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 
 def _quantize(proto=None, **options):

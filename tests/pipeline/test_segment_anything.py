@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 
-from sam_encoder import GRID, HEADS, sam_encoder
+from support.sam_encoder import GRID, HEADS, sam_encoder
 
 pytest.importorskip("resource", reason="no module resource: Windows does not tell the peak of a process in this way")
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 import quarkfast
-from standard_models import quantize_all, standard_cases, table_of
+from support.standard_models import quantize_all, standard_cases, table_of
 
 # Why a model may be refused.
 REFUSED = (

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import quarkfast
-from agreement import agrees, losses
 from quarkfast import ort
 from quarkfast.formats import activation_formats, find, weight_formats
 from quarkfast.formats.scalar import SCALAR_FORMATS
-from tiny_models import samples, tiny_model
+from support.agreement import agrees, losses
+from support.tiny_models import samples, tiny_model
 
 RUNTIME = tuple(map(int, ort.runtime_version().split(".")[:2]))
 # Types of blocks take no part in what integers and floats are optimized into: three stand for all.

@@ -8,13 +8,14 @@ import onnx
 import pytest
 
 import quarkfast
-from processors import run_exact
 from quarkfast.errors import ConfigError
+from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.formats import activation_formats, weight_formats
 from quarkfast.formats.scalar import SCALAR_FORMATS
 from quarkfast.pipeline.resolve import resolve
-from tiny_models import conv_relu_model, samples, tiny_model
+from support.processors import run_exact
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 INTEGERS = [name for name in activation_formats() if name in SCALAR_FORMATS and SCALAR_FORMATS[name].is_integer]
 FLOATS = [name for name in activation_formats() if name in SCALAR_FORMATS and not SCALAR_FORMATS[name].is_integer]
@@ -33,10 +34,6 @@ def _run(model, x, optimize=True):
     return (run_exact(model, {"x": x}) if optimize else exact_session(model).run(None, {"x": x}))[0]
 
 
-def _sqnr(reference, got):
-    return 10 * np.log10(np.square(reference).sum() / np.square(reference - got).sum())
-
-
 def _quality(activation, weight, **options):
     proto, x = conv_relu_model(), samples(64)
     result = quarkfast.quantize(
@@ -45,7 +42,7 @@ def _quality(activation, weight, **options):
     onnx.checker.check_model(result.proto, full_check=True)
     # onnxruntime's optimizer makes QLinearConv of float8 too, which its CPU provider does not have.
     optimize = not any(name.startswith("float8") for name in (activation, weight)) or "bf16_qdq_to_cast" in options
-    return _sqnr(_run(proto.SerializeToString(), x), _run(result.model_bytes, x, optimize)), result
+    return sqnr(_run(proto.SerializeToString(), x), _run(result.model_bytes, x, optimize)), result
 
 
 @pytest.mark.parametrize("weight", [name for name in weight_formats() if name in SCALAR_FORMATS])
@@ -163,7 +160,7 @@ def test_scaled_weights_lie_between_two_and_minus_two():
     codes = np.frombuffer(stored["w1_quantized"].raw_data, ml_dtypes.bfloat16).astype(np.float32)
     assert np.abs(codes).max() == 2
     x = samples()
-    assert _sqnr(_run(conv_relu_model().SerializeToString(), x), _run(result.model_bytes, x)) > 28
+    assert sqnr(_run(conv_relu_model().SerializeToString(), x), _run(result.model_bytes, x)) > 28
 
 
 def test_a_clip_keeps_bfloat16_from_overflowing():

@@ -15,8 +15,8 @@ from quarkfast import kernels, ort
 from quarkfast.config import PRESETS
 from quarkfast.errors import ConfigError
 from quarkfast.quantization.weight_only.scales import scales_of
-from tiny_models import conv_relu_model, tiny_model
-from weight_models import changed_weights, weight_layers
+from support.tiny_models import conv_relu_model, tiny_model
+from support.weight_models import changed_weights, weight_layers
 
 _PRESETS = [name for name, scheme in PRESETS.items() if scheme.weights_only]
 _EPSILON = float(np.finfo(np.float32).eps)

@@ -10,7 +10,7 @@ import pytest
 import quarkfast
 from quarkfast.config import PRESETS
 from quarkfast.errors import ModelError, OutputError, UnsupportedError
-from weight_models import changed_weights, weight_layers
+from support.weight_models import changed_weights, weight_layers
 
 _PRESETS = [name for name, scheme in PRESETS.items() if scheme.weights_only]
 

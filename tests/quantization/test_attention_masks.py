@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import quarkfast
-from processors import run_exact
 from quarkfast.evaluate import sqnr
-from tiny_models import samples, tiny_model
+from support.processors import run_exact
+from support.tiny_models import samples, tiny_model
 
 SCORES = "g (float[N, 6, 8] q, float[8, 6] k, float[N, 1, 6] m) => (float[N, 6, 6] y) { s = MatMul(q, k) "
 

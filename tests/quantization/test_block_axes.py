@@ -7,7 +7,7 @@ import pytest
 from quarkfast.graph.block_axes import activation_axes, constant_axis
 from quarkfast.graph.load import load_model
 from quarkfast.pipeline.prepare import prepare
-from tiny_models import tiny_model
+from support.tiny_models import tiny_model
 
 
 def _model(text, **arrays):

@@ -10,7 +10,7 @@ from quarkfast.kernels import Range
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.pipeline.resolve import resolve
 from quarkfast.quantization import compute_qparams, place
-from tiny_models import conv_relu_model, tiny_model
+from support.tiny_models import conv_relu_model, tiny_model
 
 
 def _plan(proto, ranges, preset="A8W8", **options):

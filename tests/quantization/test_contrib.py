@@ -8,11 +8,11 @@ import pytest
 from onnx import TensorProto, helper
 
 import quarkfast
-from processors import run_exact
 from quarkfast.graph.block_axes import constant_axis
 from quarkfast.graph.contrib import key_of
 from quarkfast.graph.load import load_model
 from quarkfast.pipeline.prepare import prepare
+from support.processors import run_exact
 
 MS = "com.microsoft"
 WIDTH = 16

@@ -8,7 +8,7 @@ import pytest
 
 import quarkfast
 from quarkfast.kernels import dequantize_linear
-from tiny_models import conv_relu_model, samples, tiny_model
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 
 def _named(proto):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import quarkfast
-from processors import run_exact
-from tiny_models import tiny_model
+from support.processors import run_exact
+from support.tiny_models import tiny_model
 
 ATTENTION = """g (float[N, 8, 16] x, float[N, 1, 8] mask) => (float[N, 8, 16] y) {
     q = MatMul(x, wq)

@@ -7,9 +7,9 @@ import onnx
 import pytest
 
 import quarkfast
-from processors import run_exact
 from quarkfast.config import PRESETS
-from tiny_models import tiny_model
+from support.processors import run_exact
+from support.tiny_models import tiny_model
 
 WIDTH = 32
 

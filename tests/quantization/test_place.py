@@ -10,7 +10,7 @@ from quarkfast.pipeline.prepare import prepare
 from quarkfast.pipeline.resolve import resolve
 from quarkfast.quantization import place
 from quarkfast.targets import TARGETS, Flow
-from tiny_models import conv_relu_model, tiny_model
+from support.tiny_models import conv_relu_model, tiny_model
 
 
 def _place(proto, preset="A8W8", **options):

@@ -19,7 +19,7 @@ from quarkfast.quantization.weight_only import plan_weights
 from quarkfast.targets import TARGETS
 from quarkfast.writers import insert
 from quarkfast.writers.weight_only import rewrite
-from tiny_models import conv_relu_model, tiny_model
+from support.tiny_models import conv_relu_model, tiny_model
 
 
 def _planned(scheme: Scheme) -> tuple[object, Plan]:

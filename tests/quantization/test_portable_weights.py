@@ -12,7 +12,7 @@ import quarkfast
 from quarkfast.evaluate.saturated_pairs import excess
 from quarkfast.evaluate.saturation import rows_of_weight
 from quarkfast.qparams import overflowing_pairs
-from tiny_models import samples, tiny_model
+from support.tiny_models import samples, tiny_model
 
 CONV = "g (float[N, 4, 6, 6] x) => (float[N, A, B, C] y) { [layer] c = Conv(x, w) y = Relu(c) }"
 GROUPS = CONV.replace("Conv(", "Conv<group = 2>(")

@@ -7,8 +7,8 @@ import onnx
 import pytest
 
 import quarkfast
-from processors import run_exact
-from tiny_models import samples, tiny_model
+from support.processors import run_exact
+from support.tiny_models import samples, tiny_model
 
 WEIGHTS = np.random.default_rng(3).normal(0, 0.3, (4, 3, 1, 1)).astype(np.float32)
 

@@ -8,7 +8,6 @@ import math
 import numpy as np
 import pytest
 
-from percentile_telling import percentile_ends
 from quarkfast import kernels, qparams, reference
 from quarkfast.config import TensorSpec
 from quarkfast.errors import CalibrationError
@@ -18,6 +17,7 @@ from quarkfast.ranges.estimate import estimate_range, estimate_ranges
 from quarkfast.ranges.params import params_for
 from quarkfast.ranges.registry import METHODS
 from quarkfast.ranges.summary import ValuesSummary
+from support.percentile_telling import percentile_ends
 
 RNG = np.random.default_rng(5)
 VALUES = {

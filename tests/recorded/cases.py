@@ -18,13 +18,13 @@ import numpy as np
 import onnx
 
 import quarkfast
-from block_models import attention_block, branches
-from operator_models import OPERATORS, operator_model
 from quarkfast import kernels
 from quarkfast.demo.data import MODEL
 from quarkfast.statistics import TensorStatistics
-from tiny_models import conv_relu_model
-from weight_models import weight_layers
+from support.block_models import attention_block, branches
+from support.operator_models import OPERATORS, operator_model
+from support.tiny_models import conv_relu_model
+from support.weight_models import weight_layers
 
 # Those that take statistics of activations share one calibration: they make the same float model of a given one.
 CALIBRATED = ("A8W8", "A16W8", "U8S8", "XINT8")

@@ -11,7 +11,7 @@ from onnxruntime.quantization.calibrate import CalibrationCacheEncoder, Calibrat
 import quarkfast
 from quarkfast import Calibration
 from quarkfast.errors import CalibrationError
-from tiny_models import conv_relu_model, samples
+from support.tiny_models import conv_relu_model, samples
 
 RANGES = {"x": (-4.0, 4.0), "r1": (0.0, 2.5), "c2": (-3.0, 1.0), "y": (-5.0, 5.0)}
 

@@ -12,7 +12,7 @@ import pytest
 import quarkfast
 from quarkfast import Calibration
 from quarkfast.errors import CalibrationError, OutputError
-from tiny_models import conv_relu_model, samples
+from support.tiny_models import conv_relu_model, samples
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import onnx
 import pytest
 
 import quarkfast
-from processors import run_exact
-from tiny_models import tiny_model
+from support.processors import run_exact
+from support.tiny_models import tiny_model
 
 NAMES = {"kernel_shape", "strides", "dilations", "group", "pads"}
 

@@ -15,7 +15,7 @@ import quarkfast
 from quarkfast import ort
 from quarkfast.cli import main
 from quarkfast.cli.exit_codes import ExitCode
-from tiny_models import conv_relu_model, tiny_model
+from support.tiny_models import conv_relu_model, tiny_model
 
 NPU_PRESETS = ["A8W8", "A16W8", "XINT8", "BF16"]
 

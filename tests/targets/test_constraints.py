@@ -15,7 +15,7 @@ from quarkfast.quantization import compute_qparams, place
 from quarkfast.targets import TARGETS
 from quarkfast.targets.constraints import limit_shifts
 from quarkfast.targets.constraints.fixed_point import Positions
-from tiny_models import conv_relu_model, samples, tiny_model
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 
 def _refine(proto, ranges):

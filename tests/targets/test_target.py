@@ -14,7 +14,7 @@ import quarkfast
 from quarkfast import TARGETS, Flow, Rule, Target, targets
 from quarkfast.config import load_config
 from quarkfast.errors import ConfigError, UnsupportedError
-from tiny_models import conv_relu_model, samples, tiny_model
+from support.tiny_models import conv_relu_model, samples, tiny_model
 
 LAYER = Rule(inputs=(0, 1))
 PLAIN = Target(name="plain", rules={"Conv": LAYER, "Relu": Rule(Flow.ACTIVATION, inputs=(0,)), "Add": Rule()})

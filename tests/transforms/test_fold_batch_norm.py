@@ -11,7 +11,7 @@ from onnxscript.rewriter.rules.common import (
 
 from quarkfast.graph.load import load_model
 from quarkfast.transforms.fold_batch_norm import fold_batch_norm
-from tiny_models import tiny_model
+from support.tiny_models import tiny_model
 
 RULES = (fuse_batchnorm_into_conv_rule, fuse_batchnorm_into_conv_transpose_rule, fuse_batchnorm_into_gemm_rule)
 # Layer -> shapes of its weight and bias.

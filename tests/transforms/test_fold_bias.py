@@ -7,7 +7,7 @@ import pytest
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.pipeline.prepare import prepare
-from tiny_models import samples, tiny_model
+from support.tiny_models import samples, tiny_model
 
 TEXT = """g (float[N, 3, 8, 8] x) => (float[N, 4, 6, 6] y) {
     c = Conv (x, w)

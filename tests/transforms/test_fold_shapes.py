@@ -11,7 +11,7 @@ from onnxscript.optimizer._constant_folding import registry
 from quarkfast.graph.load import load_model
 from quarkfast.transforms.fold_constants import _SIMPLIFIED, fold_constants
 from quarkfast.transforms.fold_shapes import fold_shapes
-from tiny_models import conv_relu_model, tiny_model
+from support.tiny_models import conv_relu_model, tiny_model
 
 A, B = np.int64([[3, -1, 2], [7, 0, 5]]), np.int64([[1, 4, -2], [2, 2, 2]])
 EXPRESSIONS = {

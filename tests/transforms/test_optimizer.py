@@ -11,7 +11,7 @@ from quarkfast import ort
 from quarkfast.deferred import ir
 from quarkfast.graph.load import load_model
 from quarkfast.pipeline.prepare import prepare
-from tiny_models import operators_of, samples, tiny_model
+from support.tiny_models import operators_of, samples, tiny_model
 
 # Sequences in an operator set older than that of what the optimizer writes for them, and one split by an input.
 SEQUENCES = {

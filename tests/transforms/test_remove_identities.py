@@ -8,7 +8,7 @@ import quarkfast
 from quarkfast import ort
 from quarkfast.graph.load import load_model
 from quarkfast.pipeline.prepare import prepare_for_weights
-from tiny_models import operators_of, tiny_model
+from support.tiny_models import operators_of, tiny_model
 
 # A body whose Identity reads a value of the graph around it, as expansions of AffineGrid have it.
 OUTSIDE = """g (float[4] x, bool wanted) => (float[4] y) {

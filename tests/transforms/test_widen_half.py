@@ -7,12 +7,12 @@ import onnx
 import pytest
 
 import quarkfast
-from processors import run_exact
 from quarkfast import ort
 from quarkfast.graph.load import load_model
 from quarkfast.graph.notes import notes_of
 from quarkfast.pipeline.prepare import prepare
-from tiny_models import samples, tiny_model
+from support.processors import run_exact
+from support.tiny_models import samples, tiny_model
 
 W = np.random.default_rng(3).normal(0, 0.3, (3, 3, 3, 3)).astype(np.float16)
 

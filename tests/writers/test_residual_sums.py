@@ -13,7 +13,7 @@ import quarkfast
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.writers.residual_sums import keep_sums
-from tiny_models import run_as_written, samples, tiny_model
+from support.tiny_models import run_as_written, samples, tiny_model
 
 RESIDUAL = """g (float[N, 3, 16] x) => (float[N, 3, 16] y) {
     n = LayerNormalization (x, gain, offset)

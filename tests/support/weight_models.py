@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from tiny_models import tiny_model
+from support.tiny_models import tiny_model
 
 
 def weight_layers(rng: np.random.Generator, dtype: type[np.floating[Any]] = np.float32) -> onnx.ModelProto:

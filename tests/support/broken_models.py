@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tiny_models import conv_relu_model, tiny_model
+from support.tiny_models import conv_relu_model, tiny_model
 
 __all__ = ["BROKEN_MODELS", "huge_constant", "huge_input", "unknown_input", "unknown_output"]
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from tiny_models import tiny_model
+from support.tiny_models import tiny_model
 
 _RNG = np.random.default_rng(9)
 

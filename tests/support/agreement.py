@@ -9,12 +9,12 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from processors import saturates
 from quarkfast import QuantizedModel, ort
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.formats import find
 from quarkfast.formats.block import BLOCK_FORMATS
+from support.processors import saturates
 
 # What a default session may lose beside one that runs every node as it stands, in dB: integer kernels round a sum that
 # lies between two codes to the other one, and floats are added up in another order.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from tiny_models import tiny_model
+from support.tiny_models import tiny_model
 
 _ATTENTION = """g (float[N, 6, 32] x, int64[N, 6] mask) => (float[N, 6, 32] y) {
     m = Cast <to = 1> (mask)

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from quarkfast.demo.data import MODEL, load_images
-from tiny_models import samples, tiny_model
+from support.tiny_models import samples, tiny_model
 
 Feed = Mapping[str, NDArray[Any]]
 

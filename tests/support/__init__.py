@@ -1,0 +1,1 @@
+"""What tests share: models, runs of models, and facts about the machine."""
