@@ -25,10 +25,8 @@ POOR = 12
 KNOWN = {
     "MX4|MXFP4E2M1": (".*", "formats of 4 bits keep little more than the sign"),
     ".*": ("test_attention_.*_expanded", "masks in front of a Softmax that is written out"),
-    "XINT8": ("test_causal_conv_with_state_.*_expanded", "powers of two as scales of four values"),
     "A8W8|U8S8|XINT8|FP16|BF16|BFP16": ("test_softmax_large_number", "differences of 1 between values of 10000"),
     "MX6|MXFP8E4M3|MXFP6E2M3": ("test_matmul_1d_3d", "two sums of four terms that cancel"),
-    "U8S8": ("test_thresholdedrelu_example_expanded_ver18", "a mask and values in one Where"),
 }
 
 # Share of the models that onnxruntime has to run in float, so that a test that runs none fails: 1.32 runs 84 % of those
