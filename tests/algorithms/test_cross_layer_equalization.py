@@ -36,7 +36,7 @@ def _chain(**changed):
 
 
 def _equalized(proto):
-    return prepare(load_model(proto), 13, factors="octaves")
+    return prepare(load_model(proto), 13, PRESETS["BFP16"])
 
 
 def _weights(model):
@@ -66,9 +66,10 @@ def test_dense_layers_are_equalized_whatever_the_order_of_their_axes():
     np.testing.assert_array_equal(_run(serialize(model), x), _run(proto.SerializeToString(), x))
 
 
-@pytest.mark.parametrize(("choice", "largest"), [("octaves", 4), ("exact", 8)])
-def test_no_channel_is_scaled_by_more_than_the_limit(choice, largest):
-    before, after = (_weights(prepare(load_model(_chain()), 13, factors=choice))["w1"] for choice in (None, choice))
+@pytest.mark.parametrize(("preset", "largest"), [("BFP16", 4), ("MX6", 8)])
+def test_no_channel_is_scaled_by_more_than_the_limit(preset, largest):
+    schemes = PRESETS["FP16"], PRESETS[preset]
+    before, after = (_weights(prepare(load_model(_chain()), 13, scheme))["w1"] for scheme in schemes)
     factors = np.abs(after).max(axis=(1, 2, 3)) / np.abs(before).max(axis=(1, 2, 3))
     assert factors.max() == largest
     assert factors.min() == 1 / largest
@@ -78,7 +79,7 @@ def test_exact_factors_leave_both_layers_the_same_reach():
     rng = np.random.default_rng(4)
     arrays = {"w1": rng.normal(size=(8, 6)), "b1": rng.normal(size=6), "w2": rng.normal(size=(4, 6))}
     proto = tiny_model(DENSE, {name: array.astype(np.float32) for name, array in arrays.items()})
-    found = _weights(prepare(load_model(proto), 13, factors="exact"))
+    found = _weights(prepare(load_model(proto), 13, PRESETS["MX6"]))
     reach = [np.abs(found[name]).max(axis=0) for name in ("w1", "w2")]
     np.testing.assert_allclose(*reach, rtol=2**-22)  # two weights, rounded to float32 once each
 
@@ -105,7 +106,7 @@ def test_a_pair_is_scaled_by_useful_octaves_where_that_lessens_the_error_of_its_
         {"w1": w1.astype(np.float32), "w2": w2.astype(np.float32)},
     )
     as_it_is, left, scaled = (
-        _weights(prepare(load_model(proto), 13, factors=each)) for each in (None, "useful_octaves", "exact")
+        _weights(prepare(load_model(proto), 13, each)) for each in (PRESETS["FP16"], PRESETS["A8W8"], PRESETS["MX6"])
     )
     by_octaves = 2.0 ** np.round(np.log2(scaled["w1"][0] / as_it_is["w1"][0]))
     factors = np.clip(by_octaves, 1 / 4, 4)
@@ -134,7 +135,7 @@ def test_channels_that_are_zero_on_one_side_stay_as_they_are():
 def test_equalizing_twice_is_equalizing_once():
     model = _equalized(_chain())
     once = serialize(model)
-    assert serialize(prepare(model, 13, factors="exact")) == once
+    assert serialize(prepare(model, 13, PRESETS["MX6"])) == once
 
 
 @pytest.mark.parametrize("change", ["output", "reader", "shared", "bias"])

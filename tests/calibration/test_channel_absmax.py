@@ -10,6 +10,7 @@ import quarkfast
 from quarkfast import ort
 from quarkfast.algorithms import smoothable_axes
 from quarkfast.calibration import observe
+from quarkfast.config import PRESETS
 from quarkfast.demo.data import MODEL
 from quarkfast.errors import CalibrationError
 from quarkfast.graph.load import load_model
@@ -66,7 +67,7 @@ def _by_reduction(model, tensors, feeds):
 
 def _smoothed(proto, opset=13):
     """A prepared model, and what DYNAMIC looks at in it: tensor -> number of channels."""
-    model = prepare(load_model(proto), opset, factors="useful_octaves")
+    model = prepare(load_model(proto), opset, scheme=PRESETS["A8W8"])
     values = {value.name: value for node in model.graph for value in node.outputs}
     return model, {name: values[name].shape[-1] for name in smoothable_axes(model)}
 

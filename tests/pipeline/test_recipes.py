@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import quarkfast
+from quarkfast.algorithms import ALGORITHMS
 from quarkfast.calibration import calibrate_prepared
 from quarkfast.errors import CalibrationError, ModelError
 from quarkfast.pipeline import recipes
@@ -35,7 +36,9 @@ def test_each_preset_has_one_of_three_recipes(name):
     assert recipe_of(scheme) is expected
 
 
-@pytest.mark.parametrize(("preset", "absent"), [("A8W8", set()), ("BF16", {"equalize layers", "choose ranges"})])
+@pytest.mark.parametrize(
+    ("preset", "absent"), [("A8W8", set()), ("BF16", {"cross-layer equalization", "choose ranges"})]
+)
 def test_a_plan_names_the_steps_that_would_run(preset, absent):
     found = quarkfast.plan(conv_relu_model(), preset)
     assert absent.isdisjoint(found.recipe)
@@ -126,7 +129,7 @@ def test_a_rewrite_that_changes_the_model_says_so(rng):
     from quarkfast.graph.load import load_model
 
     def changes(model):
-        context = ModelContext(model=model, opset=13)
+        context = ModelContext(model=model, opset=13, scheme=quarkfast.PRESETS["FP16"])
         found = [step.name for step in PREPARATION if step.applies(context) and step.run(context)]
         return found, context.model
 
@@ -158,3 +161,10 @@ def test_a_model_with_nothing_to_quantize_ends_the_recipe(monkeypatch):
     with pytest.warns(UserWarning, match="nothing in the model can be quantized"):
         result = quarkfast.quantize(proto)
     assert "insert" not in result.summary.seconds
+
+
+def test_rows_of_algorithms_are_steps_where_they_can_do_their_work():
+    assert [each.name for each in ALGORITHMS if each in PREPARATION] == ["cross-layer equalization"]
+    after = STATIC.index(next(step for step in STATIC if step.name == "plan codes"))
+    changes_plans = [each for each in ALGORITHMS if each.works_on != "float weights"]
+    assert [step for step in STATIC[after + 1 :] if step in ALGORITHMS] == changes_plans

@@ -53,7 +53,7 @@ def calibrate_model(
     limit, first = None if max_memory is None else parse_bytes(max_memory), schemes[0][0]
     with clock.stage("load"):
         context = ModelContext(
-            model=load_model(model), opset=min(lowest_opset(*each) for each in schemes), factors=first.factors
+            model=load_model(model), opset=min(lowest_opset(*each) for each in schemes), scheme=first
         )
         key = calibration_key(context.model, first)
     with clock.stage("prepare"):

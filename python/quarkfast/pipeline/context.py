@@ -9,7 +9,6 @@ from pathlib import Path
 
 from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme
-from quarkfast.config.scheme import Factors
 from quarkfast.deferred import ir
 from quarkfast.graph.load import ModelSource
 from quarkfast.graph.placement import Placement
@@ -33,13 +32,13 @@ class ModelContext:
     Attributes:
         model: The model; a step may put another in its place.
         opset: The oldest operator set that the quantized model can do with.
-        factors: How the factors are rounded that scale channels between layers; None leaves channels as they are.
+        scheme: What was asked for, by which algorithms know their settings.
         checked: Constants that hold no NaN, while there are others to check.
     """
 
     model: ir.Model
     opset: int
-    factors: Factors | None = None
+    scheme: Scheme
     checked: Checked = field(default_factory=dict)
 
 
@@ -63,7 +62,6 @@ class Context(ModelContext):
     """All that a quantization knows; each attribute is set by the step that finds it.
 
     Attributes:
-        scheme: What was asked for.
         target: What it is placed for.
         source: Samples, or a calibration.
         float_model: The model as it was given.
@@ -91,7 +89,6 @@ class Context(ModelContext):
         written: The result, where it has been made.
     """
 
-    scheme: Scheme
     target: Target
     source: CalibrationSource = field(default_factory=CalibrationSource)
     float_model: ModelSource

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from quarkfast.algorithms import equalize
 from quarkfast.deferred import ir
 from quarkfast.graph.name_provenance import carry_over, remember, settle_calls
 from quarkfast.graph.opset import choose_ir_version, convert_opset
@@ -17,10 +16,8 @@ __all__ = [
     "check_constants",
     "check_new_constants",
     "convert_operator_set",
-    "equalize_layers",
     "inline_calls",
     "rewrite",
-    "scales_channels",
 ]
 
 
@@ -61,13 +58,3 @@ def convert_operator_set(context: ModelContext) -> bool:
     carry_over(before, context.model)
     choose_ir_version(context.model)
     return context.model is not before
-
-
-def scales_channels(context: ModelContext) -> bool:
-    """Whether channels are scaled between layers."""
-    return context.factors is not None
-
-
-def equalize_layers(context: ModelContext) -> bool:
-    """Scales channels between layers, so that weights need fewer bits."""
-    return context.factors is not None and equalize(context.model, context.factors)

@@ -71,7 +71,6 @@ def quantize_model(
     context = Context(
         model=loaded,
         opset=lowest_opset_of(scheme, target, loaded),
-        factors=scheme.factors,
         scheme=scheme,
         target=target,
         source=source,

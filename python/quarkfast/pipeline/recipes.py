@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from quarkfast.algorithms import ALGORITHMS
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.pipeline.preparation_steps import (
     check_constants,
     check_new_constants,
     convert_operator_set,
-    equalize_layers,
     inline_calls,
     rewrite,
-    scales_channels,
 )
 from quarkfast.pipeline.quantization_steps import (
     check_for_target,
@@ -74,7 +73,7 @@ PREPARATION: Recipe = (
     rewrite("fold constants", fold_constants),
     rewrite("fold BatchNormalization", fold_batch_norm),
     rewrite("fold bias", fold_bias),
-    FunctionStep("equalize layers", "prepare", equalize_layers, scales_channels),
+    *(each for each in ALGORITHMS if each.stage == "prepare"),
     FunctionStep("check new constants", "prepare", check_new_constants),
     rewrite("infer types", infer_types),
 )
@@ -97,6 +96,7 @@ _PLACEMENT: Recipe = (
 _RESULT: Recipe = (
     FunctionStep("compute scales", "insert", compute_scales, requires=request_channels),
     FunctionStep("plan codes", "insert", plan_codes),
+    *(each for each in ALGORITHMS if each.works_on != "float weights"),
     FunctionStep("check for target", "insert", check_for_target),
     FunctionStep("insert", "insert", insert_plan),
     FunctionStep("serialize", "insert", serialize_model),
