@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 
 import quarkfast
-from bench.subjects import Outputs, Subject, subjects
+from bench.data.subjects import Outputs, Subject, subjects
 from bench.tables import Table, put
 from quarkfast.errors import QuarkfastError
 

@@ -31,8 +31,8 @@ def samples(model: str, shared: Path, tokenizer: Path) -> Mapping[str, NDArray[A
     """Returns the samples of a model by input."""
     import numpy as np
 
-    from bench.sentences import SENTENCES
-    from bench.subjects import MEAN, STD, _tokens
+    from bench.data.sentences import SENTENCES
+    from bench.data.subjects import MEAN, STD, _tokens
 
     def load(name: str, field: str) -> NDArray[np.float32]:
         with np.load(shared / "data" / name) as data:

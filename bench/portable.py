@@ -26,7 +26,7 @@ import numpy as np
 import onnx
 
 import quarkfast
-from bench.subjects import Outputs, Subject, subjects
+from bench.data.subjects import Outputs, Subject, subjects
 from quarkfast import ort
 from quarkfast.demo.data import INPUT_NAME, MODEL, load_images
 from quarkfast.errors import ModelError

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import quarkfast
-from bench import with_quarkfast
+from bench.contestants import with_quarkfast
 from bench.operations import OPERATIONS
 from bench.tasks import TASKS
 from bench.workload import Task, Workload

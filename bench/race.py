@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bench import with_quarkfast
+from bench.contestants import with_quarkfast
 from bench.operations import OPERATIONS
 from bench.workload import Entry, Workload
 
@@ -27,7 +27,7 @@ def load_rivals() -> tuple[dict[str, ModuleType], list[str]]:
     found, absent = {}, []
     for name in RIVALS:
         try:
-            found[name] = importlib.import_module(f"bench.with_{name}")
+            found[name] = importlib.import_module(f"bench.contestants.with_{name}")
         except ModuleNotFoundError as error:
             if error.name is None or error.name.startswith(("bench", "quarkfast")):
                 raise

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import quarkfast
-from bench import clock, with_quarkfast
+from bench import clock
+from bench.contestants import with_quarkfast
 from bench.operations import OPERATIONS
 from bench.race import timed
 from bench.workload import Task, Workload

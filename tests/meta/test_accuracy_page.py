@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from bench import overview
+from bench.data.wild import RECORDINGS
 from bench.matrix import CASES
 from bench.tables import Table, put, read_table
-from bench.wild import RECORDINGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "results" / "wild.md"
 BEFORE = """# Page

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import quarkfast
-from bench.sentences import SENTENCES
+from bench.data.sentences import SENTENCES
 from quarkfast import ort
 from quarkfast.evaluate import spearman, sqnr, top1
 from quarkfast.evaluate.exact_sums import exact_session
@@ -23,11 +23,11 @@ STD = np.float32([0.229, 0.224, 0.225])[:, None, None]
 IMAGE_BARS = [("A8W8", {}, 0.3), ("XINT8", {}, 0.6), ("A16W8", {}, 0.2), ("BF16", {"bf16_qdq_to_cast": True}, 0.2)]
 # Points of Spearman's correlation, out of 100, that one may lose on 249 pairs of headlines.
 SENTENCE_BARS = [("A8W8", 4.0), ("U8S8", 2.5), ("DYNAMIC", 0.3)]
-# dB between the float model's embeddings of `bench.sentences` and those of DYNAMIC, which saw neither these sentences
-# nor others. 23.9 with smoothing, 18.9 without, 16.1 with one scale for all channels of a weight: the bar is in between
-# what smoothing gives and what is left without.
+# dB between the float model's embeddings of `bench.data.sentences` and those of DYNAMIC, which saw neither these
+# sentences nor others. 23.9 with smoothing, 18.9 without, 16.1 with one scale for all channels of a weight: the bar is
+# in between what smoothing gives and what is left without.
 DYNAMIC_SQNR = 22.0
-# And of headlines, where it saw `bench.sentences`: 25.6, and 23.5 where it did not.
+# And of headlines, where it saw `bench.data.sentences`: 25.6, and 23.5 where it did not.
 DYNAMIC_SQNR_SEEN = 24.5
 
 

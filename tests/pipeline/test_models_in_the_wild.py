@@ -15,8 +15,8 @@ import onnx
 import pytest
 
 import quarkfast
+from bench.data.wild import RECORDINGS, boxes_and_scores, read_greedily
 from bench.matrix import CASES
-from bench.wild import RECORDINGS, boxes_and_scores, read_greedily
 from quarkfast import ort
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session

@@ -6,7 +6,7 @@ from typing import Any
 
 import ml_dtypes  # noqa: F401  (registers the types; absent means that this contestant is)
 
-from bench.with_numpy import copies
+from bench.contestants.with_numpy import copies
 from bench.workload import Entry, Workload
 
 NAME = "ml_dtypes"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.wild import RECORDINGS, boxes_and_scores, characters, read_greedily, words
+from bench.data.wild import RECORDINGS, boxes_and_scores, characters, read_greedily, words
 from quarkfast import ort
 from quarkfast.evaluate import agreement, spearman, sqnr, top1
 from quarkfast.evaluate.exact_sums import exact_session
@@ -168,7 +168,7 @@ def _digits() -> tuple[Feed, Feed]:
 
 
 def _minilm(model: Path, tokenizer: Path, pairs: Path) -> Subject:
-    from bench.sentences import SENTENCES
+    from bench.data.sentences import SENTENCES
 
     rows = [line.split("\t") for line in pairs.read_text(encoding="utf-8").splitlines()]
     scores = np.array([float(row[0]) for row in rows])

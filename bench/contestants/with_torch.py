@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench.with_numpy import BINS, histogram_edge
+from bench.contestants.with_numpy import BINS, histogram_edge
 from bench.workload import Entry, Workload
 
 NAME = "torch"

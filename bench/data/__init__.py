@@ -1,0 +1,1 @@
+"""What benchmarks run on: models with their samples and judges."""
