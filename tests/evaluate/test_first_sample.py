@@ -8,7 +8,7 @@ import pytest
 import quarkfast
 from quarkfast import ort
 from quarkfast.errors import ModelError
-from quarkfast.evaluate import first_sample, sqnr
+from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.first_sample import output_sqnr
 from support.tiny_models import conv_relu_model, samples, tiny_model
 
@@ -48,7 +48,7 @@ def test_a_result_that_does_not_run_is_told(monkeypatch):
     def refuse(*arguments):
         raise ModelError("onnxruntime: no such operator")
 
-    monkeypatch.setattr(first_sample, "output_sqnr", refuse)
+    monkeypatch.setattr("quarkfast.pipeline.quantization_steps.output_sqnr", refuse)
     result = quarkfast.quantize(conv_relu_model(), calibration_data=samples())
     assert result.summary.outputs == ()
     assert "the outputs on the first sample are not known: onnxruntime: no such operator" in result.summary.notes

@@ -13,7 +13,7 @@ from tools.processor.__main__ import lacking
 from tools.processor.profiles import PROFILES, Profile
 
 ROOT = Path(__file__).parents[2]
-PROBE = "import processors, quarkfast; print(processors.sum_of_products(), *quarkfast.available_isas())"
+PROBE = "from support.processors import sum_of_products as s; import quarkfast as q; print(s(), *q.available_isas())"
 EXPECTED = {
     "v2": (EXACT_SUM, ["x86-64-v2"]),
     "avx2": (SATURATED_SUM, ["x86-64-v3", "x86-64-v2"]),
