@@ -23,7 +23,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (CROSS_LAYER_EQUALIZATION, OUTLIER_CHANNEL_S
 def smooth(
     model: ir.Model, nodes: Collection[str] | None = None, seen: Mapping[str, NDArray[np.float32]] | None = None
 ) -> int:
-    """Splits outlier channels where samples showed these, and smooths channels by their weights elsewhere.
+    """Splits outlier channels by their maxima over samples, or without samples smooths channels by the weights.
 
     Args:
         model: Changed in place.

@@ -1,4 +1,4 @@
-"""How far each channel in front of a matrix product reaches, as far as weights tell without data."""
+"""Estimates channel maxima in front of matrix products from the weights, without data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Smoothing: channels that reach far beyond the others are divided in front of matrix products, as weights suggest."""
+"""Channel smoothing: outlier channels are divided in front of matrix products, by an estimate from the weights."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def smooth_channels(
 
     One scale for a tensor is then set by more channels than the one or two that reach furthest. A residual sum reads
     the tensor as it was. A tensor stays as it is if one of the products shares its weight with another reader.
-    Idempotent: a model that was smoothed says so. Graph inputs and outputs are kept.
+    Idempotent: `model.meta` says whether it was smoothed. Graph inputs and outputs are kept.
 
     Args:
         model: Changed in place.
-        nodes: Names of the products that will be quantized, of which alone this is about; None means all.
+        nodes: Names of the products that will be quantized; others are left alone. None means all.
         settings: How far to go; the defaults if None.
 
     Returns:
@@ -74,4 +74,4 @@ def _run(context: Context, settings: ChannelSmoothingSettings) -> bool:
 
 
 CHANNEL_SMOOTHING = Algorithm("channel smoothing", "float weights", _settings, _run)
-"""Where no samples show what channels reach."""
+"""Runs where there are no samples, and so no channel maxima."""

@@ -1,4 +1,4 @@
-"""Outlier channel splitting: the few channels that reach far beyond the others become several equal parts."""
+"""Outlier channel splitting: the few channels with far larger magnitudes become several equal parts."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ def split_outlier_channels(
     nodes: Collection[str] | None = None,
     settings: OutlierChannelSplittingSettings | None = None,
 ) -> int:
-    """Splits channels in front of matrix products that samples showed to be outliers, in place, and repeats rows.
+    """Splits outlier channels in front of matrix products, in place, and repeats the rows of weights that read them.
 
     A channel beyond the bound becomes as many equal parts as the ratio of its largest magnitude to the bound says,
     rounded to a power of two, and the rows of weights that read it are repeated as they are.
-    A tensor stays as it is if one of the products shares its weight with another reader. Idempotent: a model that was
-    split or smoothed says so. Graph inputs and outputs are kept.
+    A tensor stays as it is if one of the products shares its weight with another reader. Idempotent:
+    `model.meta` says whether it was split or smoothed. Graph inputs and outputs are kept.
 
     Args:
         model: Changed in place.
-        channel_absmax: The largest magnitude of each channel that samples showed, by tensor of
+        channel_absmax: The largest magnitude of each channel over the samples, by tensor of
             `quarkfast.algorithms.smoothable_axes`; tensors without an entry stay as they are.
-        nodes: Names of the products that will be quantized, of which alone this is about; None means all.
+        nodes: Names of the products that will be quantized; others are left alone. None means all.
         settings: How far to go; the defaults if None.
 
     Returns:
@@ -98,4 +98,4 @@ def _run(context: Context, settings: OutlierChannelSplittingSettings) -> bool:
 
 
 OUTLIER_CHANNEL_SPLITTING = Algorithm("outlier channel splitting", "float weights", _settings, _run, _request)
-"""Where samples show what channels reach."""
+"""Runs where samples give channel maxima."""

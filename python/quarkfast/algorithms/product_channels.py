@@ -1,4 +1,4 @@
-"""The channels that matrix products read: which tensors have them, and factors that make some of them smaller."""
+"""Makes outlier channels of activations smaller in front of matrix products: which tensors, and by which factors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ __all__ = ["Rewrite", "powers_of_two", "rewrite_channels", "smoothable_axes"]
 
 Rewrite = Callable[[GraphBuilder, ir.Value, Sequence[ir.Node], NDArray[np.int64]], None]
 
-_DONE = "quarkfast.smoothed"
+# Key in `model.meta` of a model that was rewritten.
+_MARK = "quarkfast.smoothed"
 
 
 def smoothable_axes(model: ir.Model, nodes: Collection[str] | None = None) -> dict[str, int]:
-    """Returns the tensors that smoothing may change, and the axis of the channels of each: the last."""
+    """Returns the tensors that smoothing may change, and for each the axis of its channels, which is the last."""
     values = [value for node in model.graph for value in node.outputs]
     return {name_of(value): -1 for value in values if _channels(_products(value, nodes))}
 
@@ -34,45 +35,50 @@ def rewrite_channels(
     factors: Callable[[NDArray[Any], float], NDArray[np.int64]],
     rewrite: Rewrite,
 ) -> int:
-    """Makes channels of the tensors of :func:`smoothable_axes` smaller, in place, and returns how many do.
+    """Makes outlier channels of the tensors of :func:`smoothable_axes` smaller, in place.
 
-    A tensor whose channels are not known, or whose median channel is zero, stays as it is. Idempotent: a model that
-    was rewritten says so.
+    A tensor stays as it is if its channel maxima are not known or their median is zero. Idempotent: `model.meta`
+    says whether a model was rewritten.
 
     Args:
         model: Changed in place.
-        nodes: Names of the products that will be quantized, of which alone this is about; None means all.
-        channel_absmax: From a tensor to the largest magnitude of each channel, or None.
-        factors: From these and their median to the factor of each channel, at least 1.
+        nodes: Names of the products that will be quantized; others are left alone. None means all.
+        channel_absmax: From a tensor to the largest magnitude of each channel, or None if it is not known.
+        factors: From channel maxima and their median to the factor of each channel, at least 1.
         rewrite: Divides or splits the channels of a tensor by their factors, for the products that read it.
+
+    Returns:
+        The number of tensors that were rewritten.
     """
-    if model.meta.get(_DONE):
+    if model.meta.get(_MARK):
         return 0
-    model.meta[_DONE] = True
-    found = [(value, _products(value, nodes)) for node in model.graph for value in node.outputs]
+    model.meta[_MARK] = True
+    candidates = [(value, _products(value, nodes)) for node in model.graph for value in node.outputs]
     decided = [
-        (value, products, _factors(channel_absmax(value), products, factors)) for value, products in found if products
+        (value, products, _factors_of(channel_absmax(value), products, factors))
+        for value, products in candidates
+        if products
     ]
-    chosen = [(value, products, each) for value, products, each in decided if (each != 1).any()]
+    changes = [(value, products, by_channel) for value, products, by_channel in decided if (by_channel != 1).any()]
     builder = GraphBuilder(model)
-    for value, products, each in chosen:
-        rewrite(builder, value, products, each)
-    return len(chosen)
+    for value, products, by_channel in changes:
+        rewrite(builder, value, products, by_channel)
+    return len(changes)
 
 
 def powers_of_two(ratios: NDArray[Any], most_octaves: int) -> NDArray[np.int64]:
-    """Returns the powers of two nearest to `ratios` on a scale of octaves, from 1 to 2 to the power `most_octaves`."""
+    """Returns the powers of two nearest to `ratios` in logarithm, from 1 to ``2**most_octaves``."""
     octaves = np.rint(np.log2(np.maximum(ratios.astype(np.float64), 1.0)))
     factors: NDArray[np.int64] = np.exp2(np.minimum(octaves, most_octaves)).astype(np.int64)
     return factors
 
 
-def _factors(
+def _factors_of(
     absmax: NDArray[Any] | None,
     products: Sequence[ir.Node],
     factors: Callable[[NDArray[Any], float], NDArray[np.int64]],
 ) -> NDArray[np.int64]:
-    """Returns the factor of each channel, all 1 where nothing is known of it."""
+    """Returns the factor of each channel, or a single 1 if the channel maxima are not known."""
     if absmax is None or absmax.shape != (_channels(products),) or not np.isfinite(absmax).all():
         return np.ones(1, np.int64)
     median = float(np.median(absmax))
@@ -80,7 +86,7 @@ def _factors(
 
 
 def _products(value: ir.Value, nodes: Collection[str] | None) -> list[ir.Node]:
-    """Returns the products among `nodes` that read a value, none if one cannot have a weight of its own."""
+    """Returns the products among `nodes` that read `value`, or none of them if a weight has other readers too."""
     readers = [node for node, index in value.uses() if index == 0 and (nodes is None or node.name in nodes)]
     found = [node for node in readers if is_product(node) and node.graph is value.graph]
     weights = [node.inputs[1] for node in found]
@@ -88,6 +94,6 @@ def _products(value: ir.Value, nodes: Collection[str] | None) -> list[ir.Node]:
 
 
 def _channels(products: Sequence[ir.Node]) -> int:
-    """Returns the number of channels that products read, 0 if there is none or they do not agree."""
+    """Returns the number of channels that all `products` read, or 0 if there are none or they differ."""
     found = {shape_of(tensor_of(node.inputs[1]))[1 if reads_columns(node) else 0] for node in products}
     return int(found.pop()) if len(found) == 1 else 0
