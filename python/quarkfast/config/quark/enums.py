@@ -25,7 +25,7 @@ __all__ = [
 
 
 class CalibMethod(Enum):
-    """How a range is found, in :class:`QTensorConfig`."""
+    """Range-estimation methods of :class:`QTensorConfig`."""
 
     MinMax = 0
     MinMSE = 1
@@ -36,7 +36,7 @@ class CalibMethod(Enum):
 
 
 class ScaleType(Enum):
-    """The set that scales are taken from."""
+    """Which values a scale may have."""
 
     Float32 = 0
     PowerOf2 = 1
@@ -44,7 +44,7 @@ class ScaleType(Enum):
 
 
 class QuantGranularity(Enum):
-    """What shares a scale."""
+    """Which values of a tensor share a scale."""
 
     Tensor = 0
     Channel = 1
@@ -61,26 +61,26 @@ class CalibrationMethod(Enum):
 
 
 class PowerOfTwoMethod(Enum):
-    """Calibration methods that end in power-of-two scales."""
+    """Calibration methods with power-of-two scales."""
 
     NonOverflow = 0
     MinMSE = 1
 
 
 class Int16Method(Enum):
-    """Calibration that ends in scales of the form M / 2^N with a 16-bit M."""
+    """Calibration methods with scales of the form M / 2^N, where M has 16 bits."""
 
     MinMax = 0
 
 
 class LayerWiseMethod(Enum):
-    """Calibration that picks among percentiles for each tensor."""
+    """Calibration methods that choose a percentile for each tensor."""
 
     LayerWisePercentile = 0
 
 
 class ExtendedCalibrationMethod(Enum):
-    """Calibration of weights."""
+    """Calibration methods for weights."""
 
     MinMSE = 0
 

@@ -1,4 +1,4 @@
-"""Quark's extra options: those with a row among quarkfast's own, and a sentence for each of the others."""
+"""Quark's extra options: those that quarkfast has are translated, the others refused with the reason."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 
 __all__ = ["translated_options"]
 
-# Keys that the translation of a configuration reads itself.
-_READ = frozenset(
+# Keys that other modules of this folder translate, or this one below.
+_OTHER_KEYS = frozenset(
     {
         *("ActivationSymmetric", "WeightSymmetric", "ForceQuantizeNoInputCheck", "EnableNPUCnn"),
         *("BFPAttributes", "MXAttributes", "QuantizeBias", "Int32Bias"),
@@ -22,20 +22,20 @@ _READ = frozenset(
 
 
 def translated_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that have a row here; refuse the others unless their value changes nothing.
+    """Return the options that quarkfast has; refuse the others unless their value changes nothing.
 
     Raises:
-        UnsupportedError: an option asks for what does not exist here yet.
+        UnsupportedError: an option asks for something that quarkfast does not support yet.
         ConfigError: an option is unknown, or has no effect.
     """
-    rows = {option.quark_key for option in OPTIONS.values()} | set(OPTIONS)
+    own = {option.quark_key for option in OPTIONS.values()} | set(OPTIONS)
     kept = {}
     for key, value in options.items():
-        if key in rows - _READ:
+        if key in own - _OTHER_KEYS:
             kept[key] = value
-        elif key not in _READ:
-            _check(key, value, rows)
-    # Quark: no quantized bias at all, or one that is treated like a weight.
+        elif key not in _OTHER_KEYS:
+            _check(key, value, own)
+    # In Quark, QuantizeBias=False leaves biases in float, and Int32Bias=False quantizes them like weights.
     if options.get("QuantizeBias") is False:
         kept["bias"] = "float"
     elif options.get("Int32Bias") is False:
@@ -43,8 +43,8 @@ def translated_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _check(key: str, value: Any, rows: set[str | None]) -> None:
-    """Raise for an option without a row, unless it describes what happens anyway."""
+def _check(key: str, value: Any, own: set[str | None]) -> None:
+    """Raise for an option that quarkfast does not have, unless its value describes what quarkfast does anyway."""
     if key in ALGORITHM_KEYS:
         refuse_algorithm(ALGORITHM_KEYS[key])
     if key in DEAD_KEYS:
@@ -52,7 +52,7 @@ def _check(key: str, value: Any, rows: set[str | None]) -> None:
     if key in UNSUPPORTED_KEYS:
         raise UnsupportedError(f"option {key}: expected it left out in this version, got {value!r}")
     if key not in NEUTRAL_VALUES:
-        known = rows | set(NEUTRAL_VALUES) | set(ALGORITHM_KEYS) | set(DEAD_KEYS) | set(UNSUPPORTED_KEYS) | _READ
+        known = own | set(NEUTRAL_VALUES) | set(ALGORITHM_KEYS) | set(DEAD_KEYS) | set(UNSUPPORTED_KEYS) | _OTHER_KEYS
         names = [str(name) for name in known if name]
         raise ConfigError(f"option: expected a known name, got {key!r}{did_you_mean(key, names)}")
     if value not in NEUTRAL_VALUES[key]:

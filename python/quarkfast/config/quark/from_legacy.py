@@ -1,4 +1,4 @@
-"""From Quark's older configuration to a scheme."""
+"""Translates Quark's older configuration to a scheme."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ _TRANSLATED_FIELDS = {
 
 
 def scheme_of_legacy(config: QuantizationConfig) -> Scheme:
-    """Return the scheme that a ``QuantizationConfig`` amounts to.
+    """Return the scheme that a ``QuantizationConfig`` describes.
 
     Raises:
-        UnsupportedError: it asks for what does not exist here yet.
+        UnsupportedError: it asks for something that quarkfast does not support yet.
         ConfigError: a method, type or option is unknown.
     """
     options = config.extra_options
@@ -107,12 +107,12 @@ def _check_fields(changed: Mapping[str, Any]) -> None:
 
 
 def _dynamic(weight: TensorSpec) -> Scheme:
-    """Returns the preset with other weights; Quark takes their extremes, whatever the method for activations."""
+    """Returns the preset DYNAMIC with this weight; Quark uses MinMax for it, whatever the method for activations."""
     return replace(PRESETS["DYNAMIC"], weight=replace(weight, scale="float32", method="minmax"))
 
 
 def _method(member: Any) -> tuple[str, str]:
-    """Find a calibration method by the names of its class and member: ONNX Runtime's own enumerations are welcome."""
+    """Find a calibration method by the names of its class and member, so that ONNX Runtime's enumerations do too."""
     key = type(member).__name__, getattr(member, "name", "")
     if key not in _METHODS:
         raise ConfigError(f"calibrate_method: expected a calibration method, got {member!r}")

@@ -1,4 +1,4 @@
-"""Quark's option keys that have no row among quarkfast's own options: which values are accepted, and why not others."""
+"""Quark's option keys that quarkfast has no option for: the values that are accepted, and why others are not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["ALGORITHM_KEYS", "DEAD_KEYS", "NEUTRAL_VALUES", "UNSUPPORTED_KEYS"]
 
-#: Keys that start an algorithm, and the algorithm's name.
+#: Key that turns on or configures an algorithm -> the name of the algorithm.
 ALGORITHM_KEYS: Mapping[str, str] = MappingProxyType(
     {
         "FastFinetune": "fast finetune (AdaRound, AdaQuant)",
@@ -26,7 +26,7 @@ ALGORITHM_KEYS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-#: Keys without effect in Quark itself.
+#: Key without effect in Quark itself -> what to do about it.
 DEAD_KEYS: Mapping[str, str] = MappingProxyType(
     {
         "UseUnsignedReLU": "it has no effect in Quark either; leave it out",
@@ -38,7 +38,7 @@ DEAD_KEYS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-#: Keys whose listed values describe what quarkfast does anyway.
+#: Key -> the values that are accepted without effect, because they describe what quarkfast does anyway.
 NEUTRAL_VALUES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     {
         "AdjustBiasScale": (True, False),
@@ -92,7 +92,7 @@ NEUTRAL_VALUES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
     }
 )
 
-#: Keys of Quark that exist and have an effect there, but none here yet.
+#: Keys with an effect in Quark that quarkfast does not support yet.
 UNSUPPORTED_KEYS = frozenset(
     [
         "CalibPassthroughOpTypes",

@@ -79,40 +79,41 @@ class Config:
             )
 
 
-_Q, _X = QuantFormat.QDQ, ExtendedQuantFormat.QDQ
+_QDQ, _EXTENDED = QuantFormat.QDQ, ExtendedQuantFormat.QDQ
 _MINMAX, _PERCENTILE, _MSE = CalibrationMethod.MinMax, CalibrationMethod.Percentile, PowerOfTwoMethod.MinMSE
-_FQ = {"ForceQuantizeNoInputCheck": True}
-_A8W8 = {**_FQ, "AlignSlice": False, "FoldRelu": True, "AlignConcat": True}
+_FORCED = {"ForceQuantizeNoInputCheck": True}
+_A8W8 = {**_FORCED, "AlignSlice": False, "FoldRelu": True, "AlignConcat": True}
 _SYMMETRIC = {"ActivationSymmetric": True}
 
-# Name: (method, activation, weight, format, options, fields). Types by the name of the member.
+# Name: (calibrate_method, activation_type, weight_type, quant_format, extra_options, other fields) of a
+# QuantizationConfig; types by the name of their member.
 _Row = tuple[Any, str, str, Any, dict[str, Any], dict[str, Any]]
 _INTEGER: dict[str, _Row] = {
-    "XINT8": (_MSE, "QUInt8", "QInt8", _Q, {**_SYMMETRIC, **_FQ}, {"enable_npu_cnn": True}),
-    "S8S8_AAWS": (_PERCENTILE, "QInt8", "QInt8", _Q, {**_FQ, "Percentile": 99.9999}, {}),
-    "U8S8_AAWS": (_PERCENTILE, "QUInt8", "QInt8", _Q, {**_FQ, "Percentile": 99.999}, {}),
-    "S16S8_ASWS": (_PERCENTILE, "QInt16", "QInt8", _X, {**_FQ, **_SYMMETRIC}, {}),
-    "A8W8": (_MINMAX, "QInt8", "QInt8", _X, {**_A8W8, **_SYMMETRIC}, {}),
-    "A16W8": (_MINMAX, "QInt16", "QInt8", _X, {**_A8W8, **_SYMMETRIC, "AlignEltwiseQuantType": True}, {}),
-    "U16S8_AAWS": (_PERCENTILE, "QUInt16", "QInt8", _X, _FQ, {}),
+    "XINT8": (_MSE, "QUInt8", "QInt8", _QDQ, {**_SYMMETRIC, **_FORCED}, {"enable_npu_cnn": True}),
+    "S8S8_AAWS": (_PERCENTILE, "QInt8", "QInt8", _QDQ, {**_FORCED, "Percentile": 99.9999}, {}),
+    "U8S8_AAWS": (_PERCENTILE, "QUInt8", "QInt8", _QDQ, {**_FORCED, "Percentile": 99.999}, {}),
+    "S16S8_ASWS": (_PERCENTILE, "QInt16", "QInt8", _EXTENDED, {**_FORCED, **_SYMMETRIC}, {}),
+    "A8W8": (_MINMAX, "QInt8", "QInt8", _EXTENDED, {**_A8W8, **_SYMMETRIC}, {}),
+    "A16W8": (_MINMAX, "QInt16", "QInt8", _EXTENDED, {**_A8W8, **_SYMMETRIC, "AlignEltwiseQuantType": True}, {}),
+    "U16S8_AAWS": (_PERCENTILE, "QUInt16", "QInt8", _EXTENDED, _FORCED, {}),
 }
 _VINT8 = {
-    **_FQ, **_SYMMETRIC, "UseRandomData": True, "ConvertBNToConv": True, "ConvertSigmoidToHardSigmoid": False,
+    **_FORCED, **_SYMMETRIC, "UseRandomData": True, "ConvertBNToConv": True, "ConvertSigmoidToHardSigmoid": False,
     "ConvertClipToRelu": True, "ConvertSplitToSlice": True, "SplitLargeKernelPool": False, "ReplaceClip6Relu": True,
     "ConvertReduceMeanToGlobalAvgPool": True, "Int32Bias": False, "DedicatedQDQPair": True,
     "QuantizeAllOpTypes": True, "RemoveQDQConvClip": False, "RemoveQDQConvRelu": False,
     "RemoveQDQConvLeakyRelu": False, "RemoveQDQConvPRelu": False,
 }  # fmt: skip
 _SINGLE: dict[str, _Row] = {
-    "VINT8": (_MSE, "QInt8", "QInt8", _Q, _VINT8, {"optimize_model": False}),
-    "UINT8_DYNAMIC_QUANT": (_MINMAX, "QUInt8", "QUInt8", _Q, {}, {"use_dynamic_quant": True}),
-    "U8U8_AAWA": (_PERCENTILE, "QUInt8", "QUInt8", _Q, {**_FQ, "WeightSymmetric": False}, {}),
+    "VINT8": (_MSE, "QInt8", "QInt8", _QDQ, _VINT8, {"optimize_model": False}),
+    "UINT8_DYNAMIC_QUANT": (_MINMAX, "QUInt8", "QUInt8", _QDQ, {}, {"use_dynamic_quant": True}),
+    "U8U8_AAWA": (_PERCENTILE, "QUInt8", "QUInt8", _QDQ, {**_FORCED, "WeightSymmetric": False}, {}),
     "S16S16_MIXED_S8S8": (
-        _PERCENTILE, "QInt16", "QInt16", _X, {**_FQ, "Percentile": 99.9999, "Int32Bias": False},
+        _PERCENTILE, "QInt16", "QInt16", _EXTENDED, {**_FORCED, "Percentile": 99.9999, "Int32Bias": False},
         {"include_auto_mp": True},
     ),
     "MATMUL_NBITS": (
-        _MINMAX, "QInt8", "QInt8", _Q,
+        _MINMAX, "QInt8", "QInt8", _QDQ,
         {
             "UseMatMulNBits": True,
             "MatMulNBitsParams": {"GroupSize": 128, "Symmetric": True, "Bits": 4, "AccuracyLevel": 1},
@@ -121,8 +122,8 @@ _SINGLE: dict[str, _Row] = {
     ),
 }  # fmt: skip
 _FLOAT: dict[str, _Row] = {
-    "FP16": (_MINMAX, "QFloat16", "QFloat16", _X, _FQ, {}),
-    "BF16": (_MINMAX, "QBFloat16", "QBFloat16", _X, {**_FQ, "QuantizeAllOpTypes": True}, {}),
+    "FP16": (_MINMAX, "QFloat16", "QFloat16", _EXTENDED, _FORCED, {}),
+    "BF16": (_MINMAX, "QBFloat16", "QBFloat16", _EXTENDED, {**_FORCED, "QuantizeAllOpTypes": True}, {}),
 }
 
 
@@ -138,49 +139,50 @@ def _mx(element: str) -> dict[str, Any]:
 
 
 _BLOCK: dict[str, _Row] = {
-    "BFP16": (_MINMAX, "QBFP", "QBFP", _X, _bfp(16, False), {}),
-    "MX4": (_MINMAX, "QBFP", "QBFP", _X, _bfp(11, True), {}),
-    "MX6": (_MINMAX, "QBFP", "QBFP", _X, _bfp(13, True), {}),
-    "MX9": (_MINMAX, "QBFP", "QBFP", _X, _bfp(16, True), {}),
-    "MXFP8E5M2": (_MINMAX, "QMX", "QMX", _X, _mx("fp8_e5m2"), {}),
-    "MXFP8E4M3": (_MINMAX, "QMX", "QMX", _X, _mx("fp8_e4m3"), {}),
-    "MXFP6E3M2": (_MINMAX, "QMX", "QMX", _X, _mx("fp6_e3m2"), {}),
-    "MXFP6E2M3": (_MINMAX, "QMX", "QMX", _X, _mx("fp6_e2m3"), {}),
-    "MXFP4E2M1": (_MINMAX, "QMX", "QMX", _X, _mx("fp4_e2m1"), {}),
-    "MXINT8": (_MINMAX, "QMX", "QMX", _X, _mx("int8"), {}),
-    "BF16_MIXED_BFP16": (_MINMAX, "QBFloat16", "QBFloat16", _X, _SYMMETRIC, {"include_auto_mp": True}),
-    "BF16_MIXED_MXINT8": (_MINMAX, "QBFloat16", "QBFloat16", _X, _SYMMETRIC, {"include_auto_mp": True}),
+    "BFP16": (_MINMAX, "QBFP", "QBFP", _EXTENDED, _bfp(16, False), {}),
+    "MX4": (_MINMAX, "QBFP", "QBFP", _EXTENDED, _bfp(11, True), {}),
+    "MX6": (_MINMAX, "QBFP", "QBFP", _EXTENDED, _bfp(13, True), {}),
+    "MX9": (_MINMAX, "QBFP", "QBFP", _EXTENDED, _bfp(16, True), {}),
+    "MXFP8E5M2": (_MINMAX, "QMX", "QMX", _EXTENDED, _mx("fp8_e5m2"), {}),
+    "MXFP8E4M3": (_MINMAX, "QMX", "QMX", _EXTENDED, _mx("fp8_e4m3"), {}),
+    "MXFP6E3M2": (_MINMAX, "QMX", "QMX", _EXTENDED, _mx("fp6_e3m2"), {}),
+    "MXFP6E2M3": (_MINMAX, "QMX", "QMX", _EXTENDED, _mx("fp6_e2m3"), {}),
+    "MXFP4E2M1": (_MINMAX, "QMX", "QMX", _EXTENDED, _mx("fp4_e2m1"), {}),
+    "MXINT8": (_MINMAX, "QMX", "QMX", _EXTENDED, _mx("int8"), {}),
+    "BF16_MIXED_BFP16": (_MINMAX, "QBFloat16", "QBFloat16", _EXTENDED, _SYMMETRIC, {"include_auto_mp": True}),
+    "BF16_MIXED_MXINT8": (_MINMAX, "QBFloat16", "QBFloat16", _EXTENDED, _SYMMETRIC, {"include_auto_mp": True}),
 }
 _MIXED: dict[str, _Row] = {
-    "BF16_BFP16": (_MINMAX, "QBFloat16", "QBFP", _X, _bfp(16, False), {}),
-    "BF16_MXINT8": (_MINMAX, "QBFloat16", "QMX", _X, _mx("int8"), {}),
-    "MX9_INT8": (_MINMAX, "QBFP", "QInt8", _X, _bfp(16, True), {}),
+    "BF16_BFP16": (_MINMAX, "QBFloat16", "QBFP", _EXTENDED, _bfp(16, False), {}),
+    "BF16_MXINT8": (_MINMAX, "QBFloat16", "QMX", _EXTENDED, _mx("int8"), {}),
+    "MX9_INT8": (_MINMAX, "QBFP", "QInt8", _EXTENDED, _bfp(16, True), {}),
 }
 
 
 def _default_rows() -> dict[str, _Row]:
     """The INT8 and INT16 presets for CNNs and transformers, in their default and accurate forms."""
     rows: dict[str, _Row] = {}
-    for bits, quant_format in (("8", _Q), ("16", _X)):
+    for bits, quant_format in (("8", _QDQ), ("16", _EXTENDED)):
         types = f"QUInt{bits}", f"QInt{bits}"
         transformer = {"enable_npu_transformer": True}
         tuned = {"include_fast_ft": True}
         accurate = {"Percentile": 99.9999, "FastFinetune": {"OptimAlgorithm": "adaround"}}
-        rows[f"INT{bits}_CNN_DEFAULT"] = (_MINMAX, *types, quant_format, _FQ, {})
+        rows[f"INT{bits}_CNN_DEFAULT"] = (_MINMAX, *types, quant_format, _FORCED, {})
         rows[f"INT{bits}_TRANSFORMER_DEFAULT"] = (
             _MINMAX, *types, quant_format, {"CalibMovingAverage": True}, transformer,
         )  # fmt: skip
-        rows[f"INT{bits}_CNN_ACCURATE"] = (_PERCENTILE, *types, quant_format, {**_FQ, **accurate}, tuned)
+        rows[f"INT{bits}_CNN_ACCURATE"] = (_PERCENTILE, *types, quant_format, {**_FORCED, **accurate}, tuned)
         rows[f"INT{bits}_TRANSFORMER_ACCURATE"] = (
             _PERCENTILE, *types, quant_format, accurate, {**transformer, **tuned},
         )  # fmt: skip
     return rows
 
 
-def _tuned(row: _Row, algorithm: str, rate: float) -> _Row:
-    method, activation, weight, quant_format, options, more = row
+def _finetuned(row: _Row, algorithm: str, learning_rate: float) -> _Row:
+    """Returns the preset with fast finetuning by AdaRound or AdaQuant."""
+    method, activation, weight, quant_format, options, others = row
     finetune = {
-        "DataSize": 1000, "FixedSeed": 1705472343, "BatchSize": 2, "NumIterations": 1000, "LearningRate": rate,
+        "DataSize": 1000, "FixedSeed": 1705472343, "BatchSize": 2, "NumIterations": 1000, "LearningRate": learning_rate,
         "OptimAlgorithm": algorithm, "OptimDevice": "cpu", "InferDevice": "cpu", "EarlyStop": True,
     }  # fmt: skip
     return (
@@ -189,17 +191,17 @@ def _tuned(row: _Row, algorithm: str, rate: float) -> _Row:
         weight,
         quant_format,
         {**options, "FastFinetune": finetune},
-        {**more, "include_fast_ft": True},
+        {**others, "include_fast_ft": True},
     )
 
 
 def _all_rows() -> dict[str, _Row]:
     rows = {**_INTEGER, **_SINGLE, **_FLOAT, **_BLOCK, **_MIXED, **_default_rows()}
     for name, row in _INTEGER.items():
-        rows[f"{name}_ADAROUND"] = _tuned(row, "adaround", 0.1)
-        rows[f"{name}_ADAQUANT"] = _tuned(row, "adaquant", 1e-5)
+        rows[f"{name}_ADAROUND"] = _finetuned(row, "adaround", 0.1)
+        rows[f"{name}_ADAQUANT"] = _finetuned(row, "adaquant", 1e-5)
     for name, row in {**_FLOAT, **_BLOCK}.items():
-        rows[f"{name}_ADAQUANT"] = _tuned(row, "adaquant", 1e-5)
+        rows[f"{name}_ADAQUANT"] = _finetuned(row, "adaquant", 1e-5)
     return rows
 
 
@@ -209,7 +211,7 @@ _ROWS = _all_rows()
 LEGACY_NAMES = tuple(_ROWS)
 
 
-def _type(name: str) -> QuantType | ExtendedQuantType:
+def _member(name: str) -> QuantType | ExtendedQuantType:
     return QuantType[name] if name in ("QInt8", "QUInt8") else ExtendedQuantType[name]
 
 
@@ -231,15 +233,15 @@ def get_default_config(name: str) -> QuantizationConfig:
         raise ConfigError(
             f"get_default_config: expected a preset of Quark, got {name!r}{did_you_mean(str(name), _ROWS)}"
         )
-    method, activation, weight, quant_format, options, more = row
+    method, activation, weight, quant_format, options, others = row
     copied = {key: dict(value) if isinstance(value, dict) else value for key, value in options.items()}
     return QuantizationConfig(
         calibrate_method=method,
-        activation_type=_type(activation),
-        weight_type=_type(weight),
+        activation_type=_member(activation),
+        weight_type=_member(weight),
         quant_format=quant_format,
         extra_options=copied,
-        **more,
+        **others,
     )
 
 
