@@ -26,7 +26,7 @@ _DATA, _TYPES, _RANGES = "Calibration data", "Types and scales", "Range estimati
 _MODEL, _SELECTION = "Target and model", "What is quantized"
 
 GROUPS = (_DATA, _TYPES, _RANGES, _MODEL, _SELECTION)
-"""Groups of options, in the order in which they are shown."""
+"""Groups of options, in the order of the command line's help and of docs/cli.md."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class Option:
 
     Attributes:
         name: Name in Python; the command line has dashes for underscores.
-        kind: What its values are.
-        apply: Returns a scheme changed by a value.
+        kind: Type and check of its values.
+        apply: From a scheme and a value to the changed scheme.
         group: One of `GROUPS`.
         help: One sentence for the command line and the page.
         quark_key: Quark's key for the same thing, or None.
         metavar: What the command line's help calls a value, or None for its type.
-        flags: The spelling on the command line where it is not that of the name.
+        flags: Spelling on the command line, or None if it follows from the name.
     """
 
     name: str
@@ -55,13 +55,14 @@ class Option:
 
 
 def _parameter(row: Parameter) -> Option:
+    """Returns the option for a parameter of a range method."""
     kind = {"number": kinds.NUMBER, "numbers": kinds.NUMBERS, "count": kinds.COUNT, "name": kinds.NAME}[row.kind]
     metavar = "PERCENT" if kind.many else None
     return Option(row.name, kind, choose_parameter(row.name), _RANGES, row.help, row.quark_key, metavar)
 
 
 _NAMES = tuple(METHODS)
-_METHODS = f"How ranges of activations are found: {', '.join(_NAMES[:-1])} or {_NAMES[-1]}."
+_METHOD_HELP = f"How ranges of activations are found: {', '.join(_NAMES[:-1])} or {_NAMES[-1]}."
 
 # In the order in which they are applied.
 _ROWS = (
@@ -115,7 +116,7 @@ _ROWS = (
     ),
     Option(
         "bias", kinds.BIAS, changes.set_field("bias"), _TYPES,
-        "What becomes of biases: int32, weight (treated like one) or float.", metavar="KIND",
+        "Type of biases: int32, weight (quantized like weights) or float.", metavar="KIND",
     ),
     Option(
         "keep_float_weights", kinds.BOOL, changes.set_field("keep_float_weights"), _TYPES,
@@ -131,11 +132,11 @@ _ROWS = (
     ),
     Option(
         "equalize", kinds.BOOL, changes.set_equalize, _MODEL,
-        "Scale channels between layers first, so that weights need fewer bits.",
+        "Cross-layer equalization: scale channels first, so that weights need fewer bits.",
     ),
     Option(
         "portable", kinds.BOOL, changes.set_field("portable"), _MODEL,
-        "For CPUs: let weights give way where 16-bit sums saturate without VNNI.",
+        "For CPUs: make weights smaller where 16-bit sums saturate without VNNI.",
     ),
     Option(
         "op_types", kinds.NAMES, changes.set_field("op_types"), _SELECTION,
@@ -155,11 +156,11 @@ _ROWS = (
     ),
     Option(
         "layers", kinds.RULES, changes.set_read("layers", read_layers), _SELECTION,
-        "What single layers have of their own: a list of objects.",
+        "Settings of single layers: a list of objects.",
     ),
     Option(
         "tensors", kinds.MAPPING, changes.set_read("tensors", read_overrides), _SELECTION,
-        "What single tensors have of their own: an object by name.", "TensorQuantOverrides",
+        "Settings of single tensors: an object by tensor name.", "TensorQuantOverrides",
     ),
     Option(
         "samples", kinds.COUNT, changes.set_field("samples"), _DATA,
@@ -171,7 +172,7 @@ _ROWS = (
         "How image files become inputs: imagenet, cifar, yolo or none.",
     ),
     Option(
-        "method", kinds.METHOD, choose_method("activation"), _RANGES, _METHODS, "CalibrateMethod", "METHOD",
+        "method", kinds.METHOD, choose_method("activation"), _RANGES, _METHOD_HELP, "CalibrateMethod", "METHOD",
     ),
     Option(
         "weight_method", kinds.METHOD, choose_method("weight"), _RANGES,
@@ -184,7 +185,7 @@ _ROWS = (
     *map(_parameter, PARAMETERS.values()),
     Option(
         "range_symmetric", kinds.BOOL, choose("activation", "range_symmetric"), _RANGES,
-        "Whether ranges mirror around zero; as codes do by default.", "CalibTensorRangeSymmetric",
+        "Whether ranges are symmetric around zero; by default as codes are.", "CalibTensorRangeSymmetric",
     ),
 )  # fmt: skip
 
