@@ -1,4 +1,4 @@
-"""Cutting and joining: the batches that the model is run on."""
+"""Joins and cuts feeds into the batches that the model runs on."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["regroup"]
 
 
 def regroup(feeds: Iterator[Feed], size: int | Callable[[Feed], int], exact: bool = False) -> Iterator[Feed]:
-    """Yields the samples of `feeds` in batches of `size` rows, in order; at most one batch and one feed are held.
+    """Yields the samples of `feeds` in batches of `size` rows, in order, and holds at most one batch and one feed.
 
-    Where other dimensions change, as with sentences of varying length, the batch at hand is closed early.
+    A batch ends early where the next feed has other dimensions, as with sentences of varying length.
 
     Args:
         feeds: Feeds whose first dimension counts samples in every input.
-        size: Rows of a batch, or what tells them from a feed whose form they have.
-        exact: Whether the model takes no smaller batch: what does not fill one is left out.
+        size: Rows of a batch, or a function from a feed to them, which depends on dtypes and dimensions only.
+        exact: Whether the model fixes the batch size, so that samples that do not fill a batch are left out.
 
     Warns:
         UserWarning: If samples were left out.
@@ -29,7 +29,7 @@ def regroup(feeds: Iterator[Feed], size: int | Callable[[Feed], int], exact: boo
     left_out = 0
     rows_for = size if callable(size) else lambda _: size
     for feed in feeds:
-        if held and _form(feed) != _form(held[0]):
+        if held and _dtypes_and_dimensions(feed) != _dtypes_and_dimensions(held[0]):
             left_out += yield from _flush(held, exact)
             held = []
         held.append(feed)
@@ -48,12 +48,13 @@ def regroup(feeds: Iterator[Feed], size: int | Callable[[Feed], int], exact: boo
 
 
 def _flush(held: list[Feed], exact: bool) -> Generator[Feed, None, int]:
+    """Yields what is held as a last batch, or with `exact` returns the number of its samples, which are left out."""
     if held and not exact:
         yield _join(held)
     return sum(map(rows_of, held)) if exact else 0
 
 
-def _form(feed: Feed) -> Mapping[str, object]:
+def _dtypes_and_dimensions(feed: Feed) -> Mapping[str, object]:
     return {name: (array.dtype, array.shape[1:]) for name, array in feed.items()}
 
 

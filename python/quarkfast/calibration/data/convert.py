@@ -1,4 +1,4 @@
-"""One item of whatever gives samples, as a feed."""
+"""Converts one item of the user's calibration data to a feed: arrays by input name."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def as_feed(item: Any, inputs: Sequence[ModelInput], where: str) -> Feed:
     """Returns `item` as arrays by input name.
 
     Args:
-        item: A dict by input name; or an array, or a tuple or list of them in the order of the inputs. What follows in
-            a tuple or list is taken for labels, as training loaders give them, and left out.
-        inputs: What the model wants.
-        where: Which sample this is, for the message.
+        item: A dict by input name; or an array, or a tuple or list of arrays in the order of the inputs. Further
+            members of a tuple or list are left out: they are the labels of a training loader.
+        inputs: Inputs of the model.
+        where: Which sample this is, for the error message.
 
     Raises:
         CalibrationError: If there are fewer arrays than inputs, or something is no array.
     """
     if isinstance(item, tuple | list) and item and isinstance(item[0], Mapping | tuple):
-        item = item[0]
+        item = item[0]  # of (inputs, labels)
     if isinstance(item, Mapping):
         return {str(name): as_array(value, f"{where}: input {str(name)!r}") for name, value in item.items()}
     values = list(item) if isinstance(item, tuple | list) else [item]
@@ -43,15 +43,16 @@ def as_feed(item: Any, inputs: Sequence[ModelInput], where: str) -> Feed:
 
 
 def as_array(value: Any, where: str) -> NDArray[Any]:
-    """Returns `value` as an array; tensors of other packages are known by their methods, no package is imported.
+    """Returns `value` as an array. Tensors of other packages are recognized by their methods; none is imported.
 
     Raises:
         CalibrationError: If it is no array.
     """
     if isinstance(value, np.ndarray):
         return value
-    for step in ("detach", "cpu"):  # a tensor that is trained, or on another device, gives no array otherwise
-        value = getattr(value, step, lambda same=value: same)()
+    for method in ("detach", "cpu"):  # without them NumPy refuses a tensor with gradients or on another device
+        if hasattr(value, method):
+            value = getattr(value, method)()
     try:
         array = np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
