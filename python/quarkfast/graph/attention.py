@@ -12,9 +12,17 @@ from quarkfast.graph.access import array_of, holds_floats, is_constant, is_stand
 from quarkfast.graph.extremes import range_of
 from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS
 
-__all__ = ["CARRIERS", "Masks", "adds_bias", "find_masks", "is_step", "leads_to_softmax", "nodes_of_attention"]
+__all__ = [
+    "PASS_THROUGH_OPERATORS",
+    "Masks",
+    "adds_bias",
+    "find_masks",
+    "is_step",
+    "leads_to_softmax",
+    "nodes_of_attention",
+]
 
-CARRIERS = frozenset(
+PASS_THROUGH_OPERATORS = frozenset(
     {
         *("Cast", "CastLike", "Dropout", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose"),
         "Unsqueeze",
@@ -32,7 +40,7 @@ _PRODUCTS = frozenset({"Einsum", "FusedMatMul", "MatMul"})
 
 # What masks are computed with.
 _MASKING = (
-    CARRIERS
+    PASS_THROUGH_OPERATORS
     | _STEPS
     | _JOINS
     | {"ConstantOfShape", "Gather", "Log", "Pad", "ScatterElements", "ScatterND", "Tile", "Trilu"}
@@ -60,9 +68,10 @@ class Masks:
 def nodes_of_attention(graph: ir.Graph) -> frozenset[ir.Node]:
     """Returns the nodes between the product of queries and keys and that of the weights with values.
 
-    1. A Softmax that a matrix product reads, also through nodes that hand on its values or replace some of them.
-    2. These nodes.
-    3. In front of it, sums and choices, and what hands on or scales their operands and is read by nothing else.
+    1. A Softmax that a matrix product reads, directly or through nodes that pass its values on or replace some of them.
+    2. Those nodes.
+    3. In front of the Softmax, nodes that join scores with masks, and nodes that pass on or scale the operands of these
+       and have no other reader.
     """
     found: set[ir.Node] = set()
     for node in graph:
@@ -91,8 +100,8 @@ def adds_bias(node: ir.Node) -> int | None:
 
 
 def is_step(node: ir.Node) -> bool:
-    """Whether `node` changes one tensor element by element, or hands it on."""
-    return node.op_type in CARRIERS or (node.op_type in _STEPS and len(_data(node)) == 1)
+    """Whether `node` changes one tensor element by element, or passes it on."""
+    return node.op_type in PASS_THROUGH_OPERATORS or (node.op_type in _STEPS and len(_data(node)) == 1)
 
 
 def leads_to_softmax(graph: ir.Graph) -> frozenset[ir.Node]:
@@ -191,11 +200,11 @@ def _until_product(softmax: ir.Node) -> frozenset[ir.Node] | None:
 
 
 def _paths(node: ir.Node, path: tuple[ir.Node, ...] = ()) -> Iterator[tuple[ir.Node, tuple[ir.Node, ...]]]:
-    """Yields what reads the values of `node`, each with the nodes that hand them on."""
+    """Yields what reads the values of `node`, each with the nodes that pass them on."""
     for reader, _ in node.outputs[0].uses():
         if reader.op_type in QUANTIZERS | DEQUANTIZERS:
             yield from _paths(reader, path)
-        elif reader.op_type in CARRIERS | {"Where"} and is_standard(reader):
+        elif reader.op_type in PASS_THROUGH_OPERATORS | {"Where"} and is_standard(reader):
             yield from _paths(reader, (*path, reader))
         else:
             yield reader, path

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, name_of
-from quarkfast.graph.attention import CARRIERS, is_step, leads_to_softmax
+from quarkfast.graph.attention import PASS_THROUGH_OPERATORS, is_step, leads_to_softmax
 from quarkfast.graph.extremes import range_of
 from quarkfast.graph.placement import Placement
 from quarkfast.kernels import Range
@@ -40,8 +40,8 @@ def limit_masks(
 
     1. The mask is limited to ``[-(b - a) - 16, 0]``: added to any score that is at most ``a - 16``. What it holds
        apart from -inf, as a bias of positions does, stays.
-    2. The sum, and what hands it on to the Softmax, is limited to ``[a - 16, b]``. Masked positions saturate there, at
-       least 16 below every other.
+    2. The sum, and each tensor that passes it on to the Softmax, is limited to ``[a - 16, b]``. Masked positions
+       saturate there, at least 16 below every other.
 
     ``Softmax(Where(condition, scores, mask))`` is the same but for the mask, limited to ``[a - 16, 0]``, and
     ``Softmax(scores - mask)`` but for its sign. The range
@@ -86,7 +86,7 @@ class _Limiter:
     ) -> None:
         self._model, self._placement = model, placement
         self._kept, self._seen = ranges, seen
-        self._roots = dict(placement.activations)  # and what float nodes hand on
+        self._roots = dict(placement.activations)  # also tensors that float nodes pass on unchanged -> their origin
         self._scores: dict[str, tuple[float, float]] = {}  # masked tensor -> range of what is not masked
         self._limits: dict[str, float] = {}  # mask that is added or put in -> its least value
         self._taken: dict[str, float] = {}  # mask that is subtracted -> the same with the other sign
@@ -98,7 +98,7 @@ class _Limiter:
             found = self._kept.get(self._root(source))
             if found is not None and found.neg_inf and found.min <= found.max:
                 self._sums.setdefault(self._root(source), (found.min, found.max))
-        elif node.op_type in CARRIERS:
+        elif node.op_type in PASS_THROUGH_OPERATORS:
             self._roots.setdefault(result, self._root(source))
             self._pass_through(source, result)
         elif node.op_type in _LIMITS and is_step(node):
