@@ -98,7 +98,7 @@ def _beside(output: Path) -> Iterator[tuple[IO[bytes], Path]]:
     try:
         yield stream, Path(temporary)
     finally:
-        # Closing writes once more what a full disk has refused: that failure was told. Otherwise it is closed already.
+        # On a full disk closing tries the write again, whose failure was raised before. Otherwise it is closed already.
         with contextlib.suppress(OSError):
             stream.close()
         Path(temporary).unlink(missing_ok=True)

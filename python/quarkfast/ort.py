@@ -22,7 +22,7 @@ __all__ = ["get_library_path", "inference_session", "register", "run", "runtime_
 
 _LIBRARY_NAMES = {"linux": "libquarkfast.so", "darwin": "libquarkfast.dylib", "win32": "quarkfast.dll"}
 _DEVICES = ("CPU",)
-# The first version that can be told where the files of a model without a path are.
+# The first version with an option for the folder of the external files of a model without a path.
 _FOLDER_OPTION = (1, 21)
 
 

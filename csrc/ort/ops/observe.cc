@@ -1,4 +1,4 @@
-// quarkfast::Observe: hands its input through and adds it to one slot of a collector.
+// quarkfast::Observe: passes its input through and adds it to one slot of a collector.
 #include <cstring>
 #include <limits>
 

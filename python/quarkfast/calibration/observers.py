@@ -48,7 +48,7 @@ def _observe(
 
     nodes = []
     for value in graph.input:
-        # It must keep its name, so all that read it read what the observer hands on.
+        # The input must keep its name, so all its readers read the output of the observer.
         if path + value.name in slots:
             _rename(graph, value.name, f"{value.name}, observed")
             nodes.append(observer(value.name, value.name, f"{value.name}, observed"))
@@ -57,7 +57,7 @@ def _observe(
         for name, body in _bodies(node):
             _observe(body, slots, collector, axes, f"{path}{node.name}:{name}:")
         for index, tensor in enumerate(node.output):
-            # The observer takes the name over, so nothing else changes, whoever reads it.
+            # The output of the observer takes over the name, so that readers need no change.
             if tensor and path + tensor in slots:
                 node.output[index] = f"{tensor}, not yet observed"
                 nodes.append(observer(tensor, node.output[index], tensor))

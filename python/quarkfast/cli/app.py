@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for package in ("onnx_ir", "onnxscript"):  # which log what becomes a sentence of ours
         logging.getLogger(package).addHandler(logging.NullHandler())
     try:
-        # Verbs return their exit status; without standalone mode typer hands it on, and 130 for an interrupt.
+        # Verbs return their exit status; without standalone mode typer returns it, and 130 for an interrupt.
         status = int(app(arguments, standalone_mode=False, prog_name="quarkfast") or ExitCode.OK)
     except _UsageError as error:
         _complain(f"{_sentence(error)}; see '{_command(error)} --help'")

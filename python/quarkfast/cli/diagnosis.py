@@ -25,7 +25,7 @@ def examine() -> Iterator[Finding]:
     yield from packages()
     native = list(native_library())
     yield from native
-    # Operators run the same kernels: what is wrong with those would only be told again, five times.
+    # Operators run the same kernels: a fault of those would only be reported again, five times.
     if not any(finding.remedy for finding in native):
         yield from operators()
 

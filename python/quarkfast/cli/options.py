@@ -43,7 +43,7 @@ Verb = Callable[..., int]
 def with_options(names: Iterable[str] = OPTIONS) -> Callable[[Verb], Verb]:
     """Returns a decorator that gives a verb with a ``**options`` parameter the named options of the configuration.
 
-    They stand behind the verb's own, in groups. An option that is not given is None, or an empty list.
+    They follow the verb's own, in groups. An option that is not given is None, or an empty list.
     """
     wanted = set(names)
     rows = [OPTIONS[name] for name in OPTIONS if name in wanted]
@@ -51,9 +51,9 @@ def with_options(names: Iterable[str] = OPTIONS) -> Callable[[Verb], Verb]:
 
     def decorate(verb: Verb) -> Verb:
         own = [each for each in inspect.signature(verb).parameters.values() if each.kind is not each.VAR_KEYWORD]
-        shown = [*own, *map(_parameter, rows)]
-        verb.__signature__ = inspect.Signature(shown, return_annotation=int)  # type: ignore[attr-defined]
-        verb.__annotations__ = {each.name: each.annotation for each in shown} | {"return": int}
+        parameters = [*own, *map(_parameter, rows)]
+        verb.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+        verb.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": int}
         return verb
 
     return decorate

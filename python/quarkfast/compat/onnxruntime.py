@@ -108,7 +108,7 @@ def quantize_dynamic(
     use_external_data_format: bool = False,
     extra_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Quantize weights, and activations as they come, as ``onnxruntime.quantization.quantize_dynamic`` does.
+    """Quantize weights now and activations when the model runs, as ``onnxruntime.quantization.quantize_dynamic`` does.
 
     Args:
         model_input: Path of an ONNX file or an ``onnx.ModelProto``.

@@ -112,7 +112,7 @@ def verify(
     feeds: Sequence[Feed] = (),
     reference: str | os.PathLike[str] | bytes | None = None,
 ) -> Verification:
-    """Opens a model in ONNX Runtime with all its optimizations and tells what computes on integers.
+    """Opens a model in ONNX Runtime with all its optimizations and reports what computes on integers.
 
     Args:
         model: Path of a quantized model, or its bytes.
@@ -154,11 +154,11 @@ def verify(
 
 
 def _reductions(model: onnx.ModelProto) -> tuple[Reduction, ...] | None:
-    """Returns what a model tells of its weights in its metadata."""
-    told = next((entry.value for entry in model.metadata_props if entry.key == "quarkfast.portable"), None)
-    if told is None:
+    """Returns what the metadata of a model says about its weights."""
+    reductions = next((entry.value for entry in model.metadata_props if entry.key == "quarkfast.portable"), None)
+    if reductions is None:
         return None
-    ratios = ((each["node"], each["before"], each["after"]) for each in json.loads(told))
+    ratios = ((each["node"], each["before"], each["after"]) for each in json.loads(reductions))
     return tuple(Reduction(node, *(math.inf if ratio is None else ratio for ratio in ends)) for node, *ends in ratios)
 
 

@@ -13,7 +13,7 @@ Progress = Callable[[str, int, int | None], None]
 
 
 class Clock:
-    """Wall time of each stage, in the order they ran, told to whoever listens.
+    """Measures the wall time of each stage, in the order they ran, and reports progress.
 
     Attributes:
         seconds: Stage -> seconds.

@@ -89,7 +89,7 @@ def smooths_channels(context: Context) -> bool:
 
 
 def request_smoothing(context: Context) -> StatisticsRequest:
-    """Asks for the channels of what matrix products multiply, where samples tell of them."""
+    """Asks for the channel maxima of the activations of matrix products, where there are samples."""
     axes = smoothable_axes(context.model, context.placement.quantized)
     if not axes or not context.source.is_real(context.model, context.scheme):
         return StatisticsRequest()
@@ -97,7 +97,7 @@ def request_smoothing(context: Context) -> StatisticsRequest:
 
 
 def smooth_channels(context: Context) -> bool:
-    """Makes channels smaller that stand out, by what samples show or else by an estimate from the weights."""
+    """Makes outlier channels smaller, by their maxima over samples, or without samples by an estimate from weights."""
     nodes, found, seen = context.placement.quantized, context.calibration, None
     axes = smoothable_axes(context.model, nodes)
     if found is not None:

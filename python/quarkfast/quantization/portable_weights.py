@@ -113,14 +113,14 @@ def overflows(layer: Layer, codes: NDArray[Any]) -> bool:
 
 
 def is_portable(scheme: Scheme, target: Target) -> bool:
-    """Whether weights give way where sums would leave 16 bits."""
+    """Whether weights are made smaller where sums would leave 16 bits."""
     return scheme.portable and target.cpu_kernels and not scheme.weights_only
 
 
 def saturation_note(
     model: ir.Model, placement: Placement, scheme: Scheme, target: Target, plan: Plan
 ) -> tuple[str, ...]:
-    """Returns a sentence on what a default session loses without VNNI, where that is so and weights do not give way.
+    """Returns a note if a default session may saturate without VNNI, because weights are not made smaller.
 
     onnxruntime computes a convolution on integers where a pair stands right behind it, which pairs placed for it do,
     and other products always.
@@ -156,7 +156,7 @@ def make_portable(
 ) -> tuple[dict[ConstantSlot, Quantizer], tuple[Reduction, ...]]:
     """Returns quantizers of weights under which no sum of two products leaves 16 bits, and what that took.
 
-    1. Activations reach up to 255, or as far as samples showed in each channel, and a tenth further.
+    1. The largest activation code is 255, or that of the channel's maximum over samples and a tenth more.
     2. Codes of pairs that would overflow become smaller, by least squared error (`quarkfast.qparams.fit_pairs`).
     3. Where the weight as a whole, or a channel with a scale of its own, loses less with a larger scale, it gets that:
        up to twice as large, by least squared error of all its codes. Powers of two stay as they are.
@@ -165,7 +165,7 @@ def make_portable(
         model: The prepared model.
         placement: What is quantized.
         scheme: Nothing is changed unless it is portable.
-        target: Nor unless processor kernels run the result.
+        target: Nothing is changed unless ONNX Runtime's processor kernels run the result.
         constants: Quantizer of each constant.
         activations: Quantizers of the tensors that layers read; none where scales are computed while the model runs.
         channel_absmax: The largest magnitude of each channel of such tensors, from samples.
@@ -222,7 +222,7 @@ def _grown(values: NDArray[np.float32], quantizer: Quantizer) -> Quantizer:
     channel = np.zeros(len(exact), np.int64)
     if scale.ndim and quantizer.axis is not None:
         if quantizer.axis % values.ndim != (values.ndim - 1 if order == "columns" else 0):
-            return quantizer  # scales along the sum: the codes alone give way
+            return quantizer  # scales along the sum stay, only codes change
         channel = np.arange(len(exact)) % scale.size
     zero = np.broadcast_to(quantizer.zero_point, scale.shape).reshape(-1)[channel]
     row = qtype(quantizer.dtype)

@@ -91,7 +91,7 @@ def reduce_extremes(x: Array, axis: int, block_size: int = 0) -> tuple[Array, Ar
             reduce(_wide(np.take(values, range(first, min(first + step, length)), axis)), axis=axis, keepdims=True)
             for first in range(0, length, step)
         ]
-        told = np.concatenate(parts, axis)
-        told = told if block_size else reduce(told, axis=others)
-        found.append((np.where(np.isnan(told), np.nan, told) + 0.0).astype(values.dtype))
+        extremes = np.concatenate(parts, axis)
+        extremes = extremes if block_size else reduce(extremes, axis=others)
+        found.append((np.where(np.isnan(extremes), np.nan, extremes) + 0.0).astype(values.dtype))
     return found[0], found[1]

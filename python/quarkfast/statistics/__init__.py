@@ -1,4 +1,4 @@
-"""Statistics of activations: what was seen of each tensor, merged exactly, in memory and in files."""
+"""Statistics of activations: ranges, histograms and channel maxima, merged exactly, in memory and in files."""
 
 from quarkfast.statistics.calibration import Calibration, merge, open_calibration
 from quarkfast.statistics.request import StatisticsRequest, TensorRequest

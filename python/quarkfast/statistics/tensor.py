@@ -1,4 +1,4 @@
-"""What is known about one tensor after samples were seen; exact to merge."""
+"""Statistics of one tensor over samples, which can be merged exactly."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def _layer_of(norm: ir.Node) -> tuple[ir.Node, ir.Value] | None:
 
 
 def _fold(builder: GraphBuilder, layer: ir.Node, weight: ir.Value, norm: ir.Node) -> None:
-    """Puts the factors of `norm` into the weight of `layer` and the rest into its bias, and hands on its result."""
+    """Puts the factors of `norm` into the weight of `layer` and the rest into its bias, and removes `norm`."""
     gamma, beta, mean, variance = map(array_of, norm.inputs[1:])
     factor = gamma / np.sqrt(variance + norm.attributes.get_float("epsilon", _EPSILON))
     set_constant(weight, _scaled(layer, array_of(weight), factor))

@@ -51,7 +51,7 @@ def _is_bias(constant: ir.Value, layer: ir.Node) -> bool:
 
 
 def _fold(builder: GraphBuilder, layer: ir.Node, constant: ir.Value, add: ir.Node) -> None:
-    """Puts `constant` into the layer as its bias, and hands on what the Add gave."""
+    """Puts `constant` into the layer as its bias, and removes `add`."""
     bias = builder.initializer(f"{constant.name}_bias", array_of(constant).reshape(-1))
     layer.resize_inputs(3)
     layer.replace_input_with(2, bias)

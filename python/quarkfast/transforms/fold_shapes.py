@@ -47,7 +47,7 @@ def _result(node: ir.Node) -> _Integers | None:
     try:
         result = kernel([array_of(value) for value in node.inputs], attributes)
     except (LookupError, ValueError):
-        return None  # the node is not valid, which ONNX Runtime can tell best
+        return None  # the node is not valid, and ONNX Runtime reports that best
     return None if result is None else np.asarray(result)
 
 

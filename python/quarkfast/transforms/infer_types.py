@@ -1,4 +1,4 @@
-"""Type and shape of every tensor, as far as onnx can tell."""
+"""Infers type and shape of every tensor, as far as onnx is able to."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def widen_half(model: ir.Model) -> bool:
        own graph, and no operator of another domain reads or gives it.
     2. Initializers and constants of float16 become float32 of the same values; so do the types of tensors, and the
        types that attributes name.
-    3. Graph inputs and outputs keep names and types; a Cast stands behind or in front of each of float16.
+    3. Graph inputs and outputs keep names and types; each of float16 gets a Cast behind or in front of it.
 
     Quantizers' operators take float32 scales, and their arithmetic is float32 on every target. Idempotent. Error:
     none in the values of constants; results are more precise by what float16 rounded between operators.

@@ -44,7 +44,7 @@ def insert_dynamic(model: ir.Model, plan: Plan) -> None:
        scales; a Gemm also loses its transposition and gets an Add for its bias.
     2. ``Conv(x, w, b)`` becomes the same with ConvInteger. Its codes are stored as uint8, 128 higher and with 128 as
        zero point, because onnxruntime takes int8 there only from 1.24 on; the products are the same integers.
-    3. Gather from a constant gathers codes; a DequantizeLinear stands behind it. Where each row has a scale, another
+    3. Gather from a constant gathers codes; a DequantizeLinear follows it. Where each row has a scale, another
        Gather picks these, and a Mul follows.
     4. A tensor that several layers read is quantized once. Graph inputs and outputs keep their names and types.
     """

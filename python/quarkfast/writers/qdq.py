@@ -38,9 +38,9 @@ __all__ = ["insert"]
 
 
 def insert(model: ir.Model, plan: Plan, scheme: Scheme, target: Target) -> tuple[str, ...]:
-    """Writes `plan` into `model`, in place, and returns what there is to say about it.
+    """Writes `plan` into `model`, in place, and returns notes for the summary.
 
-    1. A pair stands behind each planned activation; everything that read the tensor reads the pair,
+    1. A pair follows each planned activation; everything that read the tensor reads the pair,
        but for the plan's `float_edges` and `float_outputs`.
     2. Tensors that share a scale share its initializers.
     3. A constant is stored as codes with a DequantizeLinear behind it (with ``keep_float_weights`` as float32 with a
@@ -110,10 +110,10 @@ class _Inserter:
         return [use for use in value.uses() if Edge(name_of(use[0]), use[1]) not in self._plan.placement.float_edges]
 
     def _inner(self, value: ir.Value) -> str:
-        """Returns a name for `value` where what stands behind it becomes the graph output; empty elsewhere."""
+        """Returns a new name for `value` if the pair behind it becomes the graph output; otherwise an empty one."""
         name = name_of(value)
-        handed_on = value.is_graph_output() and name not in self._plan.placement.float_outputs
-        return self._builder.fresh(f"{name}_QuantizeLinear_Input") if handed_on else ""
+        replaced = value.is_graph_output() and name not in self._plan.placement.float_outputs
+        return self._builder.fresh(f"{name}_QuantizeLinear_Input") if replaced else ""
 
     def _clip(self, value: ir.Value, quantizer: Quantizer) -> list[ir.Node]:
         """Returns what keeps `value` from becoming infinite, where the scheme asks for it."""

@@ -25,7 +25,7 @@ from quarkfast.errors import CalibrationError
 __all__ = ["CalibrationData", "DataReader", "open_data", "read_feeds"]
 
 _WHERE = "calibration data"
-# Of a model whose inputs do not share their first dimension, so that nothing tells what a row is.
+# Of a model whose inputs do not share their first dimension, so that it is not known what a row is.
 _BATCH = 32
 _RANDOM = "random"
 # What readers call the method that puts them back to their first feed.
@@ -64,7 +64,7 @@ def open_data(
         inputs: What the model wants.
         samples: How many to read: rows of arrays, files of folders, items of readers and iterables. None means all.
         batch_size: Rows of a feed; a batch size that the model fixes goes before it. With None, files, arrays and
-            random data are fed row by row, for whoever runs the model to resize; readers and iterables as they come.
+            random data are fed row by row, to be joined by the caller; readers and iterables are fed item by item.
         preprocess: How image files become arrays, a row of :data:`PREPROCESSES`.
 
     Raises:
@@ -161,7 +161,7 @@ def _sizable(inputs: Sequence[ModelInput]) -> bool:
 def _rebatched(
     feeds: Iterator[Feed], inputs: Sequence[ModelInput], batch_size: int | None, default: int | None = None
 ) -> Iterator[Feed]:
-    """Joins and cuts feeds to `batch_size`, or to `default` where the model allows, or leaves them as they come."""
+    """Joins and cuts feeds to `batch_size`, or to `default` where the model allows, or leaves them unchanged."""
     if batch_size is not None and not may_rebatch(inputs):
         listed = ", ".join(f"{wanted.name!r} {wanted}" for wanted in inputs)
         raise CalibrationError(
@@ -180,7 +180,7 @@ def _same_length(feed: Feed) -> Feed:
         if not array.ndim or len(array) != rows:
             raise CalibrationError(
                 f"{_WHERE}: expected {rows} rows for every input of a sample, got {list(array.shape)} for {name!r}; "
-                "leave batch_size out to feed samples as they come"
+                "leave batch_size out to feed each item by itself"
             )
     return feed
 

@@ -53,7 +53,7 @@ def shift_write_product(node: ir.Node, positions: Positions) -> None:
 
 
 def shift_cut(node: ir.Node, positions: Positions) -> None:
-    """The sum of products is shifted right by 0 to 16 bits to its output; the weight gives way."""
+    """The sum of products is shifted right by 0 to 16 bits to its output; the weight's position moves to allow it."""
     data, weight, out = positions.of_input(node, 0), positions.of_input(node, 1), positions.of_output(node)
     if data is not None and weight is not None and out is not None:
         positions.move_input(node, 1, _within(weight + data - out, 0, 16) + out - data)

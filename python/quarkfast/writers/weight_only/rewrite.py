@@ -18,11 +18,11 @@ _MICROSOFT = "com.microsoft"
 
 
 def rewrite(model: ir.Model, plan: WeightPlan, scheme: Scheme) -> list[str]:
-    """Writes `plan` into `model`, in place; the new constants are made when they are written or asked for.
+    """Writes `plan` into `model`, in place; the new constants are made when they are written or read.
 
     1. A constant is replaced by codes or 16-bit floats with DequantizeLinear or Cast behind it, at the beginning of its
        graph. Only the planned inputs read that.
-    2. Where Gather looks rows up in a table of codes, DequantizeLinear stands behind the Gather.
+    2. Where Gather looks rows up in a table of codes, DequantizeLinear follows the Gather.
     3. With ``"nbits"`` a MatMulNBits takes the place of MatMul or Gemm; an Add behind it adds Gemm's C.
     4. Graph inputs and outputs keep their names and types. What nothing reads any more is dropped.
 
