@@ -3,7 +3,7 @@
 SHARED holds ``models/`` and ``data/``, MINILM is the sentence encoder, TOKENIZER its ``tokenizer.json``; the data of
 each model is written to ``WORK/samples/MODEL.npz``, 64 samples (text_yolox: 32 scenes, each twice). TOOL=PYTHON is as
 in `bench.end_to_end`. Each process quantizes to A8W8, one row a run for the peers, as their examples do. The first row
-of a model is `bench.plain`, by the first PYTHON: onnxruntime as it comes, the same samples, one row a run, which it
+of a model is `bench.plain`, by the first PYTHON: plain onnxruntime, the same samples, one row a run, which it
 reads one by one. Idle threads of ONNX Runtime sleep everywhere. Prints processor seconds and peak memory, the least of
 `--rounds` rounds in which the tools take turns, and each as a multiple of plain inference.
 """

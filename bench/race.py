@@ -1,4 +1,4 @@
-"""A race: all contestants of a task run in turn, round after round, so that all see the same mood of the machine."""
+"""A race: all contestants of a task run in turn, round after round: a slow moment of the machine affects all."""
 
 from __future__ import annotations
 

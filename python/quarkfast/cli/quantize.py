@@ -131,7 +131,7 @@ def _write_report(report: Path | None, document: Mapping[str, Any]) -> None:
 def _exists(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # a name that is too long, for example: writing tells it
+    except OSError:  # for example a name that is too long, which the writing reports
         return False
 
 

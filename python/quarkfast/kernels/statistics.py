@@ -73,7 +73,7 @@ class Range:
 
 
 def _range(fields: dict[str, Any]) -> Range:
-    """Make a range of what the native library tells, past the constructor, which takes four times as long."""
+    """Make a range from the native library's result, past the constructor, which takes four times as long."""
     made = object.__new__(Range)
     made.__dict__.update(fields)
     return made

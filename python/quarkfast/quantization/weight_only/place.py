@@ -88,7 +88,7 @@ def place_weights(model: ir.Model, scheme: Scheme) -> WeightPlacement:
 
     1. Integer codes: constant weights of MatMul and Gemm, also where a Transpose stands in between; unless they are
        grouped, those of Conv and ConvTranspose; and in 8 bits, tables in which Gather looks rows up.
-    2. 16-bit floats: every float32 constant of at least 256 elements, whoever reads it.
+    2. 16-bit floats: every float32 constant of at least 256 elements, whatever nodes read it.
     3. A constant is stored once. Where layers read it along different axes the first decides; the others stay float.
     4. A table that is a layer's weight too is turned back as a whole.
 
