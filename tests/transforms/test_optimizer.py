@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import onnxscript.optimizer
 import pytest
@@ -108,6 +110,25 @@ def test_a_failure_leaves_the_model_whole_and_is_told(monkeypatch, preset):
     )
     x = np.ones((1, 32), np.float32)
     np.testing.assert_allclose(_run(result.model_bytes, {"x": x}), x, rtol=0, atol=2**-7)  # a step is 1 / 127.5
+
+
+def test_warnings_that_are_errors_fold_no_less(monkeypatch):
+    fold = onnxscript.optimizer.fold_constants_ir
+
+    def warn(model, should_fold):
+        # As onnx 1.17's Range does with NumPy 2.
+        warnings.warn(
+            "Conversion of an array with ndim > 0 to a scalar is deprecated", DeprecationWarning, stacklevel=2
+        )
+        fold(model, should_fold=should_fold)
+
+    monkeypatch.setattr(onnxscript.optimizer, "fold_constants_ir", warn)
+    constants = {"from": np.int64(0), "to": np.int64(3), "by": np.int64(1)}
+    text = "g (float[3] x) => (float[3] y) { r = Range (from, to, by) i = Cast <to = 1> (r) y = Add (x, i) }"
+    proto = tiny_model(text, constants)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert operators_of(prepare(load_model(proto), 13)) == ["Add"]
 
 
 def test_a_failure_leaves_no_reader_behind(monkeypatch):

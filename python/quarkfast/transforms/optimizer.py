@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -28,7 +29,7 @@ def optimize(model: ir.Model, should_fold: Callable[[ir.Node], bool | None]) -> 
     1. Nodes for which it writes operators that the model's operator set does not have stay as they are; so does a
        SplitToSequence whose parts are not constant (onnxscript 0.7 fails), and what draws random numbers.
     2. Where it fails nevertheless the model stays as far as it came, which is a whole model, and a note says so.
-    3. It logs nothing but errors.
+    3. It logs nothing but errors, and warns of nothing: where warnings are errors it would fold less.
     """
     from onnxscript.optimizer import fold_constants_ir
 
@@ -67,12 +68,14 @@ def _misleads(node: ir.Node, version: int) -> bool:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps from standard error what the optimizer cannot fold, which stays as it is."""
+    """Keeps log and warnings free of what the optimizer cannot fold, which stays as it is."""
     logger = logging.getLogger("onnxscript")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         logger.setLevel(level)
 
