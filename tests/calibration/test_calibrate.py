@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
 import pytest
 
 import quarkfast
+from quarkfast.algorithms import ALGORITHMS
 from quarkfast.errors import CalibrationError, ConfigError, ModelError
 from quarkfast.kernels import Range, histogram, moments, reduce_range
 from quarkfast.pipeline.calibration_key import NEUTRAL
-from quarkfast.pipeline.prepare import prepare
 from quarkfast.quantization import needs_ranges
 from quarkfast.statistics import TensorStatistics, merge_statistics
 from support.tiny_models import conv_relu_model, samples, tiny_model
@@ -208,8 +208,9 @@ def test_nothing_is_held_beyond_one_feed():
 def test_every_field_of_a_scheme_is_known_to_leave_the_float_model_alone_or_to_change_the_key():
     changing = {"equalize"}
     assert {field.name for field in dataclasses.fields(quarkfast.Scheme)} == {*NEUTRAL, *changing}
-    rewriting = ["model", "opset", "factors"]
-    assert list(inspect.signature(prepare).parameters) == rewriting, "what else rewrites it goes into the key"
+    knows_factors_alone = SimpleNamespace(factors="octaves")
+    for algorithm in [each for each in ALGORITHMS if each.stage == "prepare"]:
+        assert algorithm.settings(knows_factors_alone), "what else of a scheme rewrites the model goes into the key"
     smoothed = dataclasses.replace(quarkfast.PRESETS["DYNAMIC"], activation=quarkfast.PRESETS["A8W8"].activation)
     assert smoothed.smoothed
     assert not needs_ranges(smoothed), "what is smoothed asks for no ranges"
