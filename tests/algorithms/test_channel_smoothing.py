@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 import quarkfast
-from quarkfast.algorithms import smooth
+from quarkfast.algorithms.channel_smoothing import smooth_channels
 from quarkfast.config.options import scheme_from
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
@@ -65,7 +65,7 @@ def _model(text, opset=17, **changed):
 
 def _smoothed(proto):
     model = prepare(load_model(proto), 11)
-    smooth(model)
+    smooth_channels(model)
     return model
 
 
@@ -222,7 +222,7 @@ def test_a_written_normalization_hands_on_what_stands_out_too():
 def test_smoothing_twice_is_smoothing_once():
     model = _smoothed(_model(POST))
     once = serialize(model)
-    smooth(model)
+    smooth_channels(model)
     assert serialize(model) == once
 
 

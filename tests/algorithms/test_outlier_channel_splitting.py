@@ -6,7 +6,8 @@ import numpy as np
 import onnx
 import pytest
 
-from quarkfast.algorithms import smooth, smoothable_axes
+from quarkfast.algorithms import smoothable_axes
+from quarkfast.algorithms.outlier_channel_splitting import split_outlier_channels
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.pipeline.prepare import prepare
@@ -62,7 +63,7 @@ def _model(text):
 
 def _split(proto, tensor, seen=SEEN):
     model = prepare(load_model(proto), 11)
-    smooth(model, seen={tensor: seen})
+    split_outlier_channels(model, {tensor: seen})
     return model
 
 
@@ -183,6 +184,6 @@ def test_a_product_that_stays_float_reads_the_tensor_as_it_was():
     proto = _model(RESIDUAL)
     model = prepare(load_model(proto), 11)
     product = next(node.name for node in model.graph if node.op_type == "MatMul")
-    smooth(model, [product], {"n": SEEN})
+    split_outlier_channels(model, {"n": SEEN}, [product])
     assert [node.inputs[0].name for node in model.graph if node.op_type == "Gemm"] == ["n"]
     _same_bits(proto, model)

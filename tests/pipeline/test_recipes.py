@@ -150,7 +150,7 @@ def test_requests_of_different_axes_are_refused(monkeypatch, rng):
     other = FunctionStep(
         "rows", "insert", lambda context: False, requires=lambda context: StatisticsRequest.of_channels({"n": 0})
     )
-    index = _names(DYNAMIC).index("smooth channels")
+    index = _names(DYNAMIC).index("outlier channel splitting")
     monkeypatch.setattr(recipes, "DYNAMIC", (*DYNAMIC[:index], other, *DYNAMIC[index:]))
     with pytest.raises(CalibrationError, match="expected one axis of a tensor's channels"):
         quarkfast.quantize(_product(rng), preset="DYNAMIC", calibration_data=np.ones((2, 8), np.float32))
@@ -165,6 +165,9 @@ def test_a_model_with_nothing_to_quantize_ends_the_recipe(monkeypatch):
 
 def test_rows_of_algorithms_are_steps_where_they_can_do_their_work():
     assert [each.name for each in ALGORITHMS if each in PREPARATION] == ["cross-layer equalization"]
+    assert [step for step in DYNAMIC if step in ALGORITHMS] == [
+        each for each in ALGORITHMS if each.works_on == "float weights"
+    ]
     after = STATIC.index(next(step for step in STATIC if step.name == "plan codes"))
     changes_plans = [each for each in ALGORITHMS if each.works_on != "float weights"]
     assert [step for step in STATIC[after + 1 :] if step in ALGORITHMS] == changes_plans

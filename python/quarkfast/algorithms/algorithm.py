@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.placement import Placement
@@ -26,15 +29,24 @@ class Context(Protocol):
         model: The prepared model.
         scheme: What was asked for.
         placement: Where quantization goes.
+        channel_maxima: The largest magnitude of each channel over the samples, by tensor; None without real samples.
+        has_real_samples: Whether there are statistics of samples to be had that are not random.
         statistics: What samples showed of the tensors that were requested.
+        notes: What was done differently from what was asked, one sentence each.
         plan: Scales and codes (`quarkfast.quantization.Plan`), for algorithms that work on these.
     """
 
     model: ir.Model
     scheme: Scheme
     placement: Placement
+    channel_maxima: Mapping[str, NDArray[np.float32]] | None
     statistics: Mapping[str, TensorStatistics]
+    notes: list[str]
     plan: Any
+
+    @property
+    def has_real_samples(self) -> bool:
+        """Whether there are statistics of samples to be had that are not random."""
 
 
 def _nothing(context: Context, settings: Settings) -> StatisticsRequest:

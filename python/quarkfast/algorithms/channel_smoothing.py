@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
 from quarkfast.algorithms.channel_range_estimation import estimate_channel_absmax
 from quarkfast.algorithms.channel_rewriting import divide_channels
-from quarkfast.algorithms.product_channels import powers_of_two, rewrite_channels
+from quarkfast.algorithms.product_channels import powers_of_two, rewrite_channels, smoothable_axes, smoothing_note
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 
@@ -70,7 +70,13 @@ def _settings(scheme: Scheme) -> Settings | None:
 
 
 def _run(context: Context, settings: ChannelSmoothingSettings) -> bool:
-    return smooth_channels(context.model, context.placement.quantized, settings) > 0
+    if context.channel_maxima is not None:
+        return False
+    nodes = context.placement.quantized
+    smoothable = len(smoothable_axes(context.model, nodes))
+    changed = smooth_channels(context.model, nodes, settings)
+    context.notes += smoothing_note(changed, smoothable, "as estimated from the weights")
+    return changed > 0
 
 
 CHANNEL_SMOOTHING = Algorithm("channel smoothing", "float weights", _settings, _run)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
 from quarkfast.algorithms.channel_rewriting import split_channels
-from quarkfast.algorithms.product_channels import powers_of_two, rewrite_channels, smoothable_axes
+from quarkfast.algorithms.product_channels import powers_of_two, rewrite_channels, smoothable_axes, smoothing_note
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of
@@ -86,16 +86,18 @@ def _settings(scheme: Scheme) -> Settings | None:
 
 
 def _request(context: Context, settings: OutlierChannelSplittingSettings) -> StatisticsRequest:
-    return StatisticsRequest.of_channels(smoothable_axes(context.model, context.placement.quantized))
+    axes = smoothable_axes(context.model, context.placement.quantized)
+    return StatisticsRequest.of_channels(axes) if axes and context.has_real_samples else StatisticsRequest()
 
 
 def _run(context: Context, settings: OutlierChannelSplittingSettings) -> bool:
-    # One infinity or NaN may lie in any channel, so nothing is known of such a tensor.
-    finite = {name: each for name, each in context.statistics.items() if each.range.finite == each.range.count}
-    maxima = {name: each.channel_absmax for name, each in finite.items()}
-    known = {name: each for name, each in maxima.items() if each is not None}
-    return bool(known) and split_outlier_channels(context.model, known, context.placement.quantized, settings) > 0
+    if context.channel_maxima is None:
+        return False
+    nodes = context.placement.quantized
+    smoothable = len(smoothable_axes(context.model, nodes))
+    changed = split_outlier_channels(context.model, context.channel_maxima, nodes, settings)
+    context.notes += smoothing_note(changed, smoothable, "as seen in the samples")
+    return changed > 0
 
 
 OUTLIER_CHANNEL_SPLITTING = Algorithm("outlier channel splitting", "float weights", _settings, _run, _request)
-"""Runs where samples give channel maxima."""

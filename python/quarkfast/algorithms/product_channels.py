@@ -14,7 +14,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of, shape_of, tensor_of
 from quarkfast.graph.builder import GraphBuilder
 
-__all__ = ["Rewrite", "powers_of_two", "rewrite_channels", "smoothable_axes"]
+__all__ = ["Rewrite", "powers_of_two", "rewrite_channels", "smoothable_axes", "smoothing_note"]
 
 Rewrite = Callable[[GraphBuilder, ir.Value, Sequence[ir.Node], NDArray[np.int64]], None]
 
@@ -64,6 +64,12 @@ def rewrite_channels(
     for value, products, by_channel in changes:
         rewrite(builder, value, products, by_channel)
     return len(changes)
+
+
+def smoothing_note(changed: int, smoothable: int, basis: str) -> list[str]:
+    """Returns what the summary says of `changed` tensors among those that are `smoothable`; nothing for none."""
+    tensors = f"{changed} of {smoothable} tensors"
+    return [f"smoothing: {tensors} have smaller channels in front of matrix products, {basis}"] if changed else []
 
 
 def powers_of_two(ratios: NDArray[Any], most_octaves: int) -> NDArray[np.int64]:

@@ -7,6 +7,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
@@ -75,6 +78,7 @@ class Context(ModelContext):
         weight_plan: Which weights are stored in a narrower type, and their codes, where activations are left alone.
         request: The statistics that the steps of the stage wanted.
         calibration: What came of that; None where nothing was wanted.
+        channel_maxima: The largest magnitude of each channel over the samples, by tensor; None without real samples.
         statistics: Of activations, by tensor.
         ranges: The range to keep of each activation.
         fingerprints: What calibration saw of each tensor, for the hash in the metadata.
@@ -102,6 +106,7 @@ class Context(ModelContext):
     weight_plan: WeightPlan = field(init=False)
     request: StatisticsRequest = field(default_factory=StatisticsRequest)
     calibration: Calibration | None = None
+    channel_maxima: Mapping[str, NDArray[np.float32]] | None = None
     statistics: Mapping[str, TensorStatistics] = field(default_factory=dict)
     ranges: Mapping[str, Range] = field(default_factory=dict)
     fingerprints: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -114,6 +119,11 @@ class Context(ModelContext):
     notes: list[str] = field(default_factory=list)
     outputs: tuple[tuple[str, float], ...] = ()
     written: WrittenModel | None = None
+
+    @property
+    def has_real_samples(self) -> bool:
+        """Whether there are statistics of samples to be had that are not random."""
+        return self.source.is_real(self.model, self.scheme)
 
     @property
     def nodes(self) -> Placement | WeightPlacement:

@@ -6,7 +6,7 @@ import os
 from dataclasses import astuple, replace
 from pathlib import Path
 
-from quarkfast.algorithms import smooth, smoothable_axes
+from quarkfast.algorithms import smoothable_axes
 from quarkfast.atomic_files import save_bytes
 from quarkfast.errors import ModelError, UnsupportedError
 from quarkfast.evaluate.first_sample import output_sqnr
@@ -46,11 +46,10 @@ __all__ = [
     "plan_codes",
     "request_channels",
     "request_ranges",
-    "request_smoothing",
     "runs_model",
     "serialize_model",
-    "smooth_channels",
     "smooths_channels",
+    "take_channel_maxima",
     "takes_ranges",
     "write_files",
     "writes_files",
@@ -88,32 +87,19 @@ def smooths_channels(context: Context) -> bool:
     return context.scheme.smoothed
 
 
-def request_smoothing(context: Context) -> StatisticsRequest:
-    """Asks for the channel maxima of the activations of matrix products, where there are samples."""
+def take_channel_maxima(context: Context) -> bool:
+    """Takes what samples show of channels, for the algorithms that make outlier channels smaller."""
+    found = context.calibration
+    if found is None:
+        return False
     axes = smoothable_axes(context.model, context.placement.quantized)
-    if not axes or not context.source.is_real(context.model, context.scheme):
-        return StatisticsRequest()
-    return StatisticsRequest.of_channels(axes)
-
-
-def smooth_channels(context: Context) -> bool:
-    """Makes outlier channels smaller, by their maxima over samples, or without samples by an estimate from weights."""
-    nodes, found, seen = context.placement.quantized, context.calibration, None
-    axes = smoothable_axes(context.model, nodes)
-    if found is not None:
-        maxima = found.channel_maxima(axes, context.key)
-        ranges = {name: found.tensors[name].range for name in axes}
-        # One infinity or NaN may lie in any channel, so nothing is known of such a tensor.
-        seen = {name: each for name, each in maxima.items() if ranges[name].finite == ranges[name].count}
-        context.fingerprints = {name: each.tolist() for name, each in maxima.items()}
-        context.samples = found.samples
-    changed = smooth(context.model, nodes, seen)
-    if changed:
-        basis = "as estimated from the weights" if seen is None else "as seen in the samples"
-        context.notes.append(
-            f"smoothing: {changed} of {len(axes)} tensors have smaller channels in front of matrix products, {basis}"
-        )
-    return bool(changed)
+    maxima = found.channel_maxima(axes, context.key)
+    ranges = {name: found.tensors[name].range for name in axes}
+    # One infinity or NaN may lie in any channel, so nothing is known of such a tensor.
+    context.channel_maxima = {name: each for name, each in maxima.items() if ranges[name].finite == ranges[name].count}
+    context.fingerprints = {name: each.tolist() for name, each in maxima.items()}
+    context.samples = found.samples
+    return False
 
 
 def takes_ranges(context: Context) -> bool:

@@ -24,11 +24,10 @@ from quarkfast.pipeline.quantization_steps import (
     plan_codes,
     request_channels,
     request_ranges,
-    request_smoothing,
     runs_model,
     serialize_model,
-    smooth_channels,
     smooths_channels,
+    take_channel_maxima,
     takes_ranges,
     write_files,
     writes_files,
@@ -115,7 +114,8 @@ STATIC: Recipe = (
 DYNAMIC: Recipe = (
     *PREPARATION,
     *_PLACEMENT,
-    FunctionStep("smooth channels", "insert", smooth_channels, smooths_channels, request_smoothing),
+    FunctionStep("take channel maxima", "insert", take_channel_maxima, smooths_channels),
+    *(each for each in ALGORITHMS if each.works_on == "float weights" and each.stage == "insert"),
     *_RESULT,
 )
 """Activations are quantized when the model runs, by the range of each."""
