@@ -54,7 +54,6 @@ def test_what_a_target_fuses_has_rules(target):
         ("Pad(r, pads, one)", False),
         ("Pad(r, pads, zero)", True),
         ("Resize<mode = 'linear'>(r, , scales)", True),
-        ("Resize<mode = 'cubic'>(r, , scales)", False),
         ("Sigmoid(r)", False),
     ],
 )

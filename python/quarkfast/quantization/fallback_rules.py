@@ -1,4 +1,4 @@
-"""What eight bits and blocks cannot carry: nodes that stay float for the sake of accuracy."""
+"""Nodes that stay float although a target has a rule: what eight bits and blocks cannot carry, or no kernel takes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import holds_floats, is_constant, name_of
 from quarkfast.graph.attention import Masks, adds_bias, find_masks, nodes_of_attention
 from quarkfast.graph.functions import nodes_within_functions
+from quarkfast.quantization.cubic_resizes import cubic_resizes
 
 __all__ = ["Sensitive"]
 
@@ -19,6 +20,7 @@ _NORMALIZATIONS = frozenset(
     }
 )
 _ATTENTION = "so few bits cannot carry scores of attention"
+_CUBIC = "onnxruntime before 1.27 has no cubic Resize for codes of 8 bits"
 _ELEMENTWISE = frozenset({"Add", "Div", "Mul", "Sub", "Where"})
 
 
@@ -43,6 +45,10 @@ class Sensitive:
        float reads it as it was computed, so that a row that is masked as a whole is found to be so.
     6. The sum of scores and a mask that is an output of the model.
 
+    And for integers of 8 bits, in any model:
+
+    7. A cubic Resize (`quarkfast.quantization.cubic_resizes`). It reads what is computed in front of it without a pair.
+
     Matrix products, where the time goes, are quantized all the same.
     """
 
@@ -60,6 +66,10 @@ class Sensitive:
                 reason = _masks(node, masks)
             if reason:
                 self._reasons[node] = reason
+        self.unrounded = cubic_resizes(graph, spec_of)
+        """What reads its data as it was computed."""
+        for node in self.unrounded:
+            self._reasons.setdefault(node, _CUBIC)
         self.masks = frozenset(value for value in masks.values if not spec_of(name_of(value)).format.float32_range)
         """Masks and what they are computed from."""
         self.masked = frozenset(value for value in masks.sums if not spec_of(name_of(value)).format.float32_range)

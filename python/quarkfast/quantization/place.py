@@ -42,7 +42,8 @@ def place(model: ir.Model, scheme: Scheme, target: Target) -> Placement:
        to a matrix product stays float, and no pair stands between the two.
     8. What `quarkfast.quantization.fallback_rules` lists stays float. It reads what another float node computed
        without a pair, and a matrix product that nothing else reads gets none. What stays float reads masks without
-       a pair, and a comparison what no quantized node computed: rounding could move it to the other side.
+       a pair, and a comparison what no quantized node computed: rounding could move it to the other side. A cubic
+       Resize reads everything so.
     9. Where the target quantizes operands alone, outputs get no pair, unless the scheme gives one its own type, and all
        other readers of an operand read it as it was computed.
 
@@ -113,7 +114,7 @@ class _Placer:
         roots = dict.fromkeys(self._activations.values())
         specs = {root: self._choices.activation(root) for root in roots}
         fixed = self._fixed | self._choices.fixed
-        edges = self._float_edges | self._mask_edges()
+        edges = self._float_edges | self._mask_edges() | self._unrounded_edges()
         outputs = frozenset(name_of(value) for value in self._sensitive.masked if value.is_graph_output())
         if self._target.operands_only:
             edges = edges | self._operands.float_edges(self._results)
@@ -172,6 +173,9 @@ class _Placer:
         uses = (use for value in self._sensitive.masks for use in value.uses())
         return {Edge(name_of(reader), index) for reader, index in uses if name_of(reader) not in self._quantized}
 
+    def _unrounded_edges(self) -> set[Edge]:
+        return {Edge(name_of(node), 0) for node in self._sensitive.unrounded}
+
     def leave_bodies(self, node: ir.Node) -> None:
         """Notes that the nodes in bodies of `node` stay float."""
         for inner in (each for body in bodies_of(node) for each in nodes_of(body)):
@@ -204,7 +208,7 @@ class _Placer:
         if self._target.operands_only and not self._choices.is_own_result(name):
             return
         self._results.add(name)
-        if self._is_product_for_floats(node, output):
+        if self._is_product_for_floats(node, output) or self._is_read_unrounded(output):
             return
         if self._is_fused(node, output):
             self._fused.add(name)
@@ -223,6 +227,11 @@ class _Placer:
             return False
         readers = [reader for reader, _ in output.uses()]
         return bool(readers) and all(self._sensitive.objection(reader) for reader in readers)
+
+    def _is_read_unrounded(self, output: ir.Value) -> bool:
+        """Whether nothing reads `output` but what takes no pair in front of it."""
+        readers = [reader for reader, _ in output.uses()]
+        return bool(readers) and not output.is_graph_output() and self._sensitive.unrounded.issuperset(readers)
 
     def _is_fused(self, node: ir.Node, output: ir.Value) -> bool:
         uses = tuple(output.uses())
