@@ -20,7 +20,7 @@ def _notes(preset, word, model=None, **options):
     arrays = {"v": (8, 8), "w": (8, 4), "u": (4, 4)}
     arrays = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in arrays.items()}
     x = samples(8, (8,)) if model is None else samples()
-    data = {} if preset == "INT8_WO" else {"calibration_data": x}
+    data = {} if preset.endswith(("_WO", "_NBITS")) else {"calibration_data": x}
     result = quarkfast.quantize(model or tiny_model(PRODUCTS, arrays), preset=preset, **data, **options)
     return [note for note in result.summary.notes if word in note]
 
@@ -57,3 +57,16 @@ def test_unsigned_weights_with_a_zero_point_for_each_channel_are_named_with_the_
     assert note.startswith("node 'conv_0' and 1 more: onnxruntime before 1.27 refuses uint8 weights")
     assert not _notes("U8S8", "1.27", conv_relu_model(), weight_symmetric=True, **options)
     assert not _notes("A16W8", "1.27", conv_relu_model(), **options)
+
+
+@pytest.mark.parametrize(
+    ("preset", "options", "first"), [("INT4_WO", {}, "u"), ("A8W8", {"weight_type": "uint4"}, "v")]
+)
+def test_codes_of_4_bits_are_named(preset, options, first):
+    (note,) = _notes(preset, "1.19", **options)
+    assert note.startswith(f"node '{first}_DequantizeLinear' and 2 more: onnxruntime before 1.19 has no types of")
+
+
+@pytest.mark.parametrize("preset", ["MATMUL_NBITS", "INT8_WO", "A8W8"])
+def test_other_codes_are_not(preset):
+    assert not _notes(preset, "1.19")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+import onnx
 import pytest
 
 import quarkfast
-from support.standard_models import quantize_all, standard_cases, table_of
+from support.standard_models import has_type, quantize_all, standard_cases, table_of
 
 # Why a model may be refused.
 REFUSED = (
@@ -44,6 +45,11 @@ def results(cases):
     return quantize_all(cases)
 
 
+def _lacking():
+    """Returns the presets whose results need a type that the installed onnxruntime does not have."""
+    return set() if has_type(onnx.TensorProto.INT4) else {"INT4_WO"}
+
+
 def _listed(results, kind):
     found = [result for result in results if result.kind == kind]
     return [f"{result.names[0]} in {result.preset}: {result.text}" for result in found]
@@ -67,7 +73,7 @@ def test_every_preset_is_here(results):
     ran = {result.names for result in results if result.preset}
     assert {name: counts[name] for name in first.values()} == dict.fromkeys(first.values(), len(ran))
     close = {result.preset for result in results if result.kind == "close"}
-    assert close == set(quarkfast.PRESETS)
+    assert close == set(quarkfast.PRESETS) - _lacking()
 
 
 def test_nothing_raises_but_a_sentence(results):
@@ -85,6 +91,12 @@ def test_what_is_refused_is_refused_for_a_known_reason(results):
 
 def test_every_result_runs_where_the_float_model_does(results):
     assert _listed(results, "rejected") == []
+
+
+def test_what_needs_a_type_that_onnxruntime_does_not_have_says_so(results):
+    lacking = [result for result in results if result.kind == "lacking"]
+    assert {result.preset for result in lacking} == _lacking()
+    assert all(any("has no types of 4 bits" in note for note in result.notes) for result in lacking)
 
 
 def test_nothing_is_wrong_in_type_shape_or_number_and_what_is_not_quantized_is_the_same(results):

@@ -6,6 +6,7 @@ function written out); the others lie in the package, as do their inputs.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import warnings
@@ -26,7 +27,7 @@ from quarkfast.errors import ModelError, QuarkfastError
 from quarkfast.targets import TARGETS
 from quarkfast.writers import lowest_opset
 
-__all__ = ["Case", "Result", "quantize_all", "standard_cases", "table_of"]
+__all__ = ["Case", "Result", "has_type", "quantize_all", "standard_cases", "table_of"]
 
 _FOLDERS = ("simple", "pytorch-converted", "pytorch-operator")
 
@@ -47,8 +48,9 @@ class Result:
     Attributes:
         names: Of the tests that it stands for.
         preset: The preset; empty for the float model, which onnxruntime does not run.
-        kind: "float" if it is not run, "exception", "refused", "rejected" if the result does not run, "other" if it
-            gives something else than numbers near those of the float model, "copy" for an unchanged copy, or "close".
+        kind: "float" if it is not run, "exception", "refused", "rejected" if the result does not run, "lacking" if that
+            is because the installed onnxruntime does not have a type of it, "other" if it gives something else than
+            numbers near those of the float model, "copy" for an unchanged copy, or "close".
         text: The exception, or what is other.
         sqnr: Signal to quantization noise with exact sums in dB, of the worst output.
         notes: What the summary says, besides counts.
@@ -127,6 +129,20 @@ def _content(array: np.ndarray) -> Any:
     return array.tolist() if array.dtype == object else array.tobytes()
 
 
+@functools.cache
+def has_type(data_type: int) -> bool:
+    """Whether the installed onnxruntime loads a constant of one of onnx's types of tensors."""
+    constant = onnx.TensorProto(name="c", data_type=data_type, dims=[0])
+    graph = onnx.helper.make_graph([], "g", [], [onnx.helper.make_tensor_value_info("c", data_type, [0])], [constant])
+    opsets = [onnx.helper.make_opsetid("", 21)]
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    try:
+        ort.inference_session(model.SerializeToString(), ort.session_options(threads=1))
+    except ModelError:
+        return False
+    return True
+
+
 def _quantize(case: Case) -> list[Result]:
     """Returns what becomes of one case; runs in another process."""
     try:
@@ -173,12 +189,13 @@ def _quantize_as(case: Case, proto: onnx.ModelProto, preset: str, expected: list
     if not result.summary.quantized:
         ruled_out = all("has no rule for" in node.reason for node in result.summary.left_float)
         return told("copy" if result.model_bytes == case.model else "other", "not an unchanged copy"), ruled_out
+    notes = result.summary.notes
     try:
         found = _run(result.model_bytes, case.feed, optimize=False)
         _run(result.model_bytes, case.feed, optimize=True)
     except ModelError as error:
-        return told("rejected", str(error)), False
-    notes = result.summary.notes
+        types = {tensor.data_type for tensor in result.proto.graph.initializer}
+        return told("rejected" if all(map(has_type, types)) else "lacking", str(error), notes=notes), False
     if objection := _objection(expected, found):
         return told("other", objection, notes=notes), False
     return told("close", sqnr=_sqnr(expected, found), notes=notes), False

@@ -25,6 +25,10 @@ _REFUSED = (
     "weight_symmetric gives them one"
 )
 
+_UNKNOWN = (
+    "onnxruntime before 1.19 has no types of 4 bits and refuses the model; MATMUL_NBITS and types of 8 bits run there"
+)
+
 
 def runtime_notes(model: ir.Model) -> tuple[str, ...]:
     """Returns what the summary says about releases of onnxruntime, one sentence for each cause.
@@ -34,6 +38,7 @@ def runtime_notes(model: ir.Model) -> tuple[str, ...]:
        gives the activations, from 1.32 on. By default that operator rounds activations to 8 bits in blocks of 32:
        MiniLM in INT8_WO has 25.5 dB in place of 27.3, and takes 28 % less time. 1.32 does so with groups of 4 bits too.
     2. Before 1.27 its QLinearConv takes one zero point for all channels of a weight.
+    3. Before 1.19 it has neither int4 nor uint4.
     """
     found: dict[str, list[str]] = {}
     for node in (each for graph in graphs_of(model) for each in graph):
@@ -41,12 +46,20 @@ def runtime_notes(model: ir.Model) -> tuple[str, ...]:
             found.setdefault(_ROUNDED.format(release=release), []).append(name_of(node))
         if _has_zero_points(node):
             found.setdefault(_REFUSED, []).append(name_of(node))
+        if _has_nibbles(node):
+            found.setdefault(_UNKNOWN, []).append(name_of(node))
     return tuple(_sentences(found))
 
 
 def _sentences(found: Mapping[str, list[str]]) -> list[str]:
     others = {text: f" and {len(names) - 1} more" if len(names) > 1 else "" for text, names in found.items()}
     return [f"node {names[0]!r}{others[text]}: {text}" for text, names in sorted(found.items())]
+
+
+def _has_nibbles(node: ir.Node) -> bool:
+    """Whether `node` decodes codes of 4 bits."""
+    codes = node.inputs[0] if is_standard(node) and node.op_type == "DequantizeLinear" else None
+    return codes is not None and codes.dtype in _NIBBLES
 
 
 def _has_zero_points(node: ir.Node) -> bool:
