@@ -16,8 +16,9 @@ nox.options.sessions = ["lint", "types", "tests"]
 ROOT = Path(__file__).parent
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-# The oldest that pyproject.toml promises, as "1.18.*", and one that lacks what the operators need.
+# The oldest that pyproject.toml promises, as "1.18.*" and "1.17.*", and one that lacks what the operators need.
 OLDEST_ORT = PROJECT["optional-dependencies"]["ort"][0].partition(">=")[2] + ".*"
+OLDEST_ONNX = dict(row.split(">=") for row in PROJECT["dependencies"])["onnx"] + ".*"
 REFUSED_ORT = "1.17.*"
 BETWEEN_ORT = ["1.22.*", "1.25.*"]
 # tools/processor/profiles.py tells what they have.
@@ -65,6 +66,23 @@ def ort(session: nox.Session, onnxruntime: str) -> None:
     session.run("quarkfast", "doctor")
     session.run("quarkfast", "demo")
     session.run("pytest", *(session.posargs or ["tests/ort", "tests/cli", "tests/evaluate", "tests/demo"]))
+
+
+@nox.session
+@nox.parametrize(
+    "pair",
+    [[f"onnx=={OLDEST_ONNX}", f"onnxruntime=={OLDEST_ORT}"], ["onnx", "onnxruntime"]],
+    ids=["oldest", "newest"],
+)
+def standard(session: nox.Session, pair: list[str]) -> None:
+    """The test models of the ONNX standard in every preset, with the oldest onnx and onnxruntime and with the newest.
+
+    `nox -s "standard(oldest)" -- tests/calibration` for other tests.
+    """
+    session.install(".[test]")
+    session.install("--upgrade", *pair)
+    session.run("quarkfast", "doctor")
+    session.run("pytest", *(session.posargs or ["tests/pipeline/test_standard.py"]))
 
 
 @nox.session
