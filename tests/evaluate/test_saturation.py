@@ -9,6 +9,7 @@ import pytest
 import quarkfast
 from quarkfast.evaluate.saturation import may_saturate
 from quarkfast.evaluate.verification import verify
+from support.graph_text import parse_graph
 from support.tiny_models import samples, tiny_model
 
 CONV = "g (float[N, 4, 6, 6] x) => (float[N, 8, 6, 6] y) { c = Conv<pads = [1, 1, 1, 1]>(x, w) y = Relu(c) }"
@@ -90,7 +91,7 @@ def test_depthwise_convolutions_do_not():
     ],
 )
 def test_layers_are_told_by_their_own_names_whatever_onnxruntime_calls_them(given):
-    source = onnx.parser.parse_graph(CHAIN)
+    source = parse_graph(CHAIN)
     optimized = onnx.GraphProto(initializer=source.initializer)
     for name, operands in zip(given, (["x", "s", "z", "u"], ["c", "s", "z", "v"]), strict=True):
         optimized.node.append(onnx.helper.make_node("QLinearConv", [*operands, "s", "n", "s", "z"], ["q"], name))

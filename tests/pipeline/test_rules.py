@@ -12,6 +12,7 @@ import quarkfast
 from quarkfast import ort
 from quarkfast.config.quark.enums import ExtendedQuantType, QuantType
 from quarkfast.errors import ConfigError
+from support.graph_text import parse_model
 from support.tiny_models import conv_relu_model, samples, tiny_model
 
 
@@ -250,7 +251,7 @@ layer (p, q) => (r) {
 @pytest.mark.parametrize("preset", ["A8W8", "A16W8"], ids=["as it is", "converted to opset 21"])
 def test_nodes_of_local_functions_answer_to_their_names_and_to_those_of_the_calls(names, left, preset):
     x = samples(8, (4,))
-    result = quarkfast.quantize(onnx.parser.parse_model(FUNCTIONS), preset=preset, calibration_data=x, exclude=names)
+    result = quarkfast.quantize(parse_model(FUNCTIONS), preset=preset, calibration_data=x, exclude=names)
     assert [node.op_type for node in result.summary.left_float] == left
     assert not any(prop.key.startswith("quarkfast") for node in result.proto.graph.node for prop in node.metadata_props)
     ort.inference_session(result.model_bytes).run(None, {"x": x})

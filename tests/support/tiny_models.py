@@ -11,13 +11,14 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from quarkfast.evaluate.exact_sums import exact_session
+from support.graph_text import parse_graph
 
 
 def tiny_model(
     text: str, initializers: Mapping[str, NDArray[Any]] | None = None, opset: int = 17, ir_version: int = 8
 ) -> onnx.ModelProto:
     """Returns a model from ONNX's graph text and arrays for the names it does not define."""
-    graph = onnx.parser.parse_graph(text)
+    graph = parse_graph(text)
     for name, array in (initializers or {}).items():
         graph.initializer.append(onnx.numpy_helper.from_array(array, name))
     for index, node in enumerate(graph.node):
