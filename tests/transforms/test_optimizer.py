@@ -100,7 +100,7 @@ def _fail(model, should_fold):
 @pytest.mark.parametrize("preset", ["BF16", "INT8_WO"])
 def test_a_failure_leaves_the_model_whole_and_is_told(monkeypatch, preset):
     monkeypatch.setattr(onnxscript.optimizer, "fold_constants_ir", _fail)
-    text = "g (float[N, 32] x) => (float[N, 32] y) { a = Abs (x) b = Cast <to = 1> (a) y = MatMul (b, w) }"
+    text = "g (float[N, 32] x) => (float[N, 32] y) { a = Cast <to = 1> (x) b = Abs (a) y = MatMul (b, w) }"
     proto = tiny_model(text, {"w": np.eye(32, dtype=np.float32)})
     result = quarkfast.quantize(proto, preset=preset)
     (note,) = (each for each in result.summary.notes if each.startswith("model: "))
