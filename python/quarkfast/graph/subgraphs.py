@@ -9,7 +9,8 @@ from quarkfast.graph.access import name_of
 
 __all__ = ["bodies_of", "graphs_by_path", "graphs_of", "nodes_of", "values_by_path"]
 
-_BODIES = frozenset({ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS})
+# Not a set: to hash an enumeration is a call of Python, and each attribute of each node is looked at.
+_BODIES = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 
 def bodies_of(node: ir.Node) -> tuple[ir.Graph, ...]:
