@@ -76,6 +76,8 @@ def convert_opset(model: ir.Model, at_least: int) -> ir.Model:
             raise UnsupportedError(
                 f"model: expected opset {at_least} or newer, got {version}, which onnx cannot convert: {cause}"
             ) from error
+    if version <= _EVERYWHERE:
+        return model
     wanted = max([_EVERYWHERE, at_least, *(_since(node, version) for node in nodes_of(model.graph))])
     if wanted > _NEWEST_PAIRS:
         try:
