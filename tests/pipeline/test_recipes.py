@@ -18,7 +18,7 @@ from quarkfast.pipeline.step import FunctionStep
 from quarkfast.statistics import StatisticsRequest
 from support.tiny_models import conv_relu_model, samples, tiny_model
 
-PRODUCT = "g (float[N, 8] x) => (float[N, 8] y) { n = Neg (x) y = MatMul (n, w) }"
+PRODUCT = "g (float[N, 8] x) => (float[N, 8] y) { n = Relu (x) y = MatMul (n, w) }"
 
 
 def _product(rng):

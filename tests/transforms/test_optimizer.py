@@ -44,7 +44,7 @@ SEQUENCES = {
         18,
     ),
 }
-CONSTANTS = {"one": np.int64(1), "two": np.int64(2), "minus": np.float32(-1)}
+CONSTANTS = {"one": np.int64(1), "two": np.int64(2), "minus": np.float32(-2)}
 
 
 def _model(name):

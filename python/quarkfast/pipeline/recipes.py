@@ -36,8 +36,8 @@ from quarkfast.pipeline.step import FunctionStep, Step
 from quarkfast.pipeline.weight_only_steps import choose_weights, store_weights, write_stored_weights
 from quarkfast.targets import Target
 from quarkfast.transforms.clean import clean, sort
+from quarkfast.transforms.fold_affine import fold_affine
 from quarkfast.transforms.fold_batch_norm import fold_batch_norm
-from quarkfast.transforms.fold_bias import fold_bias
 from quarkfast.transforms.fold_constants import fold_constants
 from quarkfast.transforms.infer_types import infer_types
 from quarkfast.transforms.widen_half import widen_half
@@ -71,7 +71,7 @@ PREPARATION: Recipe = (
     FunctionStep("check constants", "prepare", check_constants),
     rewrite("fold constants", fold_constants),
     rewrite("fold BatchNormalization", fold_batch_norm),
-    rewrite("fold bias", fold_bias),
+    rewrite("fold affine steps", fold_affine),
     *(each for each in ALGORITHMS if each.stage == "prepare"),
     FunctionStep("check new constants", "prepare", check_new_constants),
     rewrite("infer types", infer_types),
