@@ -5,6 +5,7 @@
 #include "kernels/bfp_prime.inl.h"
 #include "kernels/cast_bf16.inl.h"
 #include "kernels/cast_f16.inl.h"
+#include "kernels/descend_codes.inl.h"
 #include "kernels/dot_i16.inl.h"
 #include "kernels/instance_normalization.inl.h"
 #include "kernels/linear.inl.h"
@@ -68,6 +69,7 @@ const Kernels kernels = {
     .instance_moments_f32 = instance_moments_f32,
     .normalize_instance_f32 = normalize_instance_f32,
     .dot_i16_i64 = dot_i16_i64,
+    .descend_codes_f64 = descend_codes_f64,
     .stats_f32 = statistics_kernels<float>(),
     .stats_f16 = statistics_kernels<f16>(),
     .stats_bf16 = statistics_kernels<bf16>(),

@@ -268,6 +268,9 @@ class Mx:
     @property
     def record_bytes(self) -> int: ...
 
+def descend_codes_f64(
+    codes: _Array, residual: _Array, gram: _Array, scale: _Array, low: float, high: float, passes: int
+) -> None: ...
 def percentile_range(
     counts: _Array, exponent: int, extremes: tuple[float, float], zero: int, percentile: float, symmetric: bool
 ) -> _ClippingRange: ...

@@ -14,6 +14,7 @@ from quarkfast.kernels.bfp import (
     quantize_bfp_prime,
 )
 from quarkfast.kernels.casts import cast, round_trip
+from quarkfast.kernels.descent import descend_codes
 from quarkfast.kernels.linear import (
     dequantize_linear,
     fake_quantize_linear,
@@ -48,6 +49,7 @@ __all__ = [
     "dequantize_float",
     "dequantize_linear",
     "dequantize_mx",
+    "descend_codes",
     "entropy_range",
     "extremes",
     "fake_quantize_bfp",

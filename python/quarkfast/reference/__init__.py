@@ -25,6 +25,7 @@ from quarkfast.reference.casts import (
     round_trip_f32_bf16,
     round_trip_f32_f16,
 )
+from quarkfast.reference.descent import descend_codes
 from quarkfast.reference.linear import (
     dequantize_float,
     dequantize_linear,
@@ -73,6 +74,7 @@ __all__ = [
     "dequantize_linear",
     "dequantize_linear_blocks",
     "dequantize_mx",
+    "descend_codes",
     "entropy_divergences",
     "entropy_range",
     "entropy_window_range",
