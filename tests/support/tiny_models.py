@@ -63,3 +63,9 @@ def run_as_written(data: bytes, x: NDArray[np.float32]) -> NDArray[np.float32]:
     """The first output of a model that onnxruntime must run with exact sums and without optimizing it, for ``x``."""
     output: NDArray[np.float32] = exact_session(data).run(None, {"x": x})[0]
     return output
+
+
+def run_exactly(model: onnx.ModelProto, feed: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    """Every output of a model that runs as it stands."""
+    outputs: list[NDArray[Any]] = exact_session(model).run(None, dict(feed))
+    return outputs

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quarkfast import ort
 from quarkfast.evaluate.exact_sums import exact_session
 
-__all__ = ["Feed", "Piece"]
+__all__ = ["Feed", "Piece", "names_read"]
 
 Feed = Mapping[str, NDArray[Any]]
 """One run's inputs by name."""
@@ -20,22 +20,22 @@ Feed = Mapping[str, NDArray[Any]]
 class Piece:
     """The nodes between tensors that are given and tensors that are wanted, run as they stand."""
 
-    def __init__(self, model: onnx.ModelProto, wanted: Sequence[str], given: Sequence[str]) -> None:
+    def __init__(self, model: onnx.ModelProto, wanted: Sequence[str], given: Mapping[str, int] | Sequence[str]) -> None:
         """Opens a session.
 
         Args:
             model: The whole model, with all its constants in it.
             wanted: Names of the tensors to compute.
-            given: Names of float32 tensors that are known, besides the inputs of the model.
+            given: Tensors that are known besides the inputs of the model: names of float32 ones, or names and types of
+                elements (``onnx.TensorProto.DataType``).
 
         Raises:
             ModelError: ONNX Runtime does not take the piece.
         """
         nodes, read = _between(model.graph, set(wanted), set(given))
         inputs = [value for value in model.graph.input if value.name in read]
-        inputs += [
-            onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in given if name in read
-        ]
+        types = given if isinstance(given, Mapping) else dict.fromkeys(given, onnx.TensorProto.FLOAT)
+        inputs += [onnx.helper.make_tensor_value_info(name, types[name], None) for name in types if name in read]
         constants = [tensor for tensor in model.graph.initializer if tensor.name in read]
         outputs = [onnx.ValueInfoProto(name=name) for name in wanted]
         part = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
@@ -54,15 +54,15 @@ def _between(graph: onnx.GraphProto, wanted: set[str], given: set[str]) -> tuple
     for node in reversed(graph.node):
         if read.intersection(node.output) - given:
             nodes.append(node)
-            read.update(_reads(node))
+            read.update(names_read(node))
     return nodes[::-1], read
 
 
-def _reads(node: onnx.NodeProto) -> Iterator[str]:
+def names_read(node: onnx.NodeProto) -> Iterator[str]:
     """Yields the names that a node reads, those in its bodies too."""
     yield from node.input
     for attribute in node.attribute:
         for body in (attribute.g, *attribute.graphs):
             for inner in body.node:
-                yield from _reads(inner)
+                yield from names_read(inner)
             yield from (output.name for output in body.output)

@@ -1,0 +1,65 @@
+"""Rows of what a layer multiplies, taken from some places of its input."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.reconstruction.linear_layer import LinearLayer, Window
+
+__all__ = ["count_rows", "rows_at", "spread_places"]
+
+# 2^32 over the golden ratio: the places i * this mod 2^32 fill an interval evenly, whatever their number.
+# Source: D. Knuth, "The Art of Computer Programming", volume 3, section 6.4, multiplicative hashing.
+_GOLDEN = 2654435769
+
+
+def count_rows(layer: LinearLayer, x: NDArray[np.float32]) -> int:
+    """Returns the number of rows in an input ``[n, channels, ...]`` of a convolution or ``[..., k]`` of a product."""
+    if layer.window is None:
+        return int(x.size // x.shape[-1])
+    sizes = [layer.window.output_size(axis, size) for axis, size in enumerate(x.shape[2:])]
+    return int(np.prod([x.shape[0], *sizes], dtype=np.int64))
+
+
+def spread_places(count: int, wanted: int, first: int = 0) -> NDArray[np.int64]:
+    """Returns `wanted` places among `count`, spread evenly and without a period, or all of them.
+
+    Args:
+        count: Number of places.
+        wanted: How many to take.
+        first: Number of places that were taken of earlier samples: others are taken now.
+
+    Example:
+        >>> spread_places(100, 4).tolist(), spread_places(3, 8).tolist()
+        ([0, 61, 23, 85], [0, 1, 2])
+    """
+    if wanted >= count:
+        return np.arange(count)
+    steps = (np.arange(first, first + wanted, dtype=np.uint64) * np.uint64(_GOLDEN)) & np.uint64(0xFFFFFFFF)
+    return ((steps * np.uint64(count)) >> np.uint64(32)).astype(np.int64)
+
+
+def rows_at(layer: LinearLayer, x: NDArray[np.float32], places: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Returns rows ``[groups, len(places), k]`` of an input, in the order of the layer's weight."""
+    groups, _, inputs = layer.matrix_shape
+    if layer.window is None:
+        return x.reshape(-1, x.shape[-1])[places][None]
+    rows = _patches(layer.window, x, places).reshape(len(places), groups, inputs)
+    return np.ascontiguousarray(np.moveaxis(rows, 1, 0))
+
+
+def _patches(window: Window, x: NDArray[np.float32], places: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Returns ``[len(places), channels, kernel numbers]``; what lies outside of the input is zero."""
+    sizes = x.shape[2:]
+    outputs = tuple(window.output_size(axis, size) for axis, size in enumerate(sizes))
+    sample, *spatial = np.unravel_index(places, (x.shape[0], *outputs))
+    flat: NDArray[np.int64] = np.zeros((len(places), 1), np.int64)
+    exists = np.ones((len(places), 1), np.bool_)
+    for axis, (size, index) in enumerate(zip(sizes, spatial, strict=True)):
+        found, inside = window.sources(axis, index.astype(np.int64), size)
+        flat = (flat[:, :, None] * size + np.clip(found, 0, size - 1)[:, None]).reshape(len(places), -1)
+        exists = (exists[:, :, None] & inside[:, None]).reshape(len(places), -1)
+    values = x.reshape(*x.shape[:2], -1)[sample[:, None], :, flat]  # [places, kernel, channels]
+    values[~exists] = 0
+    return np.moveaxis(values, 1, 2)

@@ -1,0 +1,166 @@
+"""A layer with weights as a matrix product: which numbers of its input each row of its weight multiplies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.deferred import ir
+from quarkfast.graph.access import is_constant, is_read_once, is_standard, name_of, shape_of, tensor_of
+
+__all__ = ["LinearLayer", "Window", "linear_layers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Where a convolution reads its input.
+
+    Attributes:
+        kernel: Size of the kernel along each spatial axis.
+        strides: Steps between outputs, of a transposed convolution between inputs.
+        dilations: Steps between the numbers that one output multiplies.
+        pads: Zeros in front of and behind each axis, as ONNX orders them; of a transposed convolution what is cut off.
+        output_padding: What a transposed convolution adds behind each axis.
+        transposed: Whether it is a transposed convolution.
+    """
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[int, ...]
+    output_padding: tuple[int, ...]
+    transposed: bool = False
+
+    def output_size(self, axis: int, size: int) -> int:
+        """Returns the length of the output along a spatial axis whose input has `size`."""
+        reach = (self.kernel[axis] - 1) * self.dilations[axis]
+        pads = self.pads[axis] + self.pads[axis + len(self.kernel)]
+        if self.transposed:
+            return (size - 1) * self.strides[axis] + reach + 1 - pads + self.output_padding[axis]
+        return (size + pads - reach - 1) // self.strides[axis] + 1
+
+    def sources(self, axis: int, outputs: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Returns the inputs that outputs read along an axis, ``[n, kernel]``, and which of them exist."""
+        steps = np.arange(self.kernel[axis]) * self.dilations[axis]
+        if self.transposed:
+            places = outputs[:, None] + self.pads[axis] - steps
+            found, rest = np.divmod(places, self.strides[axis])
+            return found, (rest == 0) & (found >= 0) & (found < size)
+        found = outputs[:, None] * self.strides[axis] - self.pads[axis] + steps
+        return found, (found >= 0) & (found < size)
+
+
+@dataclass(frozen=True)
+class LinearLayer:
+    """A Conv, ConvTranspose, Gemm or MatMul with a constant weight.
+
+    With `g` groups, `m` outputs and `k` inputs of each, the weight is a matrix ``[g, m, k]`` and the layer a product
+    of its rows with rows of the input: patches of a convolution, vectors of a matrix product.
+
+    Attributes:
+        node: Name of the node.
+        op_type: Its operator.
+        data: Name of the tensor that it multiplies.
+        weight: Name of its weight.
+        bias: Name of its bias where that is a constant of its own, or None.
+        shape: Dimensions of the weight.
+        groups: Number of groups.
+        by_column: Whether outputs lie along the last axis of a matrix.
+        window: Where a convolution reads; None for a matrix product.
+
+    Example:
+        >>> import numpy as np
+        >>> layer = LinearLayer("n", "MatMul", "x", "w", None, (2, 3), by_column=True)
+        >>> layer.to_rows(np.arange(6).reshape(2, 3)).tolist()
+        [[[0, 3], [1, 4], [2, 5]]]
+    """
+
+    node: str
+    op_type: str
+    data: str
+    weight: str
+    bias: str | None
+    shape: tuple[int, ...]
+    groups: int = 1
+    by_column: bool = False
+    window: Window | None = None
+
+    @cached_property
+    def matrix_shape(self) -> tuple[int, int, int]:
+        """Groups, outputs of each, and numbers that an output sums over."""
+        if self.window is not None and self.window.transposed:
+            return self.groups, self.shape[1], self.shape[0] // self.groups * _product(self.window.kernel)
+        outputs = self.shape[1] if self.by_column else self.shape[0]
+        return self.groups, outputs // self.groups, _product(self.shape) // outputs
+
+    def to_rows(self, weight: NDArray[Any]) -> NDArray[Any]:
+        """Returns a weight as ``[groups, outputs, inputs]``."""
+        groups, outputs, inputs = self.matrix_shape
+        if self.window is not None and self.window.transposed:
+            split = weight.reshape(groups, -1, outputs, _product(self.window.kernel))
+            return np.moveaxis(split, 2, 1).reshape(groups, outputs, inputs)
+        return (weight.T if self.by_column else weight).reshape(groups, outputs, inputs)
+
+    def from_rows(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Returns the contiguous weight that has these rows: the inverse of :meth:`to_rows`."""
+        groups, outputs, _ = self.matrix_shape
+        if self.window is not None and self.window.transposed:
+            split = rows.reshape(groups, outputs, -1, _product(self.window.kernel))
+            return np.ascontiguousarray(np.moveaxis(split, 1, 2)).reshape(self.shape)
+        if self.by_column:
+            return np.ascontiguousarray(rows.reshape(self.shape[1], self.shape[0]).T)
+        return np.ascontiguousarray(rows).reshape(self.shape)
+
+
+def linear_layers(model: ir.Model) -> Iterator[LinearLayer]:
+    """Yields the layers of the model's own graph whose weight is a constant that nothing else reads, in order.
+
+    Left out are layers of other shapes: a MatMul whose weight is no matrix, a Gemm that transposes its input or scales
+    its product, and a convolution whose padding depends on the input's size.
+    """
+    for node in model.graph:
+        if is_standard(node) and len(node.inputs) > 1 and is_constant(node.inputs[1]):
+            layer = _layer(node) if node.inputs[1] is not None and is_read_once(node.inputs[1]) else None
+            if layer is not None and _product(layer.shape):
+                yield layer
+
+
+def _layer(node: ir.Node) -> LinearLayer | None:
+    shape = shape_of(tensor_of(node.inputs[1]))
+    third = node.inputs[2] if len(node.inputs) > 2 else None
+    bias = name_of(third) if third is not None and is_constant(third) and is_read_once(third) else None
+    named = name_of(node), node.op_type, name_of(node.inputs[0]), name_of(node.inputs[1]), bias, shape
+    if node.op_type in ("Conv", "ConvTranspose"):
+        window = _window(node, shape[2:])
+        return None if window is None else LinearLayer(*named, node.attributes.get_int("group", 1), window=window)
+    if node.op_type == "MatMul" and len(shape) == 2:
+        return LinearLayer(*named, by_column=True)
+    if node.op_type == "Gemm" and _is_plain(node):
+        return LinearLayer(*named, by_column=not node.attributes.get_int("transB", 0))
+    return None
+
+
+def _is_plain(node: ir.Node) -> bool:
+    factors = [node.attributes.get_float(name, 1.0) for name in ("alpha", "beta")]
+    return factors == [1.0, 1.0] and not node.attributes.get_int("transA", 0)
+
+
+def _window(node: ir.Node, kernel: tuple[int, ...]) -> Window | None:
+    ones, transposed = (1,) * len(kernel), node.op_type == "ConvTranspose"
+    mode = node.attributes.get_string("auto_pad", "NOTSET")
+    if mode not in ("NOTSET", "VALID") or "output_shape" in node.attributes:
+        return None
+    read = {name: tuple(node.attributes.get_ints(name, ones)) for name in ("strides", "dilations")}
+    zeros = (0,) * (2 * len(kernel))
+    pads = zeros if mode == "VALID" else tuple(node.attributes.get_ints("pads", zeros))
+    added = tuple(node.attributes.get_ints("output_padding", (0,) * len(kernel)))
+    return Window(kernel, read["strides"], read["dilations"], pads, added, transposed)
+
+
+def _product(sizes: tuple[int, ...]) -> int:
+    return int(np.prod(sizes, dtype=np.int64))

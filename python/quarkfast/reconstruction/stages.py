@@ -1,0 +1,119 @@
+"""A model in stages: each ends in front of the layers whose weights it must know, and is run once over all samples."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from quarkfast.evaluate.partial_model import Piece, names_read
+from quarkfast.reconstruction.activation_store import ActivationStore
+
+__all__ = ["StagedModel"]
+
+Feed = Mapping[str, NDArray[Any]]
+
+
+class StagedModel:
+    """A model whose nodes are run stage by stage over samples that are kept in between.
+
+    The stage of a node is the number of chosen layers on the longest way to it, itself included: what is of stage `s`
+    can be computed once the weights of the layers of stages 1 to `s` are final.
+
+    Attributes:
+        model: The model; initializers of layers may be replaced as long as their stage has not been run.
+        stages: Number of the last stage.
+    """
+
+    def __init__(self, model: onnx.ModelProto, layers: Collection[str], feeds: Sequence[Feed], budget: int) -> None:
+        """Reads the graph; runs nothing.
+
+        Args:
+            model: The whole model, with all its constants in it.
+            layers: Names of the nodes that begin a stage.
+            feeds: Samples, by the names of the inputs.
+            budget: Bytes of tensors to keep in memory.
+        """
+        self.model = model
+        self._store = ActivationStore(budget)
+        self._feeds = feeds
+        self._stage_of, self._last_use = _read_graph(model.graph, frozenset(layers))
+        self.stages = max(self._stage_of.values(), default=0)
+        chosen = [node for node in model.graph.node if node.name in layers]
+        self._node_stages = {node.name: self._stage_of[node.output[0]] for node in chosen}
+
+    def __enter__(self) -> StagedModel:
+        """Returns the model."""
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Drops all tensors."""
+        self._store.__exit__(*error)
+
+    def layers_of(self, stage: int) -> list[str]:
+        """Returns the names of the layers whose weights must be final before `stage` is run."""
+        return [name for name, own in self._node_stages.items() if own == stage]
+
+    @cached_property
+    def _data(self) -> dict[str, str]:
+        return {node.name: node.input[0] for node in self.model.graph.node if node.name in self._node_stages}
+
+    def input_of(self, layer: str, sample: int) -> NDArray[np.float32]:
+        """Returns what a layer multiplies, once the stages before its own have been run."""
+        name = self._data[layer]
+        return self._feeds[sample][name] if name in self._feeds[sample] else self._store.get(name, sample)
+
+    def run(self, stage: int) -> None:
+        """Computes what later stages read of `stage`, for every sample, and forgets what none reads any more."""
+        wanted = [name for name, own in self._stage_of.items() if own == stage and self._last_use.get(name, 0) > stage]
+        if wanted:
+            given = {name: _element_type(self._store.get(name, 0)) for name in self._kept()}
+            piece = Piece(self.model, wanted, given)
+            for sample, feed in enumerate(self._feeds):
+                known = _Known(feed, self._store, sample)
+                for name, array in zip(wanted, piece.run(known), strict=True):
+                    self._store.put(name, sample, array)
+        for name in self._kept():
+            if self._last_use.get(name, 0) <= stage:
+                self._store.drop(name)
+
+    def _kept(self) -> list[str]:
+        return [name for name in self._stage_of if name in self._store]
+
+
+class _Known(Mapping[str, NDArray[Any]]):
+    """What is known of one sample: its feed, and what earlier stages computed."""
+
+    def __init__(self, feed: Feed, store: ActivationStore, sample: int) -> None:
+        self._feed, self._store, self._sample = feed, store, sample
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._feed[name] if name in self._feed else self._store.get(name, self._sample)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._feed)
+
+    def __len__(self) -> int:
+        return len(self._feed)
+
+
+def _read_graph(graph: onnx.GraphProto, layers: frozenset[str]) -> tuple[dict[str, int], dict[str, int]]:
+    """Returns the stage of each tensor that a node computes, and the last stage that reads each."""
+    stage_of, last_use = dict[str, int](), dict[str, int]()
+    for node in graph.node:
+        read = list(names_read(node))
+        own = max((stage_of.get(name, 0) for name in read), default=0) + (node.name in layers)
+        for name in read:
+            last_use[name] = max(last_use.get(name, 0), own)
+        stage_of.update((name, own) for name in node.output if name)
+    return stage_of, last_use
+
+
+def _element_type(array: NDArray[Any]) -> int:
+    if array.dtype == object:
+        return int(onnx.TensorProto.STRING)
+    return int(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))

@@ -1,0 +1,89 @@
+import numpy as np
+import onnx
+import pytest
+
+from quarkfast.reconstruction.activation_store import ActivationStore
+from quarkfast.reconstruction.stages import StagedModel
+from support.tiny_models import run_exactly, tiny_model
+
+# Two layers side by side, one behind both, and a residual that crosses them all.
+BRANCHES = """g (float[N, 4] x) => (float[N, 4] y) {
+    s = Relu (x)
+    a = MatMul (s, u)
+    b = MatMul (s, v)
+    c = Add (a, b)
+    d = MatMul (c, w)
+    y = Add (d, s)
+}"""
+
+
+def _branches(rng):
+    return tiny_model(BRANCHES, {name: rng.normal(size=(4, 4)).astype(np.float32) for name in "uvw"})
+
+
+def _samples(rng, count=3):
+    return [{"x": rng.normal(size=(1, 4)).astype(np.float32)} for _ in range(count)]
+
+
+LAYERS = ["matmul_1", "matmul_2", "matmul_4"]
+
+
+@pytest.mark.parametrize("budget", [0, 1 << 20])
+def test_layers_see_what_they_see_in_the_whole_model(budget, rng):
+    proto, feeds = _branches(rng), _samples(rng)
+    whole = onnx.ModelProto.FromString(proto.SerializeToString())
+    whole.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in "sc")
+    with StagedModel(proto, LAYERS, feeds, budget) as model:
+        assert [model.layers_of(stage) for stage in range(model.stages + 1)] == [[], LAYERS[:2], LAYERS[2:]]
+        model.run(0)
+        for sample, feed in enumerate(feeds):
+            _, s, _ = run_exactly(whole, feed)
+            assert [model.input_of(name, sample).tolist() for name in LAYERS[:2]] == [s.tolist()] * 2
+        model.run(1)
+        for sample, feed in enumerate(feeds):
+            assert model.input_of("matmul_4", sample).tolist() == run_exactly(whole, feed)[2].tolist()
+
+
+def test_weights_that_are_replaced_before_their_stage_count(rng):
+    proto, feeds = _branches(rng), _samples(rng)
+    with StagedModel(proto, LAYERS, feeds, 1 << 20) as model:
+        model.run(0)
+        zeros = onnx.numpy_helper.from_array(np.zeros((4, 4), np.float32), "u")
+        proto.graph.initializer[0].CopyFrom(zeros)
+        model.run(1)
+        s = np.maximum(feeds[0]["x"], 0)
+        (v,) = (onnx.numpy_helper.to_array(each) for each in proto.graph.initializer if each.name == "v")
+        # A sum of four products, each rounded to float32, in another order at most.
+        np.testing.assert_allclose(model.input_of("matmul_4", 0), s @ v, atol=8 * np.finfo(np.float32).eps * 4)
+
+
+def test_a_stage_reads_what_bodies_read(rng):
+    text = """g (float[N, 4] x, bool p) => (float[N, 4] y) {
+        s = Relu (x)
+        a = MatMul (s, w)
+        t = Neg (a)
+        y = If (p) <then_branch = t () => (float[N, 4] o) { o = Add (t, s) },
+                    else_branch = e () => (float[N, 4] q) { q = Sub (t, s) }>
+        z = MatMul (y, v)
+    }"""
+    proto = tiny_model(text, {name: rng.normal(size=(4, 4)).astype(np.float32) for name in "wv"})
+    feeds = [each | {"p": np.array(True)} for each in _samples(rng)]
+    with StagedModel(proto, ["matmul_1", "matmul_4"], feeds, 0) as model:
+        model.run(0)
+        model.run(1)
+        assert model.input_of("matmul_4", 1).tolist() == run_exactly(proto, feeds[1])[0].tolist()
+
+
+def test_the_store_keeps_within_its_budget_and_leaves_no_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    arrays = [np.full(10, index, np.float32) for index in range(4)]
+    with ActivationStore(budget=80) as store:
+        for index, array in enumerate(arrays):
+            store.put("x", index, array)
+        assert len(list(tmp_path.rglob("*.npy"))) == 2
+        assert [store.get("x", index).tolist() for index in range(4)] == [each.tolist() for each in arrays]
+        store.drop("x")
+        assert not list(tmp_path.rglob("*.npy"))
+        store.put("y", 0, arrays[0])
+        assert not list(tmp_path.rglob("*.npy"))
+    assert not list(tmp_path.iterdir())
