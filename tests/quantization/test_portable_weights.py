@@ -53,12 +53,13 @@ def _codes_of_activations(model, node, feed):
 
 
 @pytest.mark.parametrize("per_channel", [False, True], ids=["one scale", "per channel"])
+@pytest.mark.parametrize("rounding", ["nearest", "descent"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_no_pair_of_products_leaves_16_bits_on_the_samples(name, per_channel):
+def test_no_pair_of_products_leaves_16_bits_on_the_samples(name, per_channel, rounding):
     proto, feed = _model(name)
     lost = {}
     for portable in (False, True):
-        options = {"per_channel": per_channel, "portable": portable}
+        options = {"per_channel": per_channel, "portable": portable, "rounding": rounding}
         model = quarkfast.quantize(proto, preset="U8S8", calibration_data=feed, **options).proto
         node, codes, _ = _layer(model)
         lost[portable] = excess(node, codes, _codes_of_activations(model, node, feed), 0)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.placement import Placement
+from quarkfast.reconstruction import Models
 from quarkfast.statistics import StatisticsRequest, TensorStatistics
 
 __all__ = ["Algorithm", "Context", "Settings", "WorksOn"]
@@ -47,6 +49,15 @@ class Context(Protocol):
     @property
     def has_real_samples(self) -> bool:
         """Whether there are statistics of samples to be had that are not random."""
+
+    def read_samples(self, most: int) -> list[Feed]:
+        """Returns the first samples, one row each where the model allows it."""
+
+    def simulate(self, weights: Collection[str]) -> Models:
+        """Returns the float model, and one with pairs in which some weights are the values of their codes."""
+
+    def report(self, done: int, total: int) -> None:
+        """Says how many layers are done."""
 
 
 def _nothing(context: Context, settings: Settings) -> StatisticsRequest:

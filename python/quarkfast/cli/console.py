@@ -44,9 +44,12 @@ def stages() -> Iterator[Callable[[str, int, int | None], None]]:
         task = progress.add_task("", total=None, count="")
 
         def report(stage: str, done: int, total: int | None) -> None:
+            unit = "layers" if stage == "round" else "samples"
             if progress.tasks[task].description != stage:
                 progress.reset(task, description=stage)
-            progress.update(task, completed=done, total=total, count=_count(done, total, progress.tasks[task].speed))
+            progress.update(
+                task, completed=done, total=total, count=_count(done, total, unit, progress.tasks[task].speed)
+            )
 
         yield report
 
@@ -64,10 +67,10 @@ def warnings_as_lines() -> Iterator[None]:
                 sys.stderr.write(f"quarkfast: warning: {warning.message}\n")
 
 
-def _count(done: int, total: int | None, speed: float | None) -> str:
+def _count(done: int, total: int | None, unit: str, speed: float | None) -> str:
     if not done:
         return ""
-    count = f"{done}/{total} samples" if total else f"{done} samples"
+    count = f"{done}/{total} {unit}" if total else f"{done} {unit}"
     return f"{count}, {speed:.0f}/s" if speed else count
 
 

@@ -11,10 +11,11 @@ from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError, did_you_mean
 from quarkfast.formats.block import Rounding
 
-__all__ = ["BiasKind", "Encoding", "Factors", "Scheme"]
+__all__ = ["BiasKind", "Encoding", "Factors", "Scheme", "WeightRounding"]
 
 Encoding = Literal["qdq", "cast", "dynamic", "nbits"]
 Factors = Literal["useful_octaves", "octaves", "exact"]
+WeightRounding = Literal["nearest", "descent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class Scheme:
             that stand out in front of matrix products.
         portable: For targets on ONNX Runtime's processor kernels, whether weights leave the sums of layers in 16 bits,
             so that processors without VNNI give what others do (`quarkfast.quantization.portable_weights`).
+        rounding: How codes of weights are chosen: ``"nearest"`` to the weights, or by ``"descent"``, so that outputs of
+            layers are nearest (`quarkfast.algorithms.weight_rounding`).
         op_types: Operator types to quantize; empty means all that the target has a rule for.
         include: Names, globs or regular expressions of the only nodes to quantize; empty means all.
         exclude: Names, globs or regular expressions (``^...``) of nodes that stay float, and pairs of names (of
@@ -75,6 +78,7 @@ class Scheme:
     force_pass_through: bool = False
     equalize: bool = False
     portable: bool = True
+    rounding: WeightRounding = "nearest"
     op_types: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
     exclude: tuple[str | tuple[tuple[str, ...], tuple[str, ...]], ...] = ()

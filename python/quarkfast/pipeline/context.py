@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +19,10 @@ from quarkfast.graph.quantizer import Quantizers
 from quarkfast.kernels import Range
 from quarkfast.pipeline.calibration_source import CalibrationSource
 from quarkfast.pipeline.progress import Clock
+from quarkfast.pipeline.simulate import read_samples, simulate
 from quarkfast.quantization import Diagnostics, Plan
 from quarkfast.quantization.weight_only import WeightPlacement, WeightPlan
+from quarkfast.reconstruction import Models
 from quarkfast.statistics import Calibration, StatisticsRequest, TensorStatistics
 from quarkfast.targets import Target
 from quarkfast.transforms.check_weights import Checked
@@ -124,6 +126,18 @@ class Context(ModelContext):
     def has_real_samples(self) -> bool:
         """Whether there are statistics of samples to be had that are not random."""
         return self.source.is_real(self.model, self.scheme)
+
+    def read_samples(self, most: int) -> list[Feed]:
+        """Returns the first samples, one row each where the model allows it."""
+        return read_samples(self, most)
+
+    def simulate(self, weights: Collection[str]) -> Models:
+        """Returns the float model, and one with pairs in which some weights are the values of their codes."""
+        return simulate(self, weights)
+
+    def report(self, done: int, total: int) -> None:
+        """Says how many layers are done."""
+        self.clock.report("round", done, total)
 
     @property
     def nodes(self) -> Placement | WeightPlacement:

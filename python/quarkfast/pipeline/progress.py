@@ -46,4 +46,9 @@ class Clock:
         try:
             yield report
         finally:
-            self.seconds[name] = time.perf_counter() - start
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def report(self, name: str, done: int, total: int) -> None:
+        """Says how far a stage is that has begun."""
+        if self._progress is not None:
+            self._progress(name, done, total)

@@ -11,6 +11,7 @@ from pathlib import Path
 from quarkfast.atomic_files import save_bytes
 from quarkfast.calibration.data import CalibrationData
 from quarkfast.config import Scheme
+from quarkfast.errors import ConfigError
 from quarkfast.graph.external import check_not_a_source
 from quarkfast.graph.load import ModelSource, external_bytes, external_files, load_model, model_bytes
 from quarkfast.graph.notes import notes_of
@@ -65,6 +66,10 @@ def quantize_model(
         source = CalibrationSource()
     else:
         source = CalibrationSource(calibration_data, calibration, max_memory)
+    if source.calibration is not None and scheme.rounding != "nearest":
+        raise ConfigError(
+            "rounding: expected calibration_data to run layers on, got a calibration; pass the samples instead"
+        )
     if source.is_table and scheme.equalize:  # of another tool, which tells of the model as it is
         scheme = replace(scheme, equalize=False)
     key = calibration_key(loaded, scheme) if source.calibration is not None else ""

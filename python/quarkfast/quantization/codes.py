@@ -16,7 +16,7 @@ from quarkfast.graph.chunked_io import row_pieces
 from quarkfast.graph.quantizer import Quantizer
 from quarkfast.qparams import fit_pairs, from_rows, rows_of
 
-__all__ = ["codes_of", "codes_of_tensor", "limited", "scale_along", "zero_point_along"]
+__all__ = ["codes_of", "codes_of_tensor", "decode", "fit_codes", "limited", "scale_along", "zero_point_along"]
 
 
 def limited(values: NDArray[np.float32], dtype: str) -> NDArray[np.float32]:
@@ -106,10 +106,19 @@ def codes_of(values: NDArray[np.float32], quantizer: Quantizer) -> NDArray[Any]:
         qmin=quantizer.qmin,
         qmax=quantizer.qmax,
     )
-    return _fitted(codes, values, quantizer) if quantizer.pairs else codes
+    return fit_codes(codes, values, quantizer) if quantizer.pairs else codes
 
 
-def _fitted(codes: NDArray[Any], values: NDArray[np.float32], quantizer: Quantizer) -> NDArray[Any]:
+def decode(codes: NDArray[Any], quantizer: Quantizer) -> NDArray[np.float32]:
+    """Returns what integer codes stand for: code minus zero point, times scale, as DequantizeLinear has it.
+
+    Codes of more than 24 bits are rounded to float32 in front of the product, too.
+    """
+    steps = codes - zero_point_along(quantizer, codes.ndim)
+    return steps.astype(np.float32) * scale_along(quantizer, codes.ndim)
+
+
+def fit_codes(codes: NDArray[Any], values: NDArray[np.float32], quantizer: Quantizer) -> NDArray[Any]:
     """Returns codes that fit every order in which they are added: what fits one only becomes smaller for the next."""
     rank = values.ndim
     wanted = values / scale_along(quantizer, rank) + zero_point_along(quantizer, rank).astype(np.float32)

@@ -40,6 +40,15 @@ class Plan:
         """Returns the plan with other codes or another quantizer for one of its constants."""
         return replace(self, constants=tuple((each, tensor if each == slot else had) for each, had in self.constants))
 
+    def with_tensors(self, tensors: Mapping[str, QuantizedTensor]) -> Plan:
+        """Returns the plan with other codes for constants and biases, by the names of their float forms.
+
+        Where a constant has several forms, as of a table that a layer reads too, all of them are replaced.
+        """
+        constants = tuple((slot, tensors.get(slot.tensor, had)) for slot, had in self.constants)
+        biases = tuple((slot, tensors.get(slot.tensor, had)) for slot, had in self.biases)
+        return replace(self, constants=constants, biases=biases)
+
 
 def make_plan(model: ir.Model, placement: Placement, quantizers: Quantizers, scheme: Scheme) -> Plan:
     """Returns the plan for a prepared model, with the nearest codes of every constant, none of which is computed yet.

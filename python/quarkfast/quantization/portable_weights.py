@@ -180,9 +180,11 @@ def make_portable(
             for layer in readers
         )
         codes = codes_of(values, quantizer)
-        if not any(overflowing_pairs(rows_of(codes, each.order), each.highest).any() for each in pairs):
-            continue
         fitted = replace(quantizer, pairs=pairs)
+        if not any(overflowing_pairs(rows_of(codes, each.order), each.highest).any() for each in pairs):
+            if scheme.rounding != "nearest":  # other codes than these may overflow
+                found[slot] = fitted
+            continue
         found[slot] = fitted if slot.spec.scale == "power_of_two" else _grown(values, fitted)
         before, after = (_sqnr(values, each) for each in (quantizer, found[slot]))
         reductions += [Reduction(layer.node, round(before, 1), round(after, 1)) for layer in readers]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
 from quarkfast.formats.block import BLOCK_FORMATS, BlockFormat, Rounding
+from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import array_of_tensor, shape_of
 from quarkfast.graph.quantizer import Quantizer
 from quarkfast.quantization.block_codes import pack, unclipped
-from quarkfast.quantization.codes import codes_of_tensor, limited, scale_along, zero_point_along
+from quarkfast.quantization.codes import codes_of, codes_of_tensor, decode, fit_codes, limited, scale_along
 
 __all__ = ["QuantizedBlocks", "QuantizedTensor"]
 
@@ -49,9 +50,43 @@ class QuantizedTensor:
         """The dimensions of the constant."""
         return shape_of(self.values)
 
+    @property
+    def is_integer(self) -> bool:
+        """Whether codes are integers."""
+        return qtype(self.quantizer.dtype).is_integer
+
     def encoded(self) -> NDArray[Any]:
         """Returns the codes; the nearest ones are made piece by piece."""
         return codes_of_tensor(self.values, self.quantizer) if self.codes is None else self.codes
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The lowest and the highest code of an integer type that may be used."""
+        row, lowest, highest = qtype(self.quantizer.dtype), self.quantizer.qmin, self.quantizer.qmax
+        return int(row.qmin if lowest is None else lowest), int(row.qmax if highest is None else highest)
+
+    @property
+    def scales(self) -> NDArray[np.float64]:
+        """The scale of each value, a read-only view of the shape of `values`."""
+        return np.broadcast_to(scale_along(self.quantizer, len(self.shape)).astype(np.float64), self.shape)
+
+    def decoded(self) -> NDArray[np.float32]:
+        """Returns what the codes of an integer type stand for: code minus zero point, times scale, as float32.
+
+        Each is the product of two float32 numbers, rounded once, as DequantizeLinear has it; int32 codes beyond 2^24
+        are rounded twice.
+        """
+        return decode(self.encoded(), self.quantizer)
+
+    def with_codes(self, codes: NDArray[Any]) -> QuantizedTensor:
+        """Returns the tensor with other codes; where pairs of codes must fit, they become smaller until they do."""
+        if self.quantizer.pairs:
+            codes = fit_codes(codes, decode(codes, self.quantizer), self.quantizer)
+        return replace(self, codes=codes)
+
+    def with_nearest(self, values: NDArray[np.float32]) -> QuantizedTensor:
+        """Returns the tensor with the codes nearest to `values`; its own values stay what they were."""
+        return replace(self, codes=codes_of(values, self.quantizer))
 
     def representable(self) -> NDArray[np.float32]:
         """Returns float32 values that a pair of Q and DQ turns into the codes.
@@ -61,9 +96,7 @@ class QuantizedTensor:
         """
         if self.codes is None and not self.quantizer.pairs:
             return limited(array_of_tensor(self.values), self.quantizer.dtype)
-        rank = len(self.shape)
-        steps = self.encoded() - zero_point_along(self.quantizer, rank)
-        return steps.astype(np.float32) * scale_along(self.quantizer, rank)
+        return decode(self.encoded(), self.quantizer)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,6 +115,11 @@ class QuantizedBlocks:
     values: ir.TensorProtocol
     rounding: Rounding
     codes: NDArray[np.float32] | None = None
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether codes are integers with a scale."""
+        return False
 
     @property
     def row(self) -> BlockFormat:

@@ -55,7 +55,7 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme, target: Target) -> tuple
     if scheme.encoding == "dynamic":
         insert_dynamic(model, plan)
     else:
-        notes = _insert_pairs(model, plan, scheme)
+        notes = insert_pairs(model, plan, scheme)
         keep_floats(model)
         notes += runtime_notes(model)
     if target.cpu_kernels:
@@ -63,7 +63,7 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme, target: Target) -> tuple
     return notes
 
 
-def _insert_pairs(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
+def insert_pairs(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
     inserter = _Inserter(model, scheme, plan)
     values = ir.convenience.create_value_mapping(model.graph)
     for slot, constant in plan.constants:

@@ -17,6 +17,7 @@ __all__ = [
     "set_in_spec",
     "set_per_channel",
     "set_read",
+    "set_rounding",
     "set_target",
 ]
 
@@ -93,3 +94,19 @@ def set_target(scheme: Scheme, value: str) -> Scheme:
 def set_casts(scheme: Scheme, value: bool) -> Scheme:
     """Writes pairs of Cast, or of QuantizeLinear and DequantizeLinear."""
     return replace(scheme, encoding="cast" if value else "qdq")
+
+
+def set_rounding(scheme: Scheme, value: str) -> Scheme:
+    """Chooses how codes of weights are found.
+
+    Raises:
+        ConfigError: If they are to be found by the outputs of layers, and the preset leaves activations alone or has
+            weights without integer codes.
+    """
+    if value != "nearest" and (scheme.encoding != "qdq" or scheme.weights_only or not scheme.weight.format.is_integer):
+        raise ConfigError(
+            f"rounding: expected nearest with {scheme.name}, got {value!r}; "
+            "only presets of integer weights and quantized activations choose codes by the outputs of layers"
+        )
+    changed: dict[str, Any] = {"rounding": value}
+    return replace(scheme, **changed)

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from quarkfast.config.method_options import is_method
 from quarkfast.config.rules import BiasKind
+from quarkfast.config.scheme import WeightRounding
 
 __all__ = [
     "BIAS",
@@ -21,6 +22,7 @@ __all__ = [
     "NAMES",
     "NUMBER",
     "NUMBERS",
+    "ROUNDING",
     "RULES",
     "TARGET",
     "Kind",
@@ -80,6 +82,7 @@ NUMBERS = Kind("a list of numbers", _list_of(_is_number), float, many=True)
 NAME = Kind("a string", _is_name, str)
 NAMES = Kind("a list of strings", _list_of(_is_name), str, many=True)
 BIAS = Kind("int32, weight or float", lambda value: value in get_args(BiasKind), str)
+ROUNDING = Kind("nearest or descent", lambda value: value in get_args(WeightRounding), str)
 METHOD = Kind("the name of a method", is_method, str)
 TARGET = Kind("the name of a target or a Target", _is_name, str)
 EXCLUDE = Kind("a list of strings and of pairs of lists of strings", _is_list, str, many=True)

@@ -139,6 +139,11 @@ _ROWS = (
         "For CPUs: make weights smaller where 16-bit sums saturate without VNNI.",
     ),
     Option(
+        "rounding", kinds.ROUNDING, changes.set_rounding, _TYPES,
+        "How codes of weights are chosen: nearest to them, or by descent, so that outputs of layers are nearest.",
+        metavar="METHOD",
+    ),
+    Option(
         "op_types", kinds.NAMES, changes.set_field("op_types"), _SELECTION,
         "Quantize only operators of this type.", "OpTypesToQuantize", "TYPE",
     ),

@@ -1,0 +1,126 @@
+import numpy as np
+import onnx
+import pytest
+
+import quarkfast
+from quarkfast.algorithms import weight_rounding
+from quarkfast.evaluate import sqnr
+from quarkfast.evaluate.exact_sums import exact_session
+from support.tiny_models import run_as_written, tiny_model
+
+TEXT = """g (float[N, 8, 6, 6] x) => (float[N, 5] y) {
+    c = Conv <pads = [1, 1, 1, 1]> (x, w1, b1)
+    r = Relu (c)
+    d = Conv <group = 8> (r, w2, b2)
+    q = Relu (d)
+    f = Flatten (q)
+    y = Gemm (f, w3, b3)
+}"""
+SHAPES = {"w1": (8, 8, 3, 3), "b1": (8,), "w2": (8, 1, 3, 3), "b2": (8,), "w3": (128, 5), "b3": (5,)}
+
+
+def _model():
+    rng = np.random.default_rng(3)
+    return tiny_model(TEXT, {name: rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in SHAPES.items()})
+
+
+def _correlated(count, seed):
+    """Samples whose channels are mixtures of three: what rounding to nearest knows nothing of."""
+    rng = np.random.default_rng(seed)
+    mixture = np.random.default_rng(1).normal(size=(8, 3))
+    return np.einsum("cm,nmhw->nchw", mixture, rng.normal(size=(count, 3, 6, 6))).astype(np.float32)
+
+
+def _quantized(rounding, data=None, **options):
+    given = {"preset": "A8W8", "weight_type": "int4"} | options
+    samples = _correlated(40, 2) if data is None else data
+    return quarkfast.quantize(_model(), calibration_data=samples, rounding=rounding, **given)
+
+
+def _ratio(result):
+    x = _correlated(32, 5)
+    (expected,) = exact_session(_model()).run(None, {"x": x})
+    return sqnr(expected, run_as_written(result.model_bytes, x))
+
+
+def _codes(result):
+    arrays = {each.name: onnx.numpy_helper.to_array(each) for each in result.proto.graph.initializer}
+    return {name: arrays[f"{name}_quantized"].astype(np.int64) for name in ("w1", "w2", "w3")}
+
+
+@pytest.mark.parametrize("options", [{}, {"per_channel": True}, {"activation_type": "int16"}, {"preset": "A16W8"}])
+def test_outputs_on_other_samples_gain(options):
+    nearest, rounded = (_quantized(rounding, **options) for rounding in ("nearest", "descent"))
+    assert _ratio(rounded) > _ratio(nearest) + 1
+    assert any("weight rounding: codes of 3 layers" in note for note in rounded.summary.notes)
+
+
+def test_codes_stay_within_a_few_steps_and_within_their_type():
+    nearest, rounded = (_codes(_quantized(rounding)) for rounding in ("nearest", "descent"))
+    for name, codes in rounded.items():
+        assert (codes != nearest[name]).any()
+        assert codes.min() >= -8
+        assert codes.max() <= 7
+
+
+def test_scales_and_activations_are_those_of_nearest_codes():
+    arrays = []
+    for rounding in ("nearest", "descent"):
+        graph = _quantized(rounding).proto.graph
+        arrays.append({t.name: t.SerializeToString() for t in graph.initializer if "scale" in t.name})
+    assert arrays[0] == arrays[1]
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 1}, {"batch_size": 7}])
+def test_the_batch_size_changes_no_code(options):
+    first, other = _codes(_quantized("descent")), _codes(_quantized("descent", **options))
+    assert all(np.array_equal(first[name], other[name]) for name in first)
+
+
+def test_the_same_arguments_give_the_same_bytes():
+    assert _quantized("descent").model_bytes == _quantized("descent").model_bytes
+
+
+def test_codes_that_help_nobody_are_undone(monkeypatch):
+    ratios = iter([{"y": 20.0}, {"y": 19.9}])
+    monkeypatch.setattr(weight_rounding, "output_error", lambda *_: next(ratios))
+    result = _quantized("descent")
+    expected = "weight rounding was undone, for it made the model no better: outputs on 8 samples held apart 20.0 -> "
+    assert any(note.startswith(expected) for note in result.summary.notes)
+    codes, nearest = _codes(result), _codes(_quantized("nearest"))
+    assert all(np.array_equal(codes[name], nearest[name]) for name in codes)
+
+
+def test_one_sample_is_enough():
+    result = _quantized("descent", _correlated(1, 2))
+    assert any("weight rounding" in note for note in result.summary.notes)
+
+
+def test_random_samples_are_not_fitted_to():
+    result = _quantized("descent", "random")
+    assert any("weight rounding was left out: the samples are random" in note for note in result.summary.notes)
+
+
+def test_a_calibration_has_no_samples_to_run():
+    calibration = quarkfast.calibrate(_model(), _correlated(8, 2), preset="A8W8")
+    message = "rounding: expected calibration_data to run layers on, got a calibration; pass the samples instead"
+    with pytest.raises(quarkfast.ConfigError, match=message):
+        quarkfast.quantize(_model(), None, "A8W8", calibration=calibration, rounding="descent")
+
+
+@pytest.mark.parametrize("preset", ["INT8_WO", "DYNAMIC", "BF16", "MX9"])
+def test_presets_without_codes_to_choose_refuse(preset):
+    with pytest.raises(quarkfast.ConfigError, match=f"rounding: expected nearest with {preset}, got 'descent'"):
+        quarkfast.quantize(_model(), None, preset, _correlated(4, 2), rounding="descent")
+
+
+def test_an_unknown_way_of_rounding_is_refused():
+    with pytest.raises(quarkfast.ConfigError, match="rounding: expected nearest or descent, got 'up'"):
+        quarkfast.quantize(_model(), None, "A8W8", _correlated(4, 2), rounding="up")
+
+
+def test_progress_counts_layers():
+    seen = []
+    quarkfast.quantize(_model(), None, "A8W8", _correlated(10, 2), rounding="descent",
+                       progress=lambda *each: seen.append(each))  # fmt: skip
+    assert [each for each in seen if each[0] == "round"][1:] == [("round", done, 3) for done in (1, 2, 3)]
