@@ -196,10 +196,10 @@ struct Kernels {
   void (*dot_i16_i64)(const int16_t* x, const int16_t* columns, size_t count, size_t n, int64_t* y);
 
   // Moves n codes, `passes` times each in turn, by the whole number nearest to residual[k] / (gram[k * n + k] * scale),
-  // within [low, high], and takes from the residual what that moves: step * scale * row k of gram. A code whose
-  // diagonal element is not > 0 stays. Ends early when no code of a pass moves. |low| and |high| at most 2^31.
-  void (*descend_codes_f64)(double* codes, double* residual, const double* gram, size_t n, double scale, double low,
-                            double high, size_t passes);
+  // within [low[k], high[k]], and takes from the residual what that moves: step * scale * row k of gram. A code whose
+  // diagonal element is not > 0 stays. Ends early when no code of a pass moves. Limits are at most 2^32 from zero.
+  void (*descend_codes_f64)(double* codes, double* residual, const double* gram, size_t n, double scale,
+                            const double* low, const double* high, size_t passes);
 
   StatisticsKernels<float> stats_f32;
   StatisticsKernels<f16> stats_f16;

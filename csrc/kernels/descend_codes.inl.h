@@ -22,8 +22,8 @@ inline double limited(double x, double low, double high) {
   return x < low ? low : x > high ? high : x;
 }
 
-void descend_codes_f64(double* codes, double* residual, const double* gram, size_t n, double scale, double low,
-                       double high, size_t passes) {
+void descend_codes_f64(double* codes, double* residual, const double* gram, size_t n, double scale, const double* low,
+                       const double* high, size_t passes) {
   for (size_t pass = 0; pass < passes; ++pass) {
     bool moved = false;
     for (size_t k = 0; k < n; ++k) {
@@ -31,8 +31,8 @@ void descend_codes_f64(double* codes, double* residual, const double* gram, size
       const double unit = row[k] * scale;
       if (!(unit > 0)) continue;
       // Limited before it is rounded: kRoundF64 rounds up to 2^51. A NaN compares false and stays where it is.
-      const double wanted = limited(codes[k] + residual[k] / unit, low, high);
-      if (!(wanted >= low)) continue;
+      const double wanted = limited(codes[k] + residual[k] / unit, low[k], high[k]);
+      if (!(wanted >= low[k])) continue;
       const double step = (wanted + kRoundF64) - kRoundF64 - codes[k];
       if (step == 0) continue;
       codes[k] += step;

@@ -1,6 +1,8 @@
 // Rounding of weights by coordinate descent.
 #include <pybind11/pybind11.h>
 
+#include <utility>
+
 #include "python/array.h"
 #include "tensor/descend_codes.h"
 
@@ -21,8 +23,8 @@ void require_in_place(const py::array& array, const char* argument, py::ssize_t 
 void register_descent(py::module_& m) {
   m.def(
       kWhere,
-      [](py::array& codes, py::array& residual, const py::array& gram, const py::array& scale, double low, double high,
-         size_t passes) {
+      [](py::array& codes, py::array& residual, const py::array& gram, const py::array& scale, const py::array& low,
+         const py::array& high, size_t passes) {
         require(scale, kWhere, "scale", "float64");
         const py::ssize_t rows = scale.size();
         const py::ssize_t n = rows ? codes.size() / rows : 0;
@@ -30,14 +32,18 @@ void register_descent(py::module_& m) {
         require_in_place(residual, "residual", rows * n);
         require(gram, kWhere, "gram", "float64");
         require_size(gram, kWhere, "gram", n * n);
+        for (const auto& [argument, limits] : {std::pair{"low", &low}, std::pair{"high", &high}}) {
+          require(*limits, kWhere, argument, "float64");
+          require_size(*limits, kWhere, argument, rows * n);
+        }
         const DescentProblem problem{.codes = static_cast<double*>(codes.mutable_data()),
                                      .residual = static_cast<double*>(residual.mutable_data()),
                                      .gram = static_cast<const double*>(gram.data()),
                                      .scale = static_cast<const double*>(scale.data()),
+                                     .low = static_cast<const double*>(low.data()),
+                                     .high = static_cast<const double*>(high.data()),
                                      .rows = static_cast<size_t>(rows),
                                      .n = static_cast<size_t>(n),
-                                     .low = low,
-                                     .high = high,
                                      .passes = passes};
         const py::gil_scoped_release release;
         descend_codes(problem, shared_pool());

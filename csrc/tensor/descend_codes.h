@@ -14,8 +14,9 @@ struct DescentProblem {
   double* residual;     // (rows, n): half the negative gradient; changed
   const double* gram;   // (n, n), symmetric
   const double* scale;  // one for each row, > 0
+  const double* low;    // (rows, n): the lowest code that each may become
+  const double* high;   // and the highest
   size_t rows, n;
-  double low, high;  // the codes that may be used
   size_t passes;
 };
 

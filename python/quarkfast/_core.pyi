@@ -269,7 +269,7 @@ class Mx:
     def record_bytes(self) -> int: ...
 
 def descend_codes_f64(
-    codes: _Array, residual: _Array, gram: _Array, scale: _Array, low: float, high: float, passes: int
+    codes: _Array, residual: _Array, gram: _Array, scale: _Array, low: _Array, high: _Array, passes: int
 ) -> None: ...
 def percentile_range(
     counts: _Array, exponent: int, extremes: tuple[float, float], zero: int, percentile: float, symmetric: bool

@@ -24,8 +24,8 @@ def _error(codes, scale, gram, weights):
 @pytest.mark.parametrize("inputs", SIZES)
 def test_every_instruction_set_gives_the_codes_of_the_reference(isa, rng, inputs):
     codes, scale, gram, residual, _ = _problem(rng, 5, inputs)
-    got = kernels.descend_codes(codes, scale, gram, residual, qmin=-8, qmax=7, passes=3)
-    expected = reference.descend_codes(codes, scale, gram, residual, -8, 7, 3)
+    got = kernels.descend_codes(codes, scale, gram, residual, qmin=-8, qmax=7, reach=2, passes=3)
+    expected = reference.descend_codes(codes, scale, gram, residual, -8, 7, 2, 3)
     assert got.dtype == np.int8
     assert got.tolist() == expected.tolist()
 
@@ -33,7 +33,7 @@ def test_every_instruction_set_gives_the_codes_of_the_reference(isa, rng, inputs
 @pytest.mark.parametrize("threads", [1, 3])
 def test_threads_change_no_code(rng, threads):
     codes, scale, gram, residual, _ = _problem(rng, 33, 40)
-    expected = reference.descend_codes(codes, scale, gram, residual, -8, 7, 4)
+    expected = reference.descend_codes(codes, scale, gram, residual, -8, 7, 1, 4)
     before = quarkfast.num_threads()
     quarkfast.set_num_threads(threads)
     try:
@@ -45,7 +45,7 @@ def test_threads_change_no_code(rng, threads):
 
 def test_no_row_gets_worse_and_correlated_inputs_gain(rng):
     codes, scale, gram, residual, weights = _problem(rng, 16, 48)
-    found = kernels.descend_codes(codes, scale, gram, residual, qmin=-8, qmax=7)
+    found = kernels.descend_codes(codes, scale, gram, residual, qmin=-8, qmax=7, reach=15)
     before, after = (_error(each, scale, gram, weights) for each in (codes, found))
     # Each step is a minimum along one code, so that only rounding of float64 could raise the error.
     assert (after <= before * (1 + 1e-12)).all()
@@ -54,7 +54,7 @@ def test_no_row_gets_worse_and_correlated_inputs_gain(rng):
 
 def test_no_code_can_move_alone_once_a_pass_changes_nothing(rng):
     codes, scale, gram, residual, weights = _problem(rng, 4, 12)
-    found = kernels.descend_codes(codes, scale, gram, residual, qmin=-8, qmax=7, passes=100)
+    found = kernels.descend_codes(codes, scale, gram, residual, qmin=-8, qmax=7, reach=15, passes=100)
     least = _error(found, scale, gram, weights)
     for k in range(12):
         for step in (-1, 1):
@@ -65,9 +65,16 @@ def test_no_code_can_move_alone_once_a_pass_changes_nothing(rng):
 
 def test_codes_stay_within_their_limits(rng):
     codes, scale, gram, residual, _ = _problem(rng, 8, 20)
-    found = kernels.descend_codes(np.clip(codes, -2, 1), scale, gram, residual * 100, qmin=-2, qmax=1)
+    found = kernels.descend_codes(np.clip(codes, -2, 1), scale, gram, residual * 100, qmin=-2, qmax=1, reach=4)
     assert found.min() == -2
     assert found.max() == 1
+
+
+@pytest.mark.parametrize("reach", [0, 1, 2])
+def test_codes_go_no_further_than_their_reach(rng, reach):
+    codes, scale, gram, residual, _ = _problem(rng, 8, 20)
+    found = kernels.descend_codes(codes, scale, gram, residual * 100, qmin=-128, qmax=127, reach=reach)
+    assert np.abs(found.astype(int) - codes).max() == reach
 
 
 def test_inputs_that_are_always_zero_keep_their_codes(rng):

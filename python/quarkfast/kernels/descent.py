@@ -21,6 +21,7 @@ def descend_codes(
     *,
     qmin: int,
     qmax: int,
+    reach: int = 1,
     passes: int = 4,
 ) -> NDArray[Any]:
     """Returns codes of less squared error of a layer's output than those given, by cyclic coordinate descent.
@@ -36,6 +37,7 @@ def descend_codes(
         residual: ``[m, k]``.
         qmin: Lowest code.
         qmax: Highest code.
+        reach: How far a code may go from where it was: 0 keeps all.
         passes: How many times each code gets its turn.
 
     Returns:
@@ -71,6 +73,8 @@ def descend_codes(
     if not codes.size:
         return codes.copy()
     found, rest = np.array(codes, np.float64, order="C"), np.array(residual, order="C")
-    _core.descend_codes_f64(found, rest, np.ascontiguousarray(gram), np.ascontiguousarray(scale), qmin, qmax, passes)
+    low, high = np.maximum(found - reach, qmin), np.minimum(found + reach, qmax)
+    matrices = np.ascontiguousarray(gram), np.ascontiguousarray(scale)
+    _core.descend_codes_f64(found, rest, *matrices, low, high, passes)
     moved: NDArray[Any] = found.astype(codes.dtype)
     return moved

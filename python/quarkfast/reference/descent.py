@@ -17,6 +17,7 @@ def descend_codes(
     residual: NDArray[np.float64],
     qmin: int,
     qmax: int,
+    reach: int,
     passes: int,
 ) -> NDArray[Any]:
     """Returns what `quarkfast.kernels.descend_codes` does."""
@@ -30,7 +31,8 @@ def descend_codes(
                 free = found[row, k] + rest[row, k] / (diagonal * step)
                 if np.isnan(free):
                     continue
-                wanted = np.rint(np.clip(free, qmin, qmax))
+                start = float(codes[row, k])
+                wanted = np.rint(np.clip(free, max(start - reach, qmin), min(start + reach, qmax)))
                 rest[row] -= ((wanted - found[row, k]) * step) * gram[k]
                 found[row, k] = wanted
             if np.array_equal(before, found[row]):
