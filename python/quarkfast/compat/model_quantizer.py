@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from quarkfast.config import Scheme, find_preset
@@ -21,8 +22,9 @@ class ModelQuantizer:
     """Quantizes models by one configuration.
 
     Args:
-        config: Quark's ``Config`` or ``QConfig``, a :class:`quarkfast.Scheme`, or the name of a preset. It is read
-            here, once; changing it later changes nothing.
+        config: Quark's ``Config`` or ``QConfig``, whose weights have no other type and no other scales than it says
+            (``strict``), a :class:`quarkfast.Scheme`, or the name of a preset. It is read here, once; changing it
+            later changes nothing.
 
     Raises:
         ConfigError: The configuration is of another kind, or one of its options is unknown.
@@ -43,7 +45,7 @@ class ModelQuantizer:
         elif isinstance(config, Scheme):
             self.scheme = config
         else:
-            self.scheme = scheme_of(config)
+            self.scheme = replace(scheme_of(config), strict=True)
 
     def quantize_model(
         self,

@@ -51,7 +51,7 @@ def quantize_static(
         per_channel: Give each output channel of a weight its own scale.
         reduce_range: Use half of the codes of weights.
         activation_type: Quantized type of activations.
-        weight_type: Quantized type of weights.
+        weight_type: Quantized type of weights, which all of them get (``strict``).
         nodes_to_quantize: Names of the only nodes to quantize; None or empty means all.
         nodes_to_exclude: Names of nodes that stay float.
         use_external_data_format: Accepted; large models get external data by themselves.
@@ -88,7 +88,8 @@ def quantize_static(
         include_cle=False,
         extra_options={_QUARK_KEYS.get(key, key): value for key, value in (extra_options or {}).items()},
     )
-    quantize(model_input, model_output, for_cpu(scheme_of(config)), calibration_data_reader)
+    scheme = replace(for_cpu(scheme_of(config)), strict=True)
+    quantize(model_input, model_output, scheme, calibration_data_reader)
 
 
 def for_cpu(scheme: Scheme) -> Scheme:

@@ -48,6 +48,8 @@ class Scheme:
             so that processors without VNNI give what others do (`quarkfast.quantization.portable_weights`).
         rounding: How codes of weights are chosen: ``"nearest"`` to the weights, or by ``"descent"``, so that outputs of
             layers are nearest (`quarkfast.algorithms.weight_rounding`).
+        strict: Whether weights keep the type and the granularity of `weight` even where these take much from the
+            outputs (`quarkfast.quantization.weight_precision`).
         op_types: Operator types to quantize; empty means all that the target has a rule for.
         include: Names, globs or regular expressions of the only nodes to quantize; empty means all.
         exclude: Names, globs or regular expressions (``^...``) of nodes that stay float, and pairs of names (of
@@ -79,6 +81,7 @@ class Scheme:
     equalize: bool = False
     portable: bool = True
     rounding: WeightRounding = "nearest"
+    strict: bool = False
     op_types: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
     exclude: tuple[str | tuple[tuple[str, ...], tuple[str, ...]], ...] = ()

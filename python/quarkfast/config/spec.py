@@ -103,6 +103,14 @@ class TensorSpec:
             return TensorSpec(dtype)
         return replace(self, dtype=dtype, symmetric=other.signed, scaled=False)
 
+    def per_channel(self) -> TensorSpec:
+        """Returns the spec with one scale for each channel, and the method that goes with it.
+
+        A channel has few values, and its extremes are among them.
+        """
+        plain = self.method == "minmse" and self.scale == "float32"
+        return replace(self, granularity="channel", method="minmax" if plain else self.method)
+
     @property
     def is_block(self) -> bool:
         """Whether the type is a block format."""

@@ -34,6 +34,7 @@ from quarkfast.pipeline.quantization_steps import (
 )
 from quarkfast.pipeline.step import FunctionStep, Step
 from quarkfast.pipeline.weight_only_steps import choose_weights, store_weights, write_stored_weights
+from quarkfast.pipeline.weight_precision_steps import may_raise_precision, raise_precision
 from quarkfast.targets import Target
 from quarkfast.transforms.clean import clean, sort
 from quarkfast.transforms.fold_affine import fold_affine
@@ -89,6 +90,7 @@ WEIGHT_PREPARATION: Recipe = (
 
 _PLACEMENT: Recipe = (
     FunctionStep("place", "prepare", place_pairs),
+    FunctionStep("raise weight precision", "prepare", raise_precision, may_raise_precision),
     FunctionStep("keep constants in files", "prepare", keep_constants_in_files, runs_model),
 )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
-from quarkfast.config import BiasKind, ScaleKind, Scheme, default_bias
+from quarkfast.config import BiasKind, ScaleKind, Scheme, TensorSpec, default_bias
 from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError, UnsupportedError
 from quarkfast.graph.placement import Placement
@@ -133,6 +133,11 @@ class Target:
                 raise ConfigError(
                     f"{scheme.name}: expected {' or '.join(self.scales)} scales for {self.name}, got {spec.scale}"
                 )
+
+    def takes_weights(self, spec: TensorSpec) -> bool:
+        """Whether the device takes weights of another form than those of a scheme that it takes."""
+        channels = self.per_channel or spec.granularity != "channel"
+        return channels and (not self.weight_types or spec.dtype in self.weight_types)
 
     def check_opset(self, version: int) -> None:
         """Makes sure that the device takes models of an operator set.

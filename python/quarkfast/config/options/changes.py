@@ -49,10 +49,10 @@ def set_in_spec(part: str, field: str) -> Callable[[Scheme, Any], Scheme]:
 
 def set_per_channel(scheme: Scheme, value: bool) -> Scheme:
     """Gives weights one scale a channel or a tensor, and the method that goes with it."""
-    changes: dict[str, Any] = {"granularity": "channel" if value else "tensor"}
-    if value and scheme.weight.method == "minmse" and scheme.weight.scale == "float32":
-        changes["method"] = "minmax"  # A channel has few values, and its extremes are among them.
-    if not value and scheme.encoding == "dynamic" and scheme.weight.granularity == "channel":
+    if value:
+        return replace(scheme, weight=scheme.weight.per_channel())
+    changes: dict[str, Any] = {"granularity": "tensor"}
+    if scheme.encoding == "dynamic" and scheme.weight.granularity == "channel":
         changes["method"] = "minmse"
     return replace(scheme, weight=replace(scheme.weight, **changes))
 

@@ -144,6 +144,10 @@ _ROWS = (
         metavar="METHOD",
     ),
     Option(
+        "strict", kinds.BOOL, changes.set_field("strict"), _TYPES,
+        "Keep the weights of a preset as its name says, even where they spoil outputs.",
+    ),
+    Option(
         "op_types", kinds.NAMES, changes.set_field("op_types"), _SELECTION,
         "Quantize only operators of this type.", "OpTypesToQuantize", "TYPE",
     ),

@@ -1,0 +1,82 @@
+"""What other values of a model's constants do to its outputs, on one sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from quarkfast import _core, ort
+from quarkfast.evaluate.partial_model import Feed
+
+__all__ = ["ConstantTrial"]
+
+
+class ConstantTrial:
+    """One session on a model, whose constants are inputs, so that each run may have others.
+
+    Attributes:
+        is_steady: Whether the model gives the same outputs for the same inputs, and some that are float and not zero.
+    """
+
+    def __init__(
+        self, model: onnx.ModelProto, folder: Path | None, constants: Mapping[str, NDArray[Any]], feed: Feed
+    ) -> None:
+        """Opens the session and runs it twice with the constants as they are.
+
+        Args:
+            model: A float model; the initializers that become inputs are taken out of it.
+            folder: Where the files are that the model refers to, or None.
+            constants: The constants that are to change, by name.
+            feed: Arrays by the names of the model's inputs.
+
+        Raises:
+            ModelError: If ONNX Runtime does not take the model or the feed.
+        """
+        kept = [tensor for tensor in model.graph.initializer if tensor.name not in constants]
+        del model.graph.initializer[:]
+        model.graph.initializer.extend(kept)
+        given = {value.name for value in model.graph.input}
+        for name, values in constants.items():
+            if name not in given:
+                kind = onnx.helper.np_dtype_to_tensor_dtype(values.dtype)
+                model.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, values.shape))
+        options = ort.session_options(optimize=False, spinning=False)
+        self._session = ort.inference_session(model.SerializeToString(), options, folder=folder)
+        self._feed = {**feed, **constants}
+        self._reference = ort.run(self._session, self._feed)
+        self._judged = [index for index, each in enumerate(self._reference) if _is_judged(each)]
+        self.is_steady = bool(self._judged) and not self.noise({})
+
+    def noise(self, constants: Mapping[str, NDArray[Any]]) -> float:
+        """Returns the noise of the outputs with other constants, as a part of their power: of the worst output.
+
+        Outputs that are no floats, hold something infinite or nothing but zero do not count.
+        """
+        found = ort.run(self._session, {**self._feed, **constants})
+        return max(_noise(self._reference[index], found[index]) for index in self._judged)
+
+    def close(self) -> None:
+        """Ends the session, and gives its memory back."""
+        self._session = None
+        _core.release_memory()
+
+
+def _is_judged(output: object) -> bool:
+    return (
+        isinstance(output, np.ndarray)
+        and output.dtype.kind == "f"
+        and bool(np.isfinite(output).all())
+        and bool(output.any())
+    )
+
+
+def _noise(reference: NDArray[Any], output: NDArray[Any]) -> float:
+    if reference.shape != output.shape or not np.isfinite(output).all():
+        return float("inf")
+    one, other = reference.astype(np.float64), output.astype(np.float64)
+    return float(np.square(one - other).sum() / np.square(one).sum())

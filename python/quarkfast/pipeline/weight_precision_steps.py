@@ -1,0 +1,109 @@
+"""The step that gives weights another form where the scheme's own takes too much from the outputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from quarkfast.errors import UnsupportedError
+from quarkfast.evaluate.constant_trial import ConstantTrial
+from quarkfast.graph.external_constants import proto_and_folder
+from quarkfast.graph.opset import opset_version
+from quarkfast.pipeline.context import Context
+from quarkfast.pipeline.preparation_steps import convert_operator_set
+from quarkfast.quantization import needs_ranges, place
+from quarkfast.quantization.weight_precision import Choice, Form, choose_forms, forms_of, has_eight_bits, weights_of
+from quarkfast.transforms.fold_constants import fold_constants
+from quarkfast.transforms.infer_types import infer_types
+from quarkfast.writers import lowest_opset
+
+__all__ = ["may_raise_precision", "raise_precision"]
+
+# Bytes of weights up to which they are tried: two forms of them are in memory beside the model.
+_MOST_TRIED = 256 << 20
+_SHOWN = 3
+
+
+def may_raise_precision(context: Context) -> bool:
+    """Whether weights have 8 bits, samples tell what these take, and the preset is not to be kept as its name says."""
+    scheme = context.scheme
+    static = scheme.encoding == "qdq" and needs_ranges(scheme)
+    return static and not scheme.strict and has_eight_bits(scheme.weight) and context.source.has_data
+
+
+def raise_precision(context: Context) -> bool:
+    """Gives weights that the scheme's own form cannot carry another one (`quarkfast.quantization.weight_precision`).
+
+    Nothing is done without real samples, for a model whose activations on one sample or whose weights take too much
+    memory, and for one that gives other outputs each time it runs.
+    """
+    feed, _ = context.source.sample_to_measure(context.model, context.scheme)
+    weights = weights_of(context.model, context.placement, context.scheme)
+    if feed is None or not weights or sum(each.values.nbytes for each in weights) > _MOST_TRIED:
+        return False
+    trial = ConstantTrial(*proto_and_folder(context.model), {each.name: each.values for each in weights}, feed)
+    choice = choose_forms(weights, trial.noise, _forms(context)) if trial.is_steady else None
+    trial.close()
+    if choice is None or not choice.is_wanted:
+        return False
+    return _place_anew(context, choice, len(weights))
+
+
+def _forms(context: Context) -> list[Form]:
+    """Returns the forms that the target takes, in an operator set that it takes and that has them."""
+    scheme, target, newest = context.scheme, context.target, context.target.highest_opset
+    found = []
+    for form in forms_of(scheme.weight):
+        changed = replace(scheme, weight=form.change.apply(scheme.weight))
+        if target.takes_weights(changed.weight) and (newest is None or lowest_opset(changed, target) <= newest):
+            found.append(form)
+    return found
+
+
+def _place_anew(context: Context, choice: Choice, count: int) -> bool:
+    """Places the model with the forms chosen, in an operator set that has them; returns whether there are any."""
+    scheme = replace(context.scheme, tensors=(*context.scheme.tensors, *choice.rules))
+    needed = lowest_opset(scheme, context.target)
+    if choice.rules and opset_version(context.model) < needed:
+        before, context.opset = context.opset, needed
+        try:
+            convert_operator_set(context)
+        except UnsupportedError as error:
+            context.opset = before
+            context.notes.append(f"{_beginning(context, choice)}, and cannot have another: {error}")
+            return False
+        fold_constants(context.model)
+        infer_types(context.model)
+    if choice.rules:
+        context.placement = place(context.model, scheme, context.target)
+    context.notes.append(_note(context, choice, count))
+    return bool(choice.rules)
+
+
+def _note(context: Context, choice: Choice, count: int) -> str:
+    name = context.scheme.name
+    begin = (
+        f"weights: in the form of {name} they alone leave the outputs {_decibels(choice.before)} on the first sample"
+    )
+    if not choice.rules:
+        return f"{begin}, and {context.target.name} takes no other that would help"
+    found = [_counted(form, names, choice.shares[form]) for form, names in choice.names.items()]
+    return (
+        f"{begin}; of {count}, {' and '.join(found)}, with which they leave {_decibels(choice.after)}; strict=True "
+        f"keeps {name} as its name says"
+    )
+
+
+def _beginning(context: Context, choice: Choice) -> str:
+    left = _decibels(choice.before)
+    return f"weights: in the form of {context.scheme.name} they alone leave the outputs {left} on the first sample"
+
+
+def _counted(form: str, names: Sequence[str], share: float) -> str:
+    shown = ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
+    return f"{len(names)} ({shown}; {100 * share:.0f} % of their bytes) {'have' if len(names) > 1 else 'has'} {form}"
+
+
+def _decibels(noise: float) -> str:
+    return f"{-10 * math.log10(noise):.1f} dB"

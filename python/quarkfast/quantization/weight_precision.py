@@ -1,0 +1,283 @@
+"""Weights that one scale of 8 bits cannot carry: which they are, and what they get instead (mixed precision)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.config import Scheme, TensorSpec
+from quarkfast.config.rules import Change, TensorRule
+from quarkfast.deferred import ir
+from quarkfast.graph.access import array_of, name_of, rank_of
+from quarkfast.graph.operators import find_operator
+from quarkfast.graph.placement import ConstantSlot, Placement
+from quarkfast.quantization.codes import codes_of, scale_along, zero_point_along
+from quarkfast.quantization.compute_qparams import constant_quantizer
+
+__all__ = ["Choice", "Form", "Noise", "Weight", "choose_forms", "forms_of", "has_eight_bits", "weights_of"]
+
+Noise = Callable[[Mapping[str, NDArray[np.float32]]], float]
+"""From other values of some weights to the noise of the outputs, as a part of their power."""
+
+# 25 dB. Activations of 8 bits leave the outputs of sound networks 20 to 30 dB, and weights should not take more than
+# they do. On one sample, weights alone rounded with one scale each: ResNet-20 26 dB, ResNet-56, MobileNetV2 and
+# superres 35 dB; MiniLM 18, basic_pitch 14, text_yolox 18 (its scores), ppocr_rec 2.
+_MOST_NOISE = 10**-2.5
+
+# What changes a form must be worth: half of the noise.
+_LEAST_GAIN = 0.5
+
+# What a weight itself must gain by a form that costs no bytes: a decibel.
+_DECIBEL = 10**0.1
+
+# At most so many halvings of a set of weights, with two runs of one sample each.
+_SPLITS = 8
+
+# At most so much of the bytes of weights gets 16 bits.
+_LARGEST_SHARE = 0.25
+
+_WIDE = "int16"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weight:
+    """A weight whose form may be chosen.
+
+    Attributes:
+        slot: Where it is read, in the form that the scheme gives it.
+        axis: The axis of its output channels.
+        values: Its values.
+    """
+
+    slot: ConstantSlot
+    axis: int
+    values: NDArray[np.float32]
+
+    @property
+    def name(self) -> str:
+        """Name of the initializer."""
+        return self.slot.tensor
+
+    def rounded(self, change: Change | None) -> NDArray[np.float32]:
+        """Returns the values as the codes of the form that `change` makes of its own stand for them."""
+        spec = self.slot.spec if change is None else change.apply(self.slot.spec)
+        axis = self.axis if spec.granularity == "channel" else None
+        quantizer = constant_quantizer(replace(self.slot, spec=spec, axis=axis), self.values, None)
+        rank = self.values.ndim
+        steps = codes_of(self.values, quantizer) - zero_point_along(quantizer, rank)
+        return steps.astype(np.float32) * scale_along(quantizer, rank)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form that weights may get instead of the scheme's own.
+
+    Attributes:
+        name: What weights of that form have, in words.
+        change: What is different in their spec.
+        largest_share: At most this part of the bytes of weights gets it.
+    """
+
+    name: str
+    change: Change
+    largest_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The forms of weights, and what they were chosen by.
+
+    Attributes:
+        names: Name of a form -> the weights that have it; one may have two forms.
+        shares: Name of a form -> their part of the bytes of weights, as float32.
+        rules: What makes them so, for a scheme.
+        before: Noise of the outputs, as a part of their power, with the scheme's own form of every weight.
+        after: And with the forms chosen.
+    """
+
+    names: Mapping[str, tuple[str, ...]]
+    shares: Mapping[str, float]
+    rules: tuple[TensorRule, ...]
+    before: float
+    after: float
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the scheme's own form takes too much."""
+        return self.before > _MOST_NOISE
+
+
+def has_eight_bits(spec: TensorSpec) -> bool:
+    """Whether weights of `spec` are integers of 8 bits, with one scale or one for each channel."""
+    return spec.format.is_integer and spec.format.bits == 8 and spec.granularity in ("tensor", "channel")
+
+
+def weights_of(model: ir.Model, placement: Placement, scheme: Scheme) -> list[Weight]:
+    """Returns the weights of layers that have the scheme's own form, those that lose most by it first.
+
+    A weight that layers read in two ways, and one with a form, a range or a scale of the user's own, keeps it.
+    """
+    nodes, slots = {name_of(node): node for node in model.graph}, dict[str, list[ConstantSlot]]()
+    for slot in placement.constants:
+        slots.setdefault(slot.tensor, []).append(slot)
+    own = {rule.tensor for rule in scheme.tensors}
+    found = []
+    for slot, *others in slots.values():
+        if slot.role != "weight" or others or slot.tensor in own or slot.spec != scheme.weight:
+            continue
+        axes = {_channel_axis(nodes[edge.node], edge.index) for edge in slot.edges}
+        axis = axes.pop() if len(axes) == 1 else None
+        values = None if axis is None else array_of(model.graph.initializers[slot.tensor])
+        if axis is not None and values is not None and values.size:
+            found.append(Weight(slot, axis, values))
+    return sorted(found, key=_expected_noise, reverse=True)
+
+
+def _channel_axis(node: ir.Node, index: int) -> int | None:
+    operator, rank = find_operator(node), rank_of(node.inputs[index])
+    return None if operator is None or operator.weight != index or rank < 2 else operator.channel_axis(node, rank)
+
+
+def _expected_noise(weight: Weight) -> float:
+    """Returns the square of the largest magnitude, which a step is in proportion to, as a part of the mean square."""
+    energy = float(np.square(weight.values, dtype=np.float64).mean())
+    return float(np.abs(weight.values).max()) ** 2 / energy if energy else 0.0
+
+
+def forms_of(spec: TensorSpec) -> tuple[Form, ...]:
+    """Returns what weights of `spec` may get instead, the cheapest first, whatever a target takes."""
+    channel = Change.of({"granularity": "channel", "method": spec.per_channel().method}, "weights")
+    wide = Form("16 bits", Change.of({"dtype": _WIDE}, "weights"), _LARGEST_SHARE)
+    return (wide,) if spec.granularity == "channel" else (Form("a scale for each channel", channel, 1.0), wide)
+
+
+def choose_forms(weights: Sequence[Weight], noise: Noise, forms: Sequence[Form]) -> Choice:
+    """Returns the forms of weights under which these take little from the outputs on one sample.
+
+    1. Weights alone are rounded in the scheme's own form. Where that leaves the outputs 25 dB, they keep it.
+    2. Otherwise those that gain a decibel by it get a scale for each channel, if that halves the noise.
+    3. Where that is not enough, those that make most noise get 16 bits, as many as bring the outputs to 25 dB, but no
+       more than a quarter of the bytes of weights, and only if it halves the noise.
+    4. Which make most noise is found by halving the set that makes most by itself, over and over.
+
+    Args:
+        weights: From :func:`weights_of`.
+        noise: Runs the float model with some weights rounded.
+        forms: What the target takes, of :func:`forms_of`.
+    """
+    search = _Search(weights, noise)
+    before, found = search.noise, dict[str, tuple[Weight, ...]]()
+    for form in forms:
+        found[form.name] = search.use(form)
+    names = {form: tuple(weight.name for weight in each) for form, each in found.items() if each}
+    shares = {form: _bytes_of(found[form]) / _bytes_of(weights) for form in names}
+    rules = tuple(TensorRule(name, change) for name, change in search.changes.items())
+    return Choice(names, shares, rules, before, search.noise)
+
+
+def _bytes_of(weights: Iterable[Weight]) -> int:
+    return sum(weight.values.nbytes for weight in weights)
+
+
+class _Search:
+    """Weights and the changes that they have so far.
+
+    Attributes:
+        changes: What is changed in the spec of each weight.
+        noise: Noise of the outputs with all weights rounded so.
+    """
+
+    def __init__(self, weights: Sequence[Weight], noise: Noise) -> None:
+        self._weights = tuple(weights)
+        self._run = noise
+        self._known: dict[str, dict[Change | None, NDArray[np.float32]]] = {}
+        self.changes: dict[str, Change] = {}
+        self.noise = self._noise_of(self._weights, {})
+
+    def use(self, form: Form) -> tuple[Weight, ...]:
+        """Gives weights a form where it is needed and pays; returns those that have it."""
+        if self.noise <= _MOST_NOISE:
+            return ()
+        everywhere = self._with(form.change, self._weights)
+        least = self._noise_of(self._weights, everywhere)
+        if least > _LEAST_GAIN * self.noise:
+            return ()
+        if form.largest_share < 1:
+            most = max(_MOST_NOISE - least, 0.0)
+            chosen = _chosen(self._split(most), most, form.largest_share * _bytes_of(self._weights))
+        else:
+            chosen = frozenset(each for each in self._weights if self._gains(each, everywhere[each.name]))
+        changes = self._with(form.change, chosen)
+        noise = self._noise_of(self._weights, changes)
+        if noise > _LEAST_GAIN * self.noise:
+            return ()
+        self.changes, self.noise = changes, noise
+        return tuple(weight for weight in self._weights if weight in chosen)
+
+    def _with(self, change: Change, weights: Iterable[Weight]) -> dict[str, Change]:
+        made = {name: dict(each.values) for name, each in self.changes.items()}
+        for weight in weights:
+            made[weight.name] = made.get(weight.name, {}) | dict(change.values)
+        return {name: Change.of(values, "weights") for name, values in made.items()}
+
+    def _gains(self, weight: Weight, change: Change) -> bool:
+        """Whether the error of the weight itself, each output channel by its own power, is a decibel less."""
+        own, other = (self._rounded(weight, each) for each in (self.changes.get(weight.name), change))
+        return _error(weight, own) > _DECIBEL * _error(weight, other)
+
+    def _noise_of(self, weights: Iterable[Weight], changes: Mapping[str, Change]) -> float:
+        return self._run({each.name: self._rounded(each, changes.get(each.name)) for each in weights})
+
+    def _rounded(self, weight: Weight, change: Change | None) -> NDArray[np.float32]:
+        """Returns a weight in a form; the last two forms of each stay in memory."""
+        known = self._known.setdefault(weight.name, {})
+        if change not in known:
+            for old in list(known)[:-1]:
+                del known[old]
+            known[change] = weight.rounded(change)
+        return known[change]
+
+    def _split(self, most: float) -> list[_Group]:
+        """Returns all weights in groups with the noise of each by itself: those that make more than `most` are small.
+
+        The noise of independent roundings adds up, but where a Softmax or a Sigmoid saturates.
+        """
+        groups = [_Group(self.noise, self._weights)]
+        for _ in range(_SPLITS):
+            several = [each for each in groups if len(each.weights) > 1]
+            if sum(each.noise for each in several) <= most or not several:
+                break
+            worst = max(several, key=lambda each: each.noise)
+            half = len(worst.weights) // 2
+            parts = worst.weights[:half], worst.weights[half:]
+            groups.remove(worst)
+            groups += [_Group(self._noise_of(part, self.changes), part) for part in parts]
+        return groups
+
+
+def _error(weight: Weight, rounded: NDArray[np.float32]) -> float:
+    others = tuple(axis for axis in range(rounded.ndim) if axis != weight.axis)
+    signal = np.square(weight.values, dtype=np.float64).sum(axis=others)
+    noise = np.square(weight.values - rounded, dtype=np.float64).sum(axis=others)
+    return float(np.divide(noise, signal, out=np.zeros_like(noise), where=signal > 0).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    noise: float
+    weights: tuple[Weight, ...]
+
+
+def _chosen(groups: Iterable[_Group], most: float, limit: float) -> frozenset[Weight]:
+    """Returns the weights that make most noise for their bytes, until the others make `most`; `limit` is in bytes."""
+    chosen, left, size = set[Weight](), sum(each.noise for each in groups), 0
+    for group in sorted(groups, key=lambda each: each.noise / _bytes_of(each.weights), reverse=True):
+        if left <= most:
+            break
+        if size + _bytes_of(group.weights) <= limit:
+            chosen |= set(group.weights)
+            left, size = left - group.noise, size + _bytes_of(group.weights)
+    return frozenset(chosen)

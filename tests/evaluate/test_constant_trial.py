@@ -1,0 +1,44 @@
+"""Outputs of a model while some of its constants are others."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from quarkfast.errors import ModelError
+from quarkfast.evaluate.constant_trial import ConstantTrial
+
+TEXT = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[N] x) => (float[N] y, float[N] z, int64[1] shape) { y = Mul(x, a)  z = Mul(x, b)  shape = Shape(x) }"""
+
+
+def trial(text: str = TEXT, **feed: np.ndarray) -> ConstantTrial:
+    proto = onnx.parser.parse_model(text)
+    constants = {"a": np.float32([2.0]), "b": np.float32([4.0])}
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(each, name) for name, each in constants.items())
+    return ConstantTrial(proto, None, constants, feed)
+
+
+def test_noise_is_that_of_the_worst_output():
+    found = trial(x=np.float32([1, -2, 3]))
+    assert found.is_steady
+    assert found.noise({}) == 0
+    assert found.noise({"a": np.float32([1.0])}) == 0.25
+    assert found.noise({"a": np.float32([1.0]), "b": np.float32([5.0])}) == 0.25
+    assert found.noise({"b": np.float32([np.inf])}) == float("inf")
+    found.close()
+
+
+def test_outputs_of_zeros_do_not_count():
+    assert not trial(x=np.zeros(3, np.float32)).is_steady
+
+
+def test_a_model_that_draws_is_not_steady():
+    drawn = TEXT.replace("Mul(x, b)", "RandomNormalLike(x)").replace("y = Mul(x, a)", "w = Mul(a, b)  y = Mul(x, w)")
+    assert not trial(drawn, x=np.float32([1, 2, 3])).is_steady
+
+
+def test_a_feed_that_does_not_fit_is_an_error():
+    with pytest.raises(ModelError, match="onnxruntime"):
+        trial(x=np.float64([1.0]))
