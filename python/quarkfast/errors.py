@@ -6,7 +6,6 @@ are plain ``TypeError`` and ``ValueError`` with the same form.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 __all__ = [
@@ -59,6 +58,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         >>> did_you_mean("zzz", ["A8W8", "BF16"])
         ''
     """
+    import difflib  # 2 ms and 0.2 MB, for names that are wrong
+
     by_fold = {each.casefold(): each for each in known}
     close = difflib.get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.5)
     return f"; did you mean '{by_fold[close[0]]}'?" if close else ""
