@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -14,6 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from quarkfast import _core
 from quarkfast.kernels.arguments import as_array, as_integer
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 __all__ = [
     "HISTOGRAM_SIDE",
@@ -118,11 +120,15 @@ class Moments:
     @property
     def sum(self) -> Fraction:
         """The sum of the values."""
+        from fractions import Fraction  # 3 ms and 0.4 MB, with the decimal module, for what few programs ask
+
         return Fraction(self.units, 1 << 149)
 
     @property
     def squares(self) -> Fraction:
         """The sum of their squares."""
+        from fractions import Fraction
+
         return Fraction(self.square_units, 1 << 298)
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -44,7 +43,7 @@ class TensorStatistics:
         if self.extremes is None or not self.extremes[0]:
             return self.range.min, self.range.max
         count, low, high = self.extremes
-        return float(Fraction(low, count * _UNIT)), float(Fraction(high, count * _UNIT))
+        return low / (count * _UNIT), high / (count * _UNIT)  # integers: correctly rounded
 
     @property
     def moments(self) -> Moments | None:
