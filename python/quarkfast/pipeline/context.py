@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,13 @@ from quarkfast.pipeline.calibration_source import CalibrationSource
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.simulate import read_samples, simulate
 from quarkfast.quantization import Diagnostics, Plan
-from quarkfast.quantization.weight_only import WeightPlacement, WeightPlan
 from quarkfast.reconstruction import Models
 from quarkfast.statistics import Calibration, StatisticsRequest, TensorStatistics
 from quarkfast.targets import Target
 from quarkfast.transforms.check_weights import Checked
+
+if TYPE_CHECKING:
+    from quarkfast.quantization.weight_only import WeightPlacement, WeightPlan
 
 __all__ = ["Context", "ModelContext", "WrittenModel"]
 

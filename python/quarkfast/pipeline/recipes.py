@@ -43,7 +43,6 @@ from quarkfast.transforms.fold_constants import fold_constants
 from quarkfast.transforms.infer_types import infer_types
 from quarkfast.transforms.widen_half import widen_half
 from quarkfast.writers import lowest_opset
-from quarkfast.writers.weight_only.opset import lowest_opset as lowest_opset_of_weights
 
 __all__ = [
     "DYNAMIC",
@@ -146,7 +145,11 @@ def recipe_of(scheme: Scheme) -> Recipe:
 
 def lowest_opset_of(scheme: Scheme, target: Target, model: ir.Model) -> int:
     """Returns the oldest operator set that carries what `scheme` makes of `model`."""
-    return lowest_opset_of_weights(model, scheme) if scheme.weights_only else lowest_opset(scheme, target)
+    if not scheme.weights_only:
+        return lowest_opset(scheme, target)
+    from quarkfast.writers.weight_only import lowest_opset as lowest_opset_of_weights  # as its steps are imported
+
+    return lowest_opset_of_weights(model, scheme)
 
 
 def through(recipe: Recipe, name: str) -> Recipe:
