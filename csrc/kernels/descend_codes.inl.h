@@ -14,6 +14,9 @@
 namespace quarkfast::QF_ISA {
 namespace {
 
+// Further than any code is from any other.
+constexpr double kFar = 8589934592.0;  // 2^33
+
 inline void subtract_row(double* __restrict residual, const double* __restrict row, double factor, size_t n) {
   for (size_t i = 0; i < n; ++i) residual[i] -= factor * row[i];
 }
@@ -30,10 +33,12 @@ void descend_codes_f64(double* codes, double* residual, const double* gram, size
       const double* row = gram + k * n;
       const double unit = row[k] * scale;
       if (!(unit > 0)) continue;
-      // Limited before it is rounded: kRoundF64 rounds up to 2^51. A NaN compares false and stays where it is.
-      const double wanted = limited(codes[k] + residual[k] / unit, low[k], high[k]);
-      if (!(wanted >= low[k])) continue;
-      const double step = (wanted + kRoundF64) - kRoundF64 - codes[k];
+      const double free = residual[k] / unit;
+      if (!(free == free)) continue;  // NaN
+      // A half rounds to an even step, not to an even code, so that nothing moves for no gain. Limited before it is
+      // rounded: kRoundF64 rounds up to 2^51.
+      const double whole = (limited(free, -kFar, kFar) + kRoundF64) - kRoundF64;
+      const double step = limited(codes[k] + whole, low[k], high[k]) - codes[k];
       if (step == 0) continue;
       codes[k] += step;
       subtract_row(residual, row, step * scale, n);

@@ -28,11 +28,11 @@ def descend_codes(
             for k, diagonal in enumerate(np.diag(gram)):
                 if not diagonal * step > 0:
                     continue
-                free = found[row, k] + rest[row, k] / (diagonal * step)
+                free = rest[row, k] / (diagonal * step)
                 if np.isnan(free):
                     continue
                 start = float(codes[row, k])
-                wanted = np.rint(np.clip(free, max(start - reach, qmin), min(start + reach, qmax)))
+                wanted = np.clip(found[row, k] + np.rint(free), max(start - reach, qmin), min(start + reach, qmax))
                 rest[row] -= ((wanted - found[row, k]) * step) * gram[k]
                 found[row, k] = wanted
             if np.array_equal(before, found[row]):
