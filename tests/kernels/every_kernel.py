@@ -223,6 +223,26 @@ def column_rows() -> list[Row]:
     return [Row("pack_columns_p4", codes(qtype("uint4").dtype, 0, 15), np.uint8, pack, cut=0)]
 
 
+def descent_rows() -> list[Row]:
+    """Coordinate descent of rows of 16 codes."""
+    n = 16
+    rng = np.random.default_rng(9)
+    inputs = rng.standard_normal((2 * n, n)) + rng.standard_normal((2 * n, 1))
+    gram = inputs.T @ inputs / len(inputs)
+
+    def source(rng: np.random.Generator) -> Any:
+        return rng.standard_normal(COUNT // n * n)
+
+    def run(x: Any, out: Any, _: int) -> Any:
+        residual = x.reshape(-1, n)
+        scale = np.full(len(residual), 0.3)
+        nearest = np.zeros(residual.shape, np.int8)
+        out[:] = kernels.descend_codes(nearest, scale, gram, residual, qmin=-8, qmax=7, reach=2).reshape(-1)
+        return out
+
+    return [Row("descend_codes", source, np.int8, run, cut=0)]
+
+
 def reduced(name: str) -> Callable[[Any, Any, int], Any]:
     """Return how to call a statistic and make one array of all that it tells."""
 
@@ -318,6 +338,7 @@ ROWS = [
     *(row for dtype, code in FLOAT_CODES.items() for row in small_float_rows(dtype, code, dtype.itemsize == 2)),
     *(row for name, bits in PACKED for row in packing_rows(name, bits)),
     *column_rows(),
+    *descent_rows(),
     *(row for name in ("float32", *SMALL_FLOATS) for row in statistics_rows(name)),
     *block_rows("bfp", 8, 9),
     *block_rows("bfp_prime", 16, 18),

@@ -114,9 +114,15 @@ def test_nothing_in_gives_nothing():
         ({"gram": np.ones((2, 2))}, ValueError, r"gram: expected shape \(3, 3\), got \(2, 2\)"),
         ({"residual": np.ones((2, 2))}, ValueError, r"residual: expected shape \(2, 3\), got \(2, 2\)"),
         ({"gram": np.eye(3, dtype=np.float32)}, TypeError, "gram: expected dtype float64, got float32"),
+        ({"scale": np.array([1.0, 0.0])}, ValueError, r"scale: expected finite values > 0, got 0\.0"),
+        ({"scale": np.array([1.0, np.inf])}, ValueError, "scale: expected finite values > 0, got inf"),
+        ({"qmin": -200}, ValueError, "range: expected -128 <= qmin <= qmax <= 127, got -200, 7"),
+        ({"codes": np.full((2, 3), 9, np.int8)}, ValueError, "codes: expected -8 to 7, got 9 to 9"),
+        ({"reach": -1}, ValueError, "reach: expected 0 or more, got -1"),
+        ({"passes": 1.5}, TypeError, r"passes: expected an integer, got 1\.5"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(change, kind, message):
     given = {"codes": np.zeros((2, 3), np.int8), "scale": np.ones(2), "gram": np.eye(3), "residual": np.zeros((2, 3))}
     with pytest.raises(kind, match=message):
-        kernels.descend_codes(**(given | change), qmin=-8, qmax=7)
+        kernels.descend_codes(**({"qmin": -8, "qmax": 7} | given | change))

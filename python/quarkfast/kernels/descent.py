@@ -5,19 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from quarkfast import _core
 from quarkfast.formats.scalar import SCALAR_FORMATS
+from quarkfast.kernels.arguments import as_array, as_integer, laid_out
 
 __all__ = ["descend_codes"]
 
+_WHERE = "descend_codes"
+
 
 def descend_codes(
-    codes: NDArray[Any],
-    scale: NDArray[np.float64],
-    gram: NDArray[np.float64],
-    residual: NDArray[np.float64],
+    codes: ArrayLike,
+    scale: ArrayLike,
+    gram: ArrayLike,
+    residual: ArrayLike,
     *,
     qmin: int,
     qmax: int,
@@ -31,11 +34,11 @@ def descend_codes(
     scale)``, within its limits; the residual follows. A row whose codes stay for a whole pass is done.
 
     Args:
-        codes: Integers ``[m, k]`` of at most 16 bits, the zero point in them.
-        scale: ``[m]``, one for each row, finite and > 0.
-        gram: ``G``, ``[k, k]``, symmetric; an input whose diagonal element is not > 0 keeps its codes.
-        residual: ``[m, k]``.
-        qmin: Lowest code.
+        codes: Integers ``[m, k]``, the zero point in them.
+        scale: float64 ``[m]``, one for each row, finite and > 0.
+        gram: ``G``, float64 ``[k, k]``, symmetric; an input whose diagonal element is not > 0 keeps its codes.
+        residual: float64 ``[m, k]``.
+        qmin: Lowest code. Codes that are given lie between it and `qmax`.
         qmax: Highest code.
         reach: How far a code may go from where it was: 0 keeps all.
         passes: How many times each code gets its turn.
@@ -44,8 +47,9 @@ def descend_codes(
         A new array like `codes`, the same on every instruction set and for any number of threads.
 
     Raises:
-        TypeError: If `codes` are no integers, or a float array is not float64.
-        ValueError: If the shapes do not go together.
+        TypeError: If `codes` are no integers, or another array is not float64.
+        ValueError: If shapes do not go together, a scale is not finite and > 0, or `qmin`, `qmax`, `reach` and `passes`
+            are out of range.
 
     Source:
         Stephen J. Wright, "Coordinate descent algorithms", 2015, algorithm 1, over whole numbers.
@@ -57,24 +61,44 @@ def descend_codes(
         >>> descend_codes(codes, np.ones(1), gram, residual, qmin=-8, qmax=7).tolist()
         [[2, 1]]
     """
-    row = SCALAR_FORMATS.get(codes.dtype.name)
+    given = as_array(codes, _WHERE, "codes")
+    row = SCALAR_FORMATS.get(given.dtype.name)
     if row is None or not row.is_integer:
-        raise TypeError(f"descend_codes: codes: expected integers, got dtype {codes.dtype}")
-    if codes.ndim != 2:
-        raise ValueError(f"descend_codes: codes: expected shape (m, k), got {codes.shape}")
-    rows, inputs = codes.shape
-    for name, array, shape in (
-        ("scale", scale, (rows,)),
-        ("gram", gram, (inputs, inputs)),
-        ("residual", residual, (rows, inputs)),
-    ):
-        if array.shape != shape:
-            raise ValueError(f"descend_codes: {name}: expected shape {shape}, got {array.shape}")
-    if not codes.size:
-        return codes.copy()
-    found, rest = np.array(codes, np.float64, order="C"), np.array(residual, order="C")
-    low, high = np.maximum(found - reach, qmin), np.minimum(found + reach, qmax)
-    matrices = np.ascontiguousarray(gram), np.ascontiguousarray(scale)
-    _core.descend_codes_f64(found, rest, *matrices, low, high, passes)
-    moved: NDArray[Any] = found.astype(codes.dtype)
+        raise TypeError(f"{_WHERE}: codes: expected integers, got dtype {given.dtype}")
+    if given.ndim != 2:
+        raise ValueError(f"{_WHERE}: codes: expected shape (m, k), got {given.shape}")
+    rows, inputs = given.shape
+    steps = _doubles(scale, "scale", (rows,))
+    wrong = steps[~((steps > 0) & np.isfinite(steps))]
+    if wrong.size:
+        raise ValueError(f"{_WHERE}: scale: expected finite values > 0, got {wrong[0]}")
+    matrix, rest = _doubles(gram, "gram", (inputs, inputs)), _doubles(residual, "residual", (rows, inputs)).copy()
+    lowest, highest = (as_integer(each, _WHERE, name) for each, name in ((qmin, "qmin"), (qmax, "qmax")))
+    if not row.qmin <= lowest <= highest <= row.qmax:
+        raise ValueError(f"{_WHERE}: range: expected {row.qmin} <= qmin <= qmax <= {row.qmax}, got {lowest}, {highest}")
+    reach, passes = _count(reach, "reach"), _count(passes, "passes")
+    found = np.array(given, np.float64, order="C")
+    if not given.size:
+        return given.copy()
+    if not lowest <= found.min() <= found.max() <= highest:
+        raise ValueError(f"{_WHERE}: codes: expected {lowest} to {highest}, got {found.min():.0f} to {found.max():.0f}")
+    low, high = np.maximum(found - reach, lowest), np.minimum(found + reach, highest)
+    _core.descend_codes_f64(found, rest, matrix, steps, low, high, passes)
+    moved: NDArray[Any] = found.astype(given.dtype)
     return moved
+
+
+def _doubles(value: ArrayLike, argument: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    array = as_array(value, _WHERE, argument)
+    if array.dtype != np.float64:
+        raise TypeError(f"{_WHERE}: {argument}: expected dtype float64, got {array.dtype}")
+    if array.shape != shape:
+        raise ValueError(f"{_WHERE}: {argument}: expected shape {shape}, got {array.shape}")
+    return laid_out(array)
+
+
+def _count(value: Any, argument: str) -> int:
+    count = as_integer(value, _WHERE, argument, bits=32)
+    if count < 0:
+        raise ValueError(f"{_WHERE}: {argument}: expected 0 or more, got {count}")
+    return count
