@@ -196,7 +196,7 @@ SHARED: Mapping[str, Callable[[Path], AtHand]] = {
     "superres": _superres,
     "magika": _magika,
     "mnist": _mnist,
-    "ppocr_rec": _text("ppocr_rec", 128, 2),
+    "ppocr_rec": _text("ppocr_rec", 320, 4),
     "ppocr_cls": _text("ppocr_cls", 192, 16),
     "text_yolox": _scenes,
     "basic_pitch": _chords,
