@@ -73,3 +73,92 @@ def test_sixteen_bits_hold_both():
     result = _quantize(_head("y = Reshape(both, shape)"), "A16W8")
     assert result.summary.quantized["Concat"] == 1
     assert not [note for note in result.summary.notes if "differ by a factor" in note]
+
+
+YOLOX = """g (float[N, 3, 8, 8] x) => (float[N, 80, 6] y) {
+    c = Conv(x, w)
+    p = MaxPool<kernel_shape = [2, 2], strides = [2, 2]> (c)
+    box0 = Conv(c, vb)
+    object0 = Conv(c, v1)
+    class0 = Conv(c, v1)
+    objects0 = Sigmoid(object0)
+    classes0 = Sigmoid(class0)
+    level0 = Concat<axis = 1> (box0, objects0, classes0)
+    box1 = Conv(p, v4)
+    object1 = Conv(p, v1)
+    class1 = Conv(p, v1)
+    objects1 = Sigmoid(object1)
+    classes1 = Sigmoid(class1)
+    level1 = Concat<axis = 1> (box1, objects1, classes1)
+    flat0 = Reshape(level0, shape)
+    flat1 = Reshape(level1, shape)
+    all = Concat<axis = 2> (flat0, flat1)
+    y = Transpose<perm = [0, 2, 1]> (all)
+}"""
+
+SSD = """g (float[N, 3, 8, 8] x) => (float[N, 80, 8] y) {
+    c = Conv(x, w)
+    p = MaxPool<kernel_shape = [2, 2], strides = [2, 2]> (c)
+    loc0 = Conv(c, vb)
+    loc1 = Conv(p, vb)
+    conf0 = Conv(c, v4)
+    conf1 = Conv(p, v4)
+    last0 = Transpose<perm = [0, 2, 3, 1]> (loc0)
+    last1 = Transpose<perm = [0, 2, 3, 1]> (loc1)
+    last2 = Transpose<perm = [0, 2, 3, 1]> (conf0)
+    last3 = Transpose<perm = [0, 2, 3, 1]> (conf1)
+    locs0 = Reshape(last0, rows)
+    locs1 = Reshape(last1, rows)
+    confs0 = Reshape(last2, rows)
+    confs1 = Reshape(last3, rows)
+    locs = Concat<axis = 1> (locs0, locs1)
+    confs = Concat<axis = 1> (confs0, confs1)
+    scores = Softmax<axis = 2> (confs)
+    y = Concat<axis = 2> (locs, scores)
+}"""
+
+
+def _detector(text):
+    generator = np.random.default_rng(5)
+    narrow = {name: generator.normal(0, 0.3, (rows, 4, 1, 1)) for name, rows in (("v1", 1), ("v4", 4))}
+    arrays = {"w": WEIGHTS, "vb": 300 * narrow["v4"], **narrow}
+    arrays = {name: values.astype(np.float32) for name, values in arrays.items()}
+    flat = {"shape": np.int64([0, 6, -1])} if "shape)" in text else {"rows": np.int64([0, -1, 4])}
+    return tiny_model(text, {name: each for name, each in (arrays | flat).items() if f", {name})" in text})
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "U8S8", "XINT8"])
+def test_levels_of_a_yolox_head_are_joined_in_float(preset):
+    proto = _detector(YOLOX)
+    result = _quantize(proto, preset)
+    left = [node.name for node in result.summary.left_float]
+    joined = [node.name for node in result.proto.graph.node if node.op_type in ("Concat", "Reshape", "Transpose")]
+    assert sorted(left) == sorted(joined)
+    (note,) = [note for note in result.summary.notes if "they keep separate scales" in note]
+    assert note.startswith("nodes 'concat_7', 'concat_13', 'concat_16': ranges of their inputs differ by a factor of")
+    expected, got = (run_exact(each, {"x": samples(16)})[0] for each in (proto.SerializeToString(), result.model_bytes))
+    # Roundings to 8 bits of the scores, of what Sigmoid reads and of its convolutions; with the scale of the boxes
+    # (300 / 127 or more) every score would be 0 or more than 2.
+    assert np.abs(expected - got)[..., 4:].max() < 0.1
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "U8S8"])
+def test_boxes_and_scores_of_an_ssd_are_joined_in_float(preset):
+    proto = _detector(SSD)
+    result = _quantize(proto, preset)
+    left = {node.name for node in result.summary.left_float}
+    last = next(node for node in result.proto.graph.node if node.output[0] == "y")
+    assert last.op_type == "Concat"
+    assert last.name in left
+    (scores,) = (node for node in result.proto.graph.node if node.op_type == "Softmax")
+    assert scores.name not in left, "it computes"
+    expected, got = (run_exact(each, {"x": samples(16)})[0] for each in (proto.SerializeToString(), result.model_bytes))
+    assert np.abs(expected - got)[..., 4:].max() < 0.1
+
+
+def test_what_a_layer_reads_behind_a_head_keeps_one_scale():
+    text = YOLOX.replace("y = Transpose<perm = [0, 2, 1]> (all)", "t = Transpose<perm = [0, 2, 1]> (all) y = Mul(t, t)")
+    result = _quantize(_detector(text), "A8W8")
+    assert result.summary.quantized["Concat"] == 3
+    notes = [note for note in result.summary.notes if "reads them with one scale" in note]
+    assert notes
