@@ -7,6 +7,7 @@ from quarkfast.algorithms.channel_smoothing import CHANNEL_SMOOTHING
 from quarkfast.algorithms.cross_layer_equalization import CROSS_LAYER_EQUALIZATION
 from quarkfast.algorithms.outlier_channel_splitting import OUTLIER_CHANNEL_SPLITTING
 from quarkfast.algorithms.product_channels import smoothable_axes
+from quarkfast.algorithms.scale_alignment import SCALE_ALIGNMENT
 from quarkfast.algorithms.weight_rounding import WEIGHT_ROUNDING
 
 __all__ = ["ALGORITHMS", "Algorithm", "smoothable_axes"]
@@ -15,6 +16,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     CROSS_LAYER_EQUALIZATION,
     OUTLIER_CHANNEL_SPLITTING,
     CHANNEL_SMOOTHING,
+    SCALE_ALIGNMENT,
     WEIGHT_ROUNDING,
 )
 """The algorithms in the order in which they run. Samples decide which of smoothing and splitting does anything."""

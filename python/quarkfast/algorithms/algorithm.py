@@ -13,8 +13,10 @@ from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.placement import Placement
+from quarkfast.kernels import Range
 from quarkfast.reconstruction import Models
 from quarkfast.statistics import StatisticsRequest, TensorStatistics
+from quarkfast.targets import Target
 
 __all__ = ["Algorithm", "Context", "Settings", "WorksOn"]
 
@@ -30,19 +32,23 @@ class Context(Protocol):
     Attributes:
         model: The prepared model.
         scheme: What was asked for.
+        target: What it is placed for.
         placement: Where quantization goes.
         channel_maxima: The largest magnitude of each channel over the samples, by tensor; None without real samples.
         has_real_samples: Whether there are statistics of samples to be had that are not random.
         statistics: What samples showed of the tensors that were requested.
+        ranges: The range to keep of each activation.
         notes: What was done differently from what was asked, one sentence each.
         plan: Scales and codes (`quarkfast.quantization.Plan`), for algorithms that work on these.
     """
 
     model: ir.Model
     scheme: Scheme
+    target: Target
     placement: Placement
     channel_maxima: Mapping[str, NDArray[np.float32]] | None
     statistics: Mapping[str, TensorStatistics]
+    ranges: Mapping[str, Range]
     notes: list[str]
     plan: Any
 

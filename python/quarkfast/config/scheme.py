@@ -50,6 +50,8 @@ class Scheme:
             layers are nearest (`quarkfast.algorithms.weight_rounding`).
         strict: Whether weights keep the type and the granularity of `weight` even where these take much from the
             outputs (`quarkfast.quantization.weight_precision`).
+        align_scales: Whether tensors are multiplied so that powers of two fit them well
+            (`quarkfast.algorithms.scale_alignment`); None does so where `rounding` is not to the nearest.
         op_types: Operator types to quantize; empty means all that the target has a rule for.
         include: Names, globs or regular expressions of the only nodes to quantize; empty means all.
         exclude: Names, globs or regular expressions (``^...``) of nodes that stay float, and pairs of names (of
@@ -82,6 +84,7 @@ class Scheme:
     portable: bool = True
     rounding: WeightRounding = "nearest"
     strict: bool = False
+    align_scales: bool | None = None
     op_types: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
     exclude: tuple[str | tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
@@ -115,6 +118,17 @@ class Scheme:
         scale.
         """
         return self.equalize and self.encoding == "dynamic" and self.weight.granularity == "channel"
+
+    @property
+    def aligned(self) -> bool:
+        """Whether tensors are multiplied so that powers of two fit them well.
+
+        What weights gain by it is a matter of luck while their codes are the nearest: errors of rounding add up over
+        a sum that hardly varies. Rounding by the outputs of layers takes care of these.
+        """
+        if self.activation.scale != "power_of_two" or self.encoding != "qdq":
+            return False
+        return self.rounding != "nearest" if self.align_scales is None else self.align_scales
 
     @property
     def weights_only(self) -> bool:

@@ -108,6 +108,7 @@ STATIC: Recipe = (
     *PREPARATION,
     *_PLACEMENT,
     FunctionStep("choose ranges", "insert", choose_ranges, takes_ranges, request_ranges),
+    *(each for each in ALGORITHMS if each.works_on == "float weights" and each.stage == "insert"),
     *_RESULT,
 )
 """Pairs with scales that are known beforehand, and types that need none."""

@@ -2,7 +2,7 @@
 
 from quarkfast.targets.checks.operator_support import XINT8
 from quarkfast.targets.checks.ryzenai import ryzenai_checks
-from quarkfast.targets.constraints import limit_shifts
+from quarkfast.targets.constraints import ALIGNED, limit_shifts
 from quarkfast.targets.rule_tables import RYZENAI, RYZENAI_FUSED
 from quarkfast.targets.target import Target
 from quarkfast.transforms.write_conv_attributes import write_conv_attributes
@@ -18,6 +18,7 @@ RYZENAI_XINT8 = Target(
     weight_types=("int8",),
     alternative="A8W8",
     per_channel=False,
+    one_scale=frozenset(ALIGNED),
     transforms=(write_conv_attributes,),
     constraints=(limit_shifts,),
     checks=ryzenai_checks(lambda scheme: XINT8),

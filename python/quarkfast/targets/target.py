@@ -49,6 +49,7 @@ class Target:
         per_channel: Whether each output channel of a weight may have a scale.
         lowest_opset: The oldest operator set that the device takes; older models are converted.
         highest_opset: The newest one; None means any.
+        one_scale: Operator types of the standard whose inputs and output have one scale in the end, by a constraint.
         transforms: Rewrites of the prepared model that the device needs, in order.
         constraints: What limits scales once they are computed, in order.
         checks: What keeps the device from running a model, in the order of the report.
@@ -78,6 +79,7 @@ class Target:
     per_channel: bool = True
     lowest_opset: int = 1
     highest_opset: int | None = None
+    one_scale: frozenset[str] = frozenset()
     transforms: tuple[Transform, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     checks: tuple[Check, ...] = ()

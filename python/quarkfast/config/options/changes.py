@@ -10,6 +10,7 @@ from quarkfast.config.scheme import Scheme
 from quarkfast.errors import ConfigError
 
 __all__ = [
+    "set_align_scales",
     "set_casts",
     "set_equalize",
     "set_field",
@@ -77,6 +78,19 @@ def set_equalize(scheme: Scheme, value: bool) -> Scheme:
     if value and scheme.weights_only:
         raise ConfigError(f"equalize: expected a preset that quantizes activations, got {scheme.name}; leave it out")
     return replace(scheme, equalize=value)
+
+
+def set_align_scales(scheme: Scheme, value: bool) -> Scheme:
+    """Turns the alignment of power-of-two scales on or off.
+
+    Raises:
+        ConfigError: If it is on, and the scales of activations are no powers of two.
+    """
+    if value and (scheme.activation.scale != "power_of_two" or scheme.encoding != "qdq"):
+        raise ConfigError(
+            f"align_scales: expected a preset with power-of-two scales, such as XINT8, got {scheme.name}; leave it out"
+        )
+    return replace(scheme, align_scales=value)
 
 
 def set_target(scheme: Scheme, value: str) -> Scheme:

@@ -135,6 +135,10 @@ _ROWS = (
         "Cross-layer equalization: scale channels first, so that weights need fewer bits.",
     ),
     Option(
+        "align_scales", kinds.BOOL, changes.set_align_scales, _MODEL,
+        "Multiply tensors so that power-of-two scales fit them; by default with rounding by descent.",
+    ),
+    Option(
         "portable", kinds.BOOL, changes.set_field("portable"), _MODEL,
         "For CPUs: make weights smaller where 16-bit sums saturate without VNNI.",
     ),

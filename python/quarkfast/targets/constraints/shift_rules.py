@@ -9,7 +9,7 @@ from typing import TypeAlias
 from quarkfast.deferred import ir
 from quarkfast.targets.constraints.fixed_point import Positions
 
-__all__ = ["RULES", "Refiner"]
+__all__ = ["ALIGNED", "RULES", "Refiner"]
 
 Refiner: TypeAlias = "Callable[[ir.Node, Positions], None]"
 
@@ -87,10 +87,13 @@ def _feeds_leaky_relu(node: ir.Node) -> bool:
     return any(reader.op_type == "LeakyRelu" for reader, _ in node.outputs[0].uses())
 
 
+ALIGNED = ("Concat", "AveragePool", "GlobalAveragePool", "MaxPool")
+"""Operators whose inputs and output have one scale."""
+
 RULES: tuple[Mapping[str, Refiner], ...] = tuple(
     MappingProxyType(dict.fromkeys(op_types, rule))
     for rule, op_types in (
-        (align, ("Concat", "AveragePool", "GlobalAveragePool", "MaxPool")),
+        (align, ALIGNED),
         (shift_read, ("Add", "Sub")),
         (shift_write_sum, ("Add",)),
         (shift_write_product, ("Mul",)),

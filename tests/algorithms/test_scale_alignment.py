@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import pytest
+
+import quarkfast
+from quarkfast.algorithms.scale_noise import POSITIONS, factor_of, noise_of_activations, noise_of_weight
+from quarkfast.config import PRESETS
+from quarkfast.errors import ConfigError
+from quarkfast.evaluate import sqnr
+from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.kernels import histogram
+from support.tiny_models import run_as_written, tiny_model
+
+TEXT = """g (float[N, 8, 6, 6] x) => (float[N, 5] y) {
+    c = Conv <pads = [1, 1, 1, 1]> (x, w1, b1)
+    r = Relu (c)
+    d = Conv (r, w2, b2)
+    s = Add (d, r)
+    q = Relu (s)
+    p = GlobalAveragePool (q)
+    f = Flatten (p)
+    y = Gemm (f, w3, b3)
+}"""
+SHAPES = {"w1": (16, 8, 3, 3), "b1": (16,), "w2": (16, 16, 1, 1), "b2": (16,), "w3": (16, 5), "b3": (5,)}
+
+# A product of two factors and a sum of 144 terms, each rounded to float32.
+FLOAT_SQNR = 120.0
+
+
+def _model(seed=3):
+    rng = np.random.default_rng(seed)
+    return tiny_model(TEXT, {name: rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in SHAPES.items()})
+
+
+def _samples(count, seed):
+    return np.random.default_rng(seed).normal(size=(count, 8, 6, 6)).astype(np.float32)
+
+
+def _quantized(seed=3, **options):
+    return quarkfast.quantize(_model(seed), preset="XINT8", calibration_data=_samples(32, 2), **options)
+
+
+def _notes(result):
+    return [note for note in result.summary.notes if "alignment" in note]
+
+
+def _ratio(result, seed=3):
+    x = _samples(64, 5)
+    (expected,) = exact_session(_model(seed)).run(None, {"x": x})
+    return sqnr(expected, run_as_written(result.model_bytes, x))
+
+
+def test_outputs_gain_beside_rounding_by_descent():
+    gains = [
+        _ratio(_quantized(seed, rounding="descent"), seed)
+        - _ratio(_quantized(seed, rounding="descent", align_scales=False), seed)
+        for seed in range(6)
+    ]
+    assert np.mean(gains) > 0.3
+
+
+def test_the_summary_says_how_much_is_expected_of_it():
+    (note,) = _notes(_quantized(align_scales=True))
+    assert note.startswith("power-of-two scale alignment: ")
+    assert note.endswith(" dB lower")
+
+
+def test_weights_as_they_were_multiplied_compute_what_they_did():
+    result = _quantized(align_scales=True, keep_float_weights=True)
+    proto = onnx.ModelProto()
+    proto.CopyFrom(result.proto)
+    assert _notes(result)
+    through = {}
+    for node in proto.graph.node:
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            through[node.output[0]] = through.get(node.input[0], node.input[0])
+    kept = [node for node in proto.graph.node if node.op_type not in ("QuantizeLinear", "DequantizeLinear")]
+    for node in kept:
+        for index, name in enumerate(node.input):
+            node.input[index] = through.get(name, name)
+    kept.append(onnx.helper.make_node("Identity", [through["y"]], ["y"]))
+    del proto.graph.node[:]
+    proto.graph.node.extend(kept)
+    x = _samples(16, 7)
+    (expected,) = exact_session(_model()).run(None, {"x": x})
+    (found,) = exact_session(proto).run(None, {"x": x})
+    assert sqnr(expected, found) > FLOAT_SQNR
+
+
+def test_every_run_gives_the_same_bytes():
+    first, second = (_quantized(align_scales=True).model_bytes for _ in range(2))
+    assert first == second
+
+
+def test_a_saved_calibration_serves_both():
+    found = quarkfast.calibrate(_model(), _samples(32, 2), preset="XINT8")
+    for aligned in (True, False):
+        result = quarkfast.quantize(_model(), preset="XINT8", calibration=found, align_scales=aligned)
+        assert result.model_bytes == _quantized(align_scales=aligned).model_bytes
+
+
+def test_it_is_off_by_default_and_on_with_rounding_by_descent():
+    assert not PRESETS["XINT8"].aligned
+    assert replace(PRESETS["XINT8"], rounding="descent").aligned
+    assert not replace(PRESETS["A8W8"], rounding="descent").aligned
+    assert not replace(PRESETS["XINT8"], rounding="descent", align_scales=False).aligned
+
+
+def test_random_samples_tell_nothing():
+    result = quarkfast.quantize(_model(), preset="XINT8", calibration_data="random", align_scales=True)
+    assert not _notes(result)
+
+
+def test_a_layer_between_input_and_output_stays_as_it_is():
+    text = "g (float[N, 8] x) => (float[N, 8] y) { y = Gemm (x, w) }"
+    proto = tiny_model(text, {"w": np.random.default_rng(1).normal(size=(8, 8)).astype(np.float32)})
+    x = _samples(4, 2).reshape(-1, 8)
+    models = [
+        quarkfast.quantize(proto, preset="XINT8", calibration_data=x, align_scales=each) for each in (True, False)
+    ]
+    first, second = ([each.SerializeToString() for each in model.proto.graph.initializer] for model in models)
+    assert first == second
+    assert not _notes(models[0])
+
+
+def test_presets_with_other_scales_refuse_it():
+    with pytest.raises(ConfigError, match=r"align_scales: expected a preset with power-of-two scales, such as XINT8"):
+        quarkfast.quantize(_model(), preset="A8W8", calibration_data=_samples(8, 2), align_scales=True)
+
+
+def test_positions_cover_one_octave():
+    factors = np.array([factor_of(each) for each in range(POSITIONS)])
+    assert factors[0] == 1
+    assert factors.max() < np.sqrt(2)
+    assert factors.min() == factor_of(POSITIONS // 2) == 0.5**0.5
+
+
+def test_noise_is_that_of_the_multiplied_tensor():
+    values = np.random.default_rng(2).normal(size=4096).astype(np.float32)
+    found = noise_of_weight(values, PRESETS["XINT8"].weight)
+    expected = noise_of_activations([histogram(values)], PRESETS["XINT8"].activation)
+    for position in range(POSITIONS):
+        scaled = values.astype(np.float64) * factor_of(position)
+        codes = np.clip(np.rint(scaled / found.scales[position]), -127, 127)
+        noise = np.square(scaled - codes * found.scales[position]).sum() / np.square(scaled).sum()
+        assert noise == pytest.approx(found.ratios[position], rel=1e-3)  # float32 rounds at the edges of codes
+        assert expected.ratios[position] == pytest.approx(noise, rel=0.1)  # 4096 values are no density
+    assert noise_of_weight(np.zeros(4, np.float32), PRESETS["XINT8"].weight) is None
+    assert noise_of_activations([histogram(np.zeros(4, np.float32))], PRESETS["XINT8"].activation) is None
+
+
+def test_a_weight_with_a_range_of_its_own_stays_as_it_is():
+    tensors = {"w2": {"range": (-0.5, 0.5)}}
+    first, second = (
+        {
+            each.name: onnx.numpy_helper.to_array(each)
+            for each in _quantized(align_scales=aligned, tensors=tensors).proto.graph.initializer
+        }
+        for aligned in (True, False)
+    )
+    np.testing.assert_array_equal(first["w2_quantized"], second["w2_quantized"])
+    np.testing.assert_array_equal(first["w2_scale"], second["w2_scale"])
+    assert not np.array_equal(first["w1_quantized"], second["w1_quantized"])
