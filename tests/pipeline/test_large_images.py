@@ -17,16 +17,16 @@ pytest.importorskip("resource", reason="no module resource: Windows does not tel
 
 SIDE = 1760
 _RUN = f"""
-import json, resource, sys
+import json, sys
 sys.path[:] = json.loads(sys.argv[3])
 import numpy as np
 import quarkfast
+from support.peak_memory import peak_bytes
 rng = np.random.default_rng(1)
 image = rng.standard_normal((1, 3, {SIDE}, {SIDE}), np.float32)
 images = ({{"x": image * np.float32(1 + index % 7)}} for index in range(int(sys.argv[2])))
 result = quarkfast.quantize(sys.argv[1], preset="U8S8", calibration_data=images, method="percentile")
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-print(json.dumps([peak, result.summary.samples]))
+print(json.dumps([peak_bytes(), result.summary.samples]))
 """
 
 

@@ -19,10 +19,11 @@ pytest.importorskip("resource", reason="no module resource: Windows does not tel
 _SCORES = HEADS * GRID**4 * 4  # bytes of one tensor of global attention: 805 MB
 
 _START = """
-import json, resource, sys
+import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 import numpy as np
 import quarkfast
+from support.peak_memory import peak_bytes
 rng = np.random.default_rng(1)
 images = [rng.standard_normal((1, 3, 1024, 1024), np.float32) for _ in range(2)]
 """
@@ -32,9 +33,7 @@ _QUANTIZE = (
 _RUN = "output = open_session(sys.argv[2]).run(None, {'x': images[0]})[0]"
 _DEFAULT = "from quarkfast.ort import inference_session as open_session"
 _EXACT = "from quarkfast.evaluate.exact_sums import exact_session as open_session"
-_TELL = """
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == 'darwin' else 1024))
-"""
+_TELL = "print(peak_bytes())"
 
 
 @dataclass(frozen=True)
