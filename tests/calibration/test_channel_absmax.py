@@ -22,7 +22,7 @@ from support.block_models import attention_block
 from support.tiny_models import tiny_model
 
 TEXT = """g (float[N, S, 6] x) => (float[N, S, 4] y) {
-    n = Neg (x)
+    n = Abs (x)
     y = MatMul (n, w)
 }"""
 WEIGHT = np.random.default_rng(3).standard_normal((6, 4)).astype(np.float32)
@@ -158,7 +158,7 @@ def test_random_calibrations_tell_nothing(rng):
 
 def test_a_tensor_with_an_infinity_stays_as_it_is(rng):
     proto = tiny_model(
-        "g (float[N, 128] x) => (float[N, 128] y) { n = Neg (x) y = MatMul (n, w) }",
+        "g (float[N, 128] x) => (float[N, 128] y) { n = Abs (x) y = MatMul (n, w) }",
         {"w": rng.standard_normal((128, 128)).astype(np.float32)},
     )
     x = _outliers(rng)
