@@ -146,8 +146,19 @@ def test_an_old_model_is_converted():
     text = "g (float[N, 3, 8, 8] x, float[3, 3, 1, 1] w) => (float[N, 3, 8, 8] y) { y = Conv(x, w) }"
     proto = tiny_model(text, arrays, opset=7, ir_version=3)
     result = quarkfast.quantize(proto, calibration_data={"x": samples()})
-    assert result.summary.opset == 10
+    assert result.summary.opset == 11
     assert onnxruntime.InferenceSession(result.model_bytes).run(None, {"x": samples()})
+
+
+def test_a_product_with_a_bias_in_an_old_model_runs_in_a_default_session(rng):
+    arrays = {"w": rng.standard_normal((8, 4)).astype(np.float32), "b": rng.standard_normal(4).astype(np.float32)}
+    text = "g (float[N, 8] x, float[8, 4] w, float[4] b) => (float[N, 4] y) { p = MatMul(x, w) y = Add(p, b) }"
+    x = rng.standard_normal((16, 8)).astype(np.float32)
+    result = quarkfast.quantize(tiny_model(text, arrays, opset=10, ir_version=5), calibration_data={"x": x})
+    (found,) = onnxruntime.InferenceSession(result.model_bytes).run(None, {"x": x})
+    (exact,) = run_exact(result.model_bytes, {"x": x})
+    step = np.ptp(exact) / 255
+    np.testing.assert_allclose(found, exact, atol=1.5 * step)
 
 
 def test_the_model_says_what_made_it():

@@ -81,21 +81,22 @@ def find_form(dtype: str, spelling: Spelling) -> Form:
 def lowest_opset(scheme: Scheme, target: Target) -> int:
     """Returns the oldest operator set that `target` takes and that carries `scheme`.
 
-    That is 10, 13 for one scale a channel, 21 for 16-bit integers.
+    That is 11, 13 for one scale a channel, 21 for 16-bit integers. Operator set 10 has QuantizeLinear, but no Round
+    that onnxruntime could write where it makes the float bias behind a MatMul int32.
 
     Example:
         >>> from quarkfast.config import PRESETS
         >>> from quarkfast.targets import TARGETS
         >>> target = TARGETS[PRESETS["A8W8"].target]
         >>> lowest_opset(PRESETS["A8W8"], target), lowest_opset(PRESETS["A16W8"], target)
-        (10, 21)
+        (11, 21)
     """
     if scheme.encoding == "dynamic":
         return max(11, target.lowest_opset)
     specs = scheme.specs()
     channels = any(spec.granularity == "channel" for spec in specs)
     forms = (find_form(spec.dtype, scheme.encoding) for spec in specs)
-    return max(target.lowest_opset, 13 if channels else 10, *(form.opset for form in forms))
+    return max(target.lowest_opset, 13 if channels else 11, *(form.opset for form in forms))
 
 
 def quantize_nodes(
