@@ -29,7 +29,7 @@ CHAIN = """g (uint8[1, 2, 1, 1] x) => (float[1, 2, 1, 1] y)
 
 def _verify(text, weights, shape, preset="U8S8", **options):
     proto = tiny_model(text, {"w": weights.astype(np.float32)})
-    options = {"portable": False, **options}
+    options = {"portable": False, "strict": True, **options}
     result = quarkfast.quantize(proto, preset=preset, calibration_data=samples(8, shape), **options)
     return verify(result.model_bytes)
 

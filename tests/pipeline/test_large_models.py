@@ -155,7 +155,7 @@ def test_options_do_to_a_large_model_what_they_do_to_a_small_one(options, tmp_pa
 def test_onnxruntime_reads_the_weights_from_the_files_of_the_model(tmp_path, temporary, large, opened):
     model = _store(_plain(), tmp_path / "in")
     large()
-    quarkfast.quantize(model, tmp_path / "q.onnx", calibration_data=_data(_plain()))
+    quarkfast.quantize(model, tmp_path / "q.onnx", calibration_data=_data(_plain()), strict=True)
     ((data, folder),) = opened
     assert folder == (tmp_path / "in").resolve()
     assert all(tensor.data_location == 1 for tensor in onnx.load_model_from_string(data).graph.initializer)
@@ -163,14 +163,14 @@ def test_onnxruntime_reads_the_weights_from_the_files_of_the_model(tmp_path, tem
 
 def test_a_model_that_fits_stays_in_its_files_where_that_takes_less_memory(tmp_path, monkeypatch, opened):
     model = _store(_plain(), tmp_path / "in")
-    before = quarkfast.quantize(model, tmp_path / "one.onnx", calibration_data=_data(_plain()))
+    before = quarkfast.quantize(model, tmp_path / "one.onnx", calibration_data=_data(_plain()), strict=True)
     monkeypatch.setattr("quarkfast.graph.external_constants._WHOLE", 100)
-    result = quarkfast.quantize(model, tmp_path / "two.onnx", calibration_data=_data(_plain()))
+    result = quarkfast.quantize(model, tmp_path / "two.onnx", calibration_data=_data(_plain()), strict=True)
     assert result.model_bytes == before.model_bytes == (tmp_path / "two.onnx").read_bytes()
     assert not (tmp_path / "two.onnx.data").exists()
     assert [folder is None for _, folder in opened] == [True, True]
     monkeypatch.setattr("quarkfast.graph.external_constants._LEAST", 0)
-    assert quarkfast.quantize(model, calibration_data=_data(_plain())).model_bytes == before.model_bytes
+    assert quarkfast.quantize(model, calibration_data=_data(_plain()), strict=True).model_bytes == before.model_bytes
     assert opened[-1][1] == (tmp_path / "in").resolve()
 
 
@@ -429,11 +429,12 @@ def written(monkeypatch):
 @pytest.mark.parametrize("make", [_plain, conv_relu_model])
 def test_a_model_that_fits_is_calibrated_from_a_temporary_file(tmp_path, temporary, make, preset, opened, request):
     proto = make()
-    expected = quarkfast.quantize(proto, preset=preset, calibration_data=_data(proto)).model_bytes
+    options = {"preset": preset, "calibration_data": _data(proto), "strict": True}
+    expected = quarkfast.quantize(proto, **options).model_bytes
     assert all(folder is None or folder.parent == temporary for _, folder in opened)
     request.getfixturevalue("written")
     opened.clear()
-    result = quarkfast.quantize(proto, tmp_path / "q.onnx", preset=preset, calibration_data=_data(proto))
+    result = quarkfast.quantize(proto, tmp_path / "q.onnx", **options)
     assert result.model_bytes == expected == (tmp_path / "q.onnx").read_bytes()
     if opened:  # not where the preset needs no samples
         assert opened[0][1].parent == tmp_path.resolve()

@@ -71,7 +71,11 @@ def test_weights_take_a_method_too(per_channel):
     weights[0, 0, 0, 0] = 9.0
     model = conv_relu_model(w1=weights)
     least, widest = (
-        _scales(quarkfast.quantize(model, calibration_data=samples(), weight_method=method, per_channel=per_channel))
+        _scales(
+            quarkfast.quantize(
+                model, None, "A8W8", samples(), weight_method=method, per_channel=per_channel, strict=True
+            )
+        )
         for method in ("distribution", "minmax")
     )
     assert least["w1_scale"].shape == widest["w1_scale"].shape == ((3,) if per_channel else ())
