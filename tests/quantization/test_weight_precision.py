@@ -89,6 +89,13 @@ def test_channels_that_one_scale_rounds_to_zero_get_their_own(preset):
     assert f"strict=True keeps {preset} as its name says" in note
 
 
+def test_weights_that_lose_nothing_then_leave_infinitely_many_decibels():
+    rows = np.ones((CHANNELS, CHANNELS), np.float32)
+    rows[:, CHANNELS // 2 :] /= 1024
+    (note,) = notes_of(quantized(rows))
+    assert "with which they leave inf dB" in note
+
+
 def test_the_outputs_are_sound_then():
     rows = samples()
     (_, _, expected) = exact_session(model(uneven())).run(None, {"x": rows})

@@ -106,4 +106,4 @@ def _counted(form: str, names: Sequence[str], share: float) -> str:
 
 
 def _decibels(noise: float) -> str:
-    return f"{-10 * math.log10(noise):.1f} dB"
+    return f"{-10 * math.log10(noise) if noise else math.inf:.1f} dB"
