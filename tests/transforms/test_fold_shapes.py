@@ -18,6 +18,7 @@ EXPRESSIONS = {
     "Sub (a, b)": {"a": A, "b": B},
     "Mul (a, b)": {"a": A, "b": np.int64(3)},
     "Cast <to = 7> (a)": {"a": A},
+    "Cast <to = 7> (a) ": {"a": np.int32([-(2**31), 7])},
     "Concat <axis = 1> (a, b)": {"a": A, "b": B},
     "Concat <axis = -2> (a, b)": {"a": A, "b": B},
     "ConstantOfShape <value = int64[1] {9}> (a)": {"a": np.int64([2, 3])},
@@ -34,6 +35,8 @@ EXPRESSIONS = {
 KEPT = {
     "Add (a, b)": {"a": np.float32([1]), "b": np.float32([2])},
     "Cast <to = 1> (a)": {"a": A},
+    "Cast <to = 7> (a)": {"a": np.float32([1.5])},
+    "Mul (a, a)": {"a": np.int32([2])},
     "ConstantOfShape (a)": {"a": np.int64([2, 3])},
     "ConstantOfShape <value = int64[1] {9}> (a)": {"a": np.int64([1025])},
     "ConstantOfShape <value = int64[1] {9}> (a) ": {"a": np.int64([-1])},

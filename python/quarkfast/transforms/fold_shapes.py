@@ -21,11 +21,15 @@ _Kernel = Callable[[list[_Integers], Mapping[str, Any]], _Integers | None]
 # Shapes, paddings and indices are shorter.
 _SMALL = 1024
 
+# Arithmetic is that of int64; PaddlePaddle's sizes are int32, each behind a Cast.
+_INT64 = frozenset({ir.DataType.INT64})
+_CAST = _INT64 | {ir.DataType.INT32}
+
 
 def fold_shapes(model: ir.Model) -> None:
     """Replaces nodes by what they compute from int64 constants of at most 1024 elements, in place.
 
-    1. They are the operators of `_KERNELS`, and Shape of a tensor whose shape is known.
+    1. They are the operators of `_KERNELS`, and Shape of a tensor whose shape is known. A Cast may read int32.
     2. What is a graph output, has more elements, or is not valid stays.
 
     Idempotent; graph inputs and outputs are kept; error 0.
@@ -41,7 +45,9 @@ def _result(node: ir.Node) -> _Integers | None:
     if node.op_type == "Shape":
         return _shape(node)
     kernel = _KERNELS.get(node.op_type)
-    if kernel is None or not all(map(_is_small, node.inputs)):
+    if kernel is None or not all(
+        _is_small(value, _CAST if node.op_type == "Cast" else _INT64) for value in node.inputs
+    ):
         return None
     attributes = {name: each.value for name, each in node.attributes.items()}
     try:
@@ -51,10 +57,10 @@ def _result(node: ir.Node) -> _Integers | None:
     return None if result is None else np.asarray(result)
 
 
-def _is_small(value: ir.Value | None) -> bool:
+def _is_small(value: ir.Value | None, types: frozenset[ir.DataType]) -> bool:
     if value is None or value.is_graph_input() or value.const_value is None:
         return False
-    return value.const_value.dtype == ir.DataType.INT64 and value.const_value.size <= _SMALL
+    return value.const_value.dtype in types and value.const_value.size <= _SMALL
 
 
 def _replace(graph: ir.Graph, node: ir.Node, result: _Integers) -> None:
@@ -94,7 +100,7 @@ def _slice(data: _Integers, starts: _Integers, ends: _Integers, axes: _Integers,
 # Forms of old operator sets, with attributes where there are inputs now, give None.
 _KERNELS: dict[str, _Kernel] = {
     "Add": lambda x, _: x[0] + x[1],
-    "Cast": lambda x, a: x[0] if a["to"] == ir.DataType.INT64 else None,
+    "Cast": lambda x, a: x[0].astype(np.int64) if a["to"] == ir.DataType.INT64 else None,
     "Concat": lambda x, a: np.concatenate(x, a["axis"]),
     "ConstantOfShape": lambda x, a: _constant_of_shape(x[0], a),
     "Gather": lambda x, a: np.take(x[0], x[1], a.get("axis", 0)),
