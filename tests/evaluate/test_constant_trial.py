@@ -17,7 +17,7 @@ def trial(text: str = TEXT, **feed: np.ndarray) -> ConstantTrial:
     proto = onnx.parser.parse_model(text)
     constants = {"a": np.float32([2.0]), "b": np.float32([4.0])}
     proto.graph.initializer.extend(onnx.numpy_helper.from_array(each, name) for name, each in constants.items())
-    return ConstantTrial(proto, None, constants, feed)
+    return ConstantTrial(proto, None, constants, [feed])
 
 
 def test_noise_is_that_of_the_worst_output():
@@ -28,6 +28,15 @@ def test_noise_is_that_of_the_worst_output():
     assert found.noise({"a": np.float32([1.0]), "b": np.float32([5.0])}) == 0.25
     assert found.noise({"b": np.float32([np.inf])}) == float("inf")
     found.close()
+
+
+def test_noise_of_several_samples_is_their_geometric_mean():
+    proto = onnx.parser.parse_model(TEXT.replace("Mul(x, a)", "Add(x, a)"))
+    constants = {"a": np.float32([0.0]), "b": np.float32([1.0])}
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(each, name) for name, each in constants.items())
+    found = ConstantTrial(proto, None, constants, [{"x": np.float32([1.0])}, {"x": np.float32([4.0])}])
+    assert found.noise({"a": np.float32([1.0])}) == pytest.approx(1 / 4)  # of 1 and 1 / 16
+    assert found.noise({}) == 0
 
 
 def test_outputs_of_zeros_do_not_count():

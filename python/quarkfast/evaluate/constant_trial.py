@@ -1,8 +1,9 @@
-"""What other values of a model's constants do to its outputs, on one sample."""
+"""What other values of a model's constants do to its outputs, on a few samples."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +25,18 @@ class ConstantTrial:
     """
 
     def __init__(
-        self, model: onnx.ModelProto, folder: Path | None, constants: Mapping[str, NDArray[Any]], feed: Feed
+        self, model: onnx.ModelProto, folder: Path | None, constants: Mapping[str, NDArray[Any]], feeds: Sequence[Feed]
     ) -> None:
-        """Opens the session and runs it twice with the constants as they are.
+        """Opens the session, runs it with the constants as they are, and again on the first sample.
 
         Args:
             model: A float model; the initializers that become inputs are taken out of it.
             folder: Where the files are that the model refers to, or None.
             constants: The constants that are to change, by name.
-            feed: Arrays by the names of the model's inputs.
+            feeds: The samples: arrays by the names of the model's inputs.
 
         Raises:
-            ModelError: If ONNX Runtime does not take the model or the feed.
+            ModelError: If ONNX Runtime does not take the model or a sample.
         """
         kept = [tensor for tensor in model.graph.initializer if tensor.name not in constants]
         del model.graph.initializer[:]
@@ -47,18 +48,25 @@ class ConstantTrial:
                 model.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, values.shape))
         options = ort.session_options(optimize=False, spinning=False)
         self._session = ort.inference_session(model.SerializeToString(), options, folder=folder)
-        self._feed = {**feed, **constants}
-        self._reference = ort.run(self._session, self._feed)
-        self._judged = [index for index, each in enumerate(self._reference) if _is_judged(each)]
-        self.is_steady = bool(self._judged) and not self.noise({})
+        self._feeds = [{**feed, **constants} for feed in feeds]
+        self._references = [ort.run(self._session, feed) for feed in self._feeds]
+        self._judged = [[index for index, each in enumerate(found) if _is_judged(each)] for found in self._references]
+        self.is_steady = all(self._judged) and not self._noise_on(0, {})
 
     def noise(self, constants: Mapping[str, NDArray[Any]]) -> float:
         """Returns the noise of the outputs with other constants, as a part of their power: of the worst output.
 
-        Outputs that are no floats, hold something infinite or nothing but zero do not count.
+        Outputs that are no floats, hold something infinite or nothing but zero do not count. Of several samples it is
+        the geometric mean, so that no single one decides.
         """
-        found = ort.run(self._session, {**self._feed, **constants})
-        return max(_noise(self._reference[index], found[index]) for index in self._judged)
+        found = [self._noise_on(sample, constants) for sample in range(len(self._feeds))]
+        if len(found) == 1:
+            return found[0]
+        return math.exp(sum(map(math.log, found)) / len(found)) if all(found) else 0.0
+
+    def _noise_on(self, sample: int, constants: Mapping[str, NDArray[Any]]) -> float:
+        found, reference = ort.run(self._session, {**self._feeds[sample], **constants}), self._references[sample]
+        return max(_noise(reference[index], found[index]) for index in self._judged[sample])
 
     def close(self) -> None:
         """Ends the session, and gives its memory back."""

@@ -42,7 +42,7 @@ def raise_precision(context: Context) -> bool:
     weights = weights_of(context.model, context.placement, context.scheme)
     if feed is None or not weights or sum(each.values.nbytes for each in weights) > _MOST_TRIED:
         return False
-    trial = ConstantTrial(*proto_and_folder(context.model), {each.name: each.values for each in weights}, feed)
+    trial = ConstantTrial(*proto_and_folder(context.model), {each.name: each.values for each in weights}, [feed])
     choice = choose_forms(weights, trial.noise, _forms(context)) if trial.is_steady else None
     trial.close()
     if choice is None or not choice.is_wanted:
