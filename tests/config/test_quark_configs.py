@@ -160,3 +160,9 @@ def test_cross_layer_equalization_is_quarks_default_in_the_older_configuration_a
     layer = quarkfast.QLayerConfig(input_tensors=quarkfast.Int8Spec(), weight=quarkfast.Int8Spec())
     assert not scheme_of(quarkfast.QConfig(layer)).equalize
     assert scheme_of(quarkfast.QConfig(layer, algo_config=[quarkfast.CLEConfig()])).equalize
+
+
+def test_bias_correction_is_on_unless_its_key_says_no():
+    assert scheme_of(bf16_with(algo_config=[quarkfast.BiasCorrectionConfig()])).bias_correction
+    assert scheme_of(bf16_with(BiasCorrection=True)).bias_correction
+    assert not scheme_of(bf16_with(BiasCorrection=False)).bias_correction

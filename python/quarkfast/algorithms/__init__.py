@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from quarkfast.algorithms.algorithm import Algorithm
+from quarkfast.algorithms.bias_correction import BIAS_CORRECTION
 from quarkfast.algorithms.channel_smoothing import CHANNEL_SMOOTHING
 from quarkfast.algorithms.cross_layer_equalization import CROSS_LAYER_EQUALIZATION
 from quarkfast.algorithms.outlier_channel_splitting import OUTLIER_CHANNEL_SPLITTING
@@ -17,6 +18,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     OUTLIER_CHANNEL_SPLITTING,
     CHANNEL_SMOOTHING,
     SCALE_ALIGNMENT,
+    BIAS_CORRECTION,
     WEIGHT_ROUNDING,
 )
 """The algorithms in the order in which they run. Samples decide which of smoothing and splitting does anything."""

@@ -36,7 +36,8 @@ class Context(Protocol):
         placement: Where quantization goes.
         channel_maxima: The largest magnitude of each channel over the samples, by tensor; None without real samples.
         has_real_samples: Whether there are statistics of samples to be had that are not random.
-        statistics: What samples showed of the tensors that were requested.
+        samples: Number of samples.
+        statistics: What these showed of the tensors that were requested.
         ranges: The range to keep of each activation.
         notes: What was done differently from what was asked, one sentence each.
         plan: Scales and codes (`quarkfast.quantization.Plan`), for algorithms that work on these.
@@ -47,6 +48,7 @@ class Context(Protocol):
     target: Target
     placement: Placement
     channel_maxima: Mapping[str, NDArray[np.float32]] | None
+    samples: int
     statistics: Mapping[str, TensorStatistics]
     ranges: Mapping[str, Range]
     notes: list[str]
@@ -55,6 +57,10 @@ class Context(Protocol):
     @property
     def has_real_samples(self) -> bool:
         """Whether there are statistics of samples to be had that are not random."""
+
+    @property
+    def may_run_samples(self) -> bool:
+        """Whether there are samples that are not random, on which the model may run with all its tensors in memory."""
 
     def read_samples(self, most: int) -> list[Feed]:
         """Returns the first samples, one row each where the model allows it."""
@@ -70,6 +76,10 @@ def _nothing(context: Context, settings: Settings) -> StatisticsRequest:
     return StatisticsRequest()
 
 
+def _none(settings: Settings) -> int:
+    return 0
+
+
 @dataclass(frozen=True)
 class Algorithm:
     """One row of the registry, and a step of a recipe (`quarkfast.pipeline.step.Step`).
@@ -81,12 +91,13 @@ class Algorithm:
         change: Does it, and returns whether anything changed.
         request: Returns the statistics that it needs.
         stage: The stage of the progress that it belongs to.
+        reread: Returns how many of the first samples it reads again.
 
     Example:
         >>> from quarkfast.algorithms import ALGORITHMS
         >>> from quarkfast.config import PRESETS
         >>> [each.name for each in ALGORITHMS if each.settings(PRESETS["A8W8"])]
-        ['cross-layer equalization']
+        ['cross-layer equalization', 'bias correction']
     """
 
     name: str
@@ -95,6 +106,7 @@ class Algorithm:
     change: Callable[[Any, Any], bool]
     request: Callable[[Any, Any], StatisticsRequest] = _nothing
     stage: str = "insert"
+    reread: Callable[[Any], int] = _none
 
     def applies(self, context: Context) -> bool:
         """Whether the scheme of `context` wants it."""
@@ -104,6 +116,11 @@ class Algorithm:
         """Returns the statistics that must be gathered before it runs."""
         settings = self.settings(context.scheme)
         return StatisticsRequest() if settings is None else self.request(context, settings)
+
+    def rereads(self, context: Context) -> int:
+        """Returns how many of the first samples it reads once more after statistics have been gathered."""
+        settings = self.settings(context.scheme)
+        return 0 if settings is None else self.reread(settings)
 
     def run(self, context: Context) -> bool:
         """Changes the model or the plan of `context`; returns whether it changed anything."""

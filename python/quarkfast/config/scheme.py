@@ -48,6 +48,8 @@ class Scheme:
             so that processors without VNNI give what others do (`quarkfast.quantization.portable_weights`).
         rounding: How codes of weights are chosen: ``"nearest"`` to the weights, or by ``"descent"``, so that outputs of
             layers are nearest (`quarkfast.algorithms.weight_rounding`).
+        bias_correction: Whether biases make up for what rounded weights add to the mean of a layer's output, where that
+            brings outputs closer (`quarkfast.algorithms.bias_correction`); part of other roundings than to nearest.
         strict: Whether weights keep the type and the granularity of `weight` even where these take much from the
             outputs (`quarkfast.quantization.weight_precision`).
         align_scales: Whether tensors are multiplied so that powers of two fit them well
@@ -83,6 +85,7 @@ class Scheme:
     equalize: bool = False
     portable: bool = True
     rounding: WeightRounding = "nearest"
+    bias_correction: bool = True
     strict: bool = False
     align_scales: bool | None = None
     op_types: tuple[str, ...] = ()

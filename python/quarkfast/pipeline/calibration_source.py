@@ -64,10 +64,10 @@ class CalibrationSource:
             self._samples = open_data(self._data, inputs, scheme.samples, scheme.batch_size, scheme.preprocess)
         return self._samples
 
-    def keep(self, model: ir.Model, scheme: Scheme) -> None:
-        """Makes sure that the samples can be read again."""
+    def keep(self, model: ir.Model, scheme: Scheme, rows: int | None = None) -> None:
+        """Makes sure that the samples can be read again, or the first `rows` of them."""
         if self.calibration is None:
-            self.samples(model, scheme).keep()
+            self.samples(model, scheme).keep(rows)
 
     def gather(
         self, model: ir.Model, request: StatisticsRequest, key: str, scheme: Scheme, clock: Clock

@@ -130,6 +130,11 @@ class Context(ModelContext):
         """Whether there are statistics of samples to be had that are not random."""
         return self.source.is_real(self.model, self.scheme)
 
+    @property
+    def may_run_samples(self) -> bool:
+        """Whether there are samples that are not random, on which the model may run with all its tensors in memory."""
+        return self.source.sample_to_measure(self.model, self.scheme)[0] is not None
+
     def read_samples(self, most: int) -> list[Feed]:
         """Returns the first samples, one row each where the model allows it."""
         return read_samples(self, most)

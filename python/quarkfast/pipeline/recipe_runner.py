@@ -10,7 +10,7 @@ from typing import Any
 from quarkfast.errors import QuarkfastError
 from quarkfast.pipeline.context import Context
 from quarkfast.pipeline.recipes import Recipe
-from quarkfast.pipeline.step import Step, may_require
+from quarkfast.pipeline.step import Step, may_require, rereads
 from quarkfast.statistics import StatisticsRequest
 
 __all__ = ["run_recipe", "run_steps"]
@@ -23,7 +23,8 @@ def run_recipe(recipe: Recipe, context: Context) -> None:
 
     1. Steps of one stage that follow each other are timed together.
     2. What the steps of a stage require is asked for at once, before the first of them, so that samples run once a
-       stage. Where a later stage may ask again, samples that can be read only once are kept on the disk.
+       stage. Where a later stage may ask again, samples that can be read only once are kept on the disk; where a step
+       reads the first ones again, these are.
 
     Raises:
         QuarkfastError: What a step raises; a note of the exception names the step.
@@ -33,8 +34,9 @@ def run_recipe(recipe: Recipe, context: Context) -> None:
         applying = [step for step in steps if step.applies(context)]
         if not applying:
             continue
-        later = [step for _, others in stages[index + 1 :] for step in others]
-        _gather(applying, context, again=any(may_require(step) and step.applies(context) for step in later))
+        later = [step for _, others in stages[index + 1 :] for step in others if step.applies(context)]
+        rows = None if any(map(may_require, later)) else max(rereads(step, context) for step in (*applying, *later))
+        _gather(applying, context, rows)
         with context.clock.stage(stage):
             run_steps(applying, context)
         if context.unchanged:
@@ -56,13 +58,13 @@ def run_steps(steps: Sequence[Step], context: Any) -> None:
             return
 
 
-def _gather(steps: Sequence[Step], context: Context, again: bool) -> None:
-    """Asks for what `steps` require, if that is anything."""
+def _gather(steps: Sequence[Step], context: Context, rows: int | None) -> None:
+    """Asks for what `steps` require, if that is anything, and keeps the first `rows` samples; None keeps all."""
     request = StatisticsRequest()
     for step in steps:
         request |= step.requires(context)
     context.request = request
     if request:
-        if again:
-            context.source.keep(context.model, context.scheme)
+        if rows != 0:
+            context.source.keep(context.model, context.scheme, rows)
         context.calibration = context.source.gather(context.model, request, context.key, context.scheme, context.clock)

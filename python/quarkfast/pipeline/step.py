@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from quarkfast.statistics import StatisticsRequest
 
-__all__ = ["FunctionStep", "Step", "may_require"]
+__all__ = ["FunctionStep", "Step", "may_require", "rereads"]
 
 
 class Step(Protocol):
@@ -68,3 +68,8 @@ class FunctionStep:
 def may_require(step: Step) -> bool:
     """Whether `step` may ask for statistics, as far as can be said before it is asked."""
     return getattr(step, "requires", _nothing) is not _nothing
+
+
+def rereads(step: Step, context: Any) -> int:
+    """Returns how many of the first samples `step` reads once more after statistics have been gathered."""
+    return int(step.rereads(context)) if hasattr(step, "rereads") else 0

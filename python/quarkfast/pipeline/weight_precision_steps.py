@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from quarkfast.errors import UnsupportedError
-from quarkfast.evaluate.constant_trial import ConstantTrial
+from quarkfast.evaluate.constant_trial import ConstantTrial, decibels
 from quarkfast.graph.external_constants import proto_and_folder
 from quarkfast.graph.opset import opset_version
 from quarkfast.pipeline.context import Context
@@ -82,28 +81,21 @@ def _place_anew(context: Context, choice: Choice, count: int) -> bool:
 
 
 def _note(context: Context, choice: Choice, count: int) -> str:
-    name = context.scheme.name
-    begin = (
-        f"weights: in the form of {name} they alone leave the outputs {_decibels(choice.before)} on the first sample"
-    )
+    begin, name = _beginning(context, choice), context.scheme.name
     if not choice.rules:
         return f"{begin}, and {context.target.name} takes no other that would help"
     found = [_counted(form, names, choice.shares[form]) for form, names in choice.names.items()]
     return (
-        f"{begin}; of {count}, {' and '.join(found)}, with which they leave {_decibels(choice.after)}; strict=True "
+        f"{begin}; of {count}, {' and '.join(found)}, with which they leave {decibels(choice.after)}; strict=True "
         f"keeps {name} as its name says"
     )
 
 
 def _beginning(context: Context, choice: Choice) -> str:
-    left = _decibels(choice.before)
+    left = decibels(choice.before)
     return f"weights: in the form of {context.scheme.name} they alone leave the outputs {left} on the first sample"
 
 
 def _counted(form: str, names: Sequence[str], share: float) -> str:
     shown = ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
     return f"{len(names)} ({shown}; {100 * share:.0f} % of their bytes) {'have' if len(names) > 1 else 'has'} {form}"
-
-
-def _decibels(noise: float) -> str:
-    return f"{-10 * math.log10(noise) if noise else math.inf:.1f} dB"

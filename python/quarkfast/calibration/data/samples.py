@@ -63,6 +63,7 @@ class Samples:
         self._feeds, self._again, self._inputs = feeds, again, inputs
         self._rows_for: Callable[[Feed], int] | None = None
         self._spool: Spool | None = None
+        self._kept_rows: int | None = None
 
     def row(self) -> Feed:
         """Returns the first sample alone, or the first feed where feeds cannot be cut."""
@@ -76,14 +77,17 @@ class Samples:
         self.first = next(opened)
         self._opened = itertools.chain([self.first], opened)
 
-    def keep(self) -> None:
+    def keep(self, rows: int | None = None) -> None:
         """Has the first iteration write to a temporary file what can be read only once, for later ones.
+
+        Args:
+            rows: How many samples later iterations yield at the least; None means all.
 
         Raises:
             CalibrationError: If there is no place for one.
         """
         if not self._again and self._spool is None and self._opened is not None:
-            self._spool = Spool()
+            self._spool, self._kept_rows = Spool(), rows
 
     def __iter__(self) -> Iterator[Feed]:
         """Yields every feed.
@@ -97,10 +101,12 @@ class Samples:
         resized = self._opened is None and self._rows_for is not None
         opened = self._from_the_first()
         feeds = regroup(opened, self._rows_for) if resized and self._rows_for is not None else opened
+        kept = 0
         for count, feed in enumerate(feeds, 1):
             check_feed(feed, self._inputs, f"calibration data: sample {count}")
-            if self._spool is not None:
+            if self._spool is not None and (self._kept_rows is None or kept < self._kept_rows):
                 self._spool.write(feed)
+                kept += rows_of(feed)
             yield feed
 
     def _from_the_first(self) -> Iterator[Feed]:

@@ -143,6 +143,10 @@ _ROWS = (
         "For CPUs: make weights smaller where 16-bit sums saturate without VNNI.",
     ),
     Option(
+        "bias_correction", kinds.BOOL, changes.set_field("bias_correction"), _TYPES,
+        "Biases make up for what rounded weights add to the mean of a layer's output.", "BiasCorrection",
+    ),
+    Option(
         "rounding", kinds.ROUNDING, changes.set_rounding, _TYPES,
         "How codes of weights are chosen: nearest to them, or by descent, so that outputs of layers are nearest.",
         metavar="METHOD",

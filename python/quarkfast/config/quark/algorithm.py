@@ -121,13 +121,16 @@ class QuarotConfig(AlgoConfig):
 
 
 def refuse_algorithms(algorithms: list[AlgoConfig] | None) -> None:
-    """Raise for the first algorithm that does not exist yet: any but one step of cross-layer equalization.
+    """Raise for the first algorithm that does not exist yet: any but bias correction and one step of equalization.
 
     Raises:
         UnsupportedError: there is one.
     """
     for algorithm in algorithms or []:
-        if isinstance(algorithm, CLEConfig) and algorithm.cle_steps == 1 and not algorithm.options:
+        done = isinstance(algorithm, BiasCorrectionConfig) or (
+            isinstance(algorithm, CLEConfig) and algorithm.cle_steps == 1
+        )
+        if done and not algorithm.options:
             continue
         refuse_algorithm(algorithm.name)
 

@@ -15,7 +15,6 @@ ALGORITHM_KEYS: Mapping[str, str] = MappingProxyType(
         "UseGPTQ": "GPTQ",
         "GPTQParams": "GPTQ",
         "SmoothAlpha": "SmoothQuant",
-        "BiasCorrection": "bias correction",
         "AutoMixprecision": "automatic mixed precision",
         "RMatrixDim": "QuaRot",
         "UseRandomHad": "QuaRot",

@@ -1,0 +1,46 @@
+"""Logits: what outputs are made from by functions that flatten."""
+
+from __future__ import annotations
+
+import onnx
+
+__all__ = ["judge_logits"]
+
+# Functions that give nearly the same for inputs far from zero, whatever these are.
+_FLATTENING = frozenset({"Softmax", "Sigmoid"})
+
+# Operators that hand values through to an output.
+_HANDING_ON = frozenset({"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"})
+
+
+def judge_logits(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Makes what Softmax and Sigmoid read the outputs of a model, in place of the probabilities they make of it.
+
+    A classifier that is sure of a sample gives 1 and 0 also after errors that would decide about another one. Logits
+    show them on every sample.
+
+    Args:
+        model: The model; it is changed.
+
+    Returns:
+        `model`.
+
+    Example:
+        >>> model = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 17]>
+        ...     g (float[2] x) => (float[2] y, float[2] z) { z = Neg (x) p = Softmax (z) y = Identity (p) }''')
+        >>> [output.name for output in judge_logits(model).graph.output]
+        ['z']
+    """
+    makers = {name: node for node in model.graph.node for name in node.output}
+    names = dict.fromkeys(_logits(output.name, makers) for output in model.graph.output)
+    del model.graph.output[:]
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    return model
+
+
+def _logits(output: str, makers: dict[str, onnx.NodeProto]) -> str:
+    name = output
+    while name in makers and makers[name].op_type in _HANDING_ON:
+        name = makers[name].input[0]
+    flattens = name in makers and makers[name].op_type in _FLATTENING and makers[name].domain in ("", "ai.onnx")
+    return makers[name].input[0] if flattens else output

@@ -1,0 +1,103 @@
+"""Biases make up for what rounded weights add to the mean of a layer's output."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+import quarkfast
+from quarkfast.evaluate import sqnr
+from quarkfast.evaluate.exact_sums import exact_session
+from support.tiny_models import run_as_written, tiny_model
+
+CHANNELS = 8
+TEXT = f"""g (float[N, {CHANNELS}, 6, 6] x) => (float[N, {CHANNELS}, 6, 6] y) {{
+    c = Conv <pads = [1, 1, 1, 1]> (x, w1, b1)
+    r = Relu (c)
+    y = Conv (r, w2, b2)
+}}"""
+SHAPES = {"w1": (CHANNELS, CHANNELS, 3, 3), "b1": (CHANNELS,), "w2": (CHANNELS, CHANNELS, 1, 1), "b2": (CHANNELS,)}
+
+
+def model(text: str = TEXT) -> onnx.ModelProto:
+    rng = np.random.default_rng(3)
+    return tiny_model(text, {name: rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in SHAPES.items()})
+
+
+def samples(count: int = 32, seed: int = 2, mean: float = 3.0) -> np.ndarray:
+    """Inputs far from zero, as behind a Relu: errors of weights add up to a mean."""
+    return np.random.default_rng(seed).normal(mean, 1, (count, CHANNELS, 6, 6)).astype(np.float32)
+
+
+def quantized(data=None, **options) -> quarkfast.QuantizedModel:
+    options = {"preset": "A16W8", "weight_type": "int4", "strict": True} | options
+    return quarkfast.quantize(model(), calibration_data=samples() if data is None else data, **options)
+
+
+def biases(result: quarkfast.QuantizedModel) -> bytes:
+    found = {each.name: each.raw_data for each in result.proto.graph.initializer}
+    return b"".join(data for name, data in sorted(found.items()) if name.startswith("b") and "quantized" in name)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"per_channel": True}, {"preset": "XINT8", "weight_type": "int8"}, {"preset": "U8S8", "weight_type": "int8"}],
+    ids=["per tensor", "per channel", "XINT8", "U8S8"],
+)
+def test_outputs_on_other_samples_gain(options):
+    x = samples(32, 5)
+    (expected,) = exact_session(model()).run(None, {"x": x})
+    plain, corrected = (quantized(bias_correction=on, **options) for on in (False, True))
+    assert biases(plain) != biases(corrected)
+    ratios = [sqnr(expected, run_as_written(each.model_bytes, x)) for each in (plain, corrected)]
+    assert ratios[1] > ratios[0]
+
+
+def test_means_of_outputs_are_those_of_the_float_model():
+    x = samples(32, 5)
+    (expected,) = exact_session(model()).run(None, {"x": x})
+    found = [run_as_written(quantized(bias_correction=on).model_bytes, x) for on in (False, True)]
+    off = [np.abs((each - expected).mean(axis=(0, 2, 3))).max() for each in found]
+    assert off[1] < off[0] / 4, "6 samples of 36 positions know a mean to a twelfth of its deviation, which is a third"
+
+
+def test_correction_that_brings_outputs_no_closer_is_left_out():
+    data = samples()
+    data[2:24:3] -= 6.0  # those that judge lie on the other side of zero
+    assert biases(quantized(data)) == biases(quantized(data, bias_correction=False))
+
+
+@pytest.mark.parametrize(
+    "options", [{"preset": "DYNAMIC", "weight_type": "int8"}, {"weight_type": "int16"}, {"bias": "float"}]
+)
+def test_presets_without_narrow_weights_beside_integer_biases_stay(options):
+    plain, default = (quantized(bias_correction=on, **options).proto.graph for on in (False, True))
+    assert plain.SerializeToString() == default.SerializeToString()
+
+
+def test_a_calibration_and_random_samples_tell_nothing():
+    for source in ({"calibration_data": "random"}, {"calibration": quarkfast.calibrate(model(), samples())}):
+        plain, default = (
+            quarkfast.quantize(model(), preset="A8W8", strict=True, bias_correction=on, **source)
+            for on in (False, True)
+        )
+        assert biases(plain) == biases(default)
+
+
+@pytest.mark.parametrize("batch", [1, 5, 32])
+def test_samples_that_can_be_read_once_give_the_same_codes_whatever_the_batch(batch):
+    once = ({"x": part} for part in np.split(samples(), 4))
+    assert biases(quantized(once, batch_size=batch)) == biases(quantized())
+
+
+def test_a_bias_that_is_broadcast_stays():
+    rng = np.random.default_rng(3)
+    weights = {"w": rng.normal(0, 0.3, (CHANNELS, 4)).astype(np.float32), "b": np.ones(1, np.float32)}
+    gemm = tiny_model(f"g (float[N, {CHANNELS}] x) => (float[N, 4] y) {{ y = Gemm (x, w, b) }}", weights)
+    data = rng.normal(3, 1, (12, CHANNELS)).astype(np.float32)
+    plain, default = (
+        quarkfast.quantize(gemm, preset="A8W8", calibration_data=data, strict=True, bias_correction=on)
+        for on in (False, True)
+    )
+    assert biases(plain) == biases(default)
