@@ -55,6 +55,14 @@ def test_outputs_on_other_samples_gain(options):
     assert any("weight rounding: codes of 3 layers" in note for note in rounded.summary.notes)
 
 
+@pytest.mark.parametrize("rounding", ["adaround", "adaquant"])
+def test_outputs_gain_by_each_solver(rounding):
+    nearest, rounded = (_quantized(each, per_channel=True) for each in ("nearest", rounding))
+    assert _ratio(rounded) > _ratio(nearest)
+    assert any("weight rounding: codes of 3 layers" in note for note in rounded.summary.notes)
+    assert rounded.model_bytes == _quantized(rounding, per_channel=True).model_bytes
+
+
 def test_codes_stay_within_a_few_steps_and_within_their_type():
     nearest, rounded = (_codes(_quantized(rounding)) for rounding in ("nearest", "descent"))
     for name, codes in rounded.items():
@@ -115,7 +123,9 @@ def test_presets_without_codes_to_choose_refuse(preset):
 
 
 def test_an_unknown_way_of_rounding_is_refused():
-    with pytest.raises(quarkfast.ConfigError, match="rounding: expected nearest or descent, got 'up'"):
+    with pytest.raises(
+        quarkfast.ConfigError, match="rounding: expected nearest, descent, adaround or adaquant, got 'up'"
+    ):
         quarkfast.quantize(_model(), None, "A8W8", _correlated(4, 2), rounding="up")
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast import kernels
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.algorithms.rounding import SOLVERS, CoordinateDescent, RoundingProblem, Solver
 from quarkfast.config import Scheme
 from quarkfast.reconstruction import (
     GramMatrices,
@@ -37,10 +37,10 @@ _APART, _MOST_APART = 5, 16
 
 @dataclass(frozen=True, slots=True)
 class WeightRoundingSettings:
-    """Settings of weight rounding by coordinate descent.
+    """Settings of weight rounding.
 
     Attributes:
-        passes: How many times each code of a row gets its turn; fewer where nothing changes any more.
+        solver: What finds the codes of a layer, with settings of its own.
         damping: What is added to the diagonal of a Gram matrix, as a part of its mean: what few samples say of rare
             inputs counts less.
         samples: Most samples that layers are run on.
@@ -49,7 +49,7 @@ class WeightRoundingSettings:
             weights make of the quantized input. None decides by the bits of the weights.
     """
 
-    passes: int = 4
+    solver: Solver = field(default_factory=CoordinateDescent)
     damping: float = 0.01
     samples: int = 64
     update_bias: bool = True
@@ -59,25 +59,20 @@ class WeightRoundingSettings:
 def round_rows(
     tensor: Any, layer: LinearLayer, matrices: GramMatrices, settings: WeightRoundingSettings, centred: bool
 ) -> NDArray[Any]:
-    """Returns codes of a weight that make the layer's output nearest to what it should be.
+    """Returns codes of a weight that make the layer's output nearer to what it should be.
 
     With `W` the float weights, ``W^`` those of the codes, `x` the input to match and ``x^`` the input there is, the
-    mean of ``|W x - W^ x^|^2`` is a quadratic form of ``W^`` in ``G = E[x^ x^T]`` and ``C = W E[x x^T]``. Each code in
-    turn takes the value of least error while the others stand (cyclic coordinate descent), beginning at the nearest.
+    mean of ``|W x - W^ x^|^2`` is a quadratic form of ``W^`` in ``G = E[x^ x^T]`` and ``C = W E[x x^T]``.
 
     Args:
         tensor: The weight (`quarkfast.quantization.QuantizedTensor`).
         layer: How it lies.
         matrices: Gram matrices of the layer's input.
-        settings: How far to go.
+        settings: The solver, and how far to trust the matrices.
         centred: Whether a bias takes care of means, so that only what varies counts.
 
     Returns:
         Codes of the shape and type of those the tensor has.
-
-    Source:
-        M. Nagel et al., "Up or Down? Adaptive Rounding for Post-Training Quantization", 2020, equation 11, solved
-        without its relaxation and for both inputs.
     """
     codes, scales = layer.to_rows(tensor.encoded()), layer.to_rows(tensor.scales)[..., 0]
     decoded = layer.to_rows(tensor.decoded()).astype(np.float64)
@@ -89,12 +84,8 @@ def round_rows(
     few = max(1.0, _ROWS_WANTED * gram.shape[-1] / matrices.count)
     damping = settings.damping * few * few * np.trace(gram, axis1=1, axis2=2) / gram.shape[-1]
     damped = damping[:, None, None] * np.eye(gram.shape[-1])
-    residual = wanted @ (cross + damped) - decoded @ (gram + damped)
-    lowest, highest = tensor.limits
-    found = [
-        kernels.descend_codes(*each, qmin=lowest, qmax=highest, passes=settings.passes)
-        for each in zip(codes, scales, gram + damped, residual, strict=True)
-    ]
+    forms = zip(codes, decoded, wanted, scales, gram + damped, wanted @ (cross + damped), strict=True)
+    found = [settings.solver.solve(RoundingProblem(*form, *tensor.limits)) for form in forms]
     return layer.from_rows(np.stack(found))
 
 
@@ -189,7 +180,13 @@ def _mean(ratios: Mapping[str, float]) -> float:
 
 
 def _settings(scheme: Scheme) -> Settings | None:
-    return WeightRoundingSettings() if scheme.rounding == "descent" else None
+    if scheme.rounding == "nearest":
+        return None
+    kind = SOLVERS[scheme.rounding]
+    own = {each.name for each in fields(WeightRoundingSettings)}
+    given = dict(scheme.rounding_options)
+    solver = kind(**{name: value for name, value in given.items() if name not in own})
+    return WeightRoundingSettings(solver, **{name: value for name, value in given.items() if name in own})
 
 
 WEIGHT_ROUNDING = Algorithm("weight rounding", "codes", _settings, _run, stage="round")

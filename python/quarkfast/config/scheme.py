@@ -15,7 +15,7 @@ __all__ = ["BiasKind", "Encoding", "Factors", "Scheme", "WeightRounding"]
 
 Encoding = Literal["qdq", "cast", "dynamic", "nbits"]
 Factors = Literal["useful_octaves", "octaves", "exact"]
-WeightRounding = Literal["nearest", "descent"]
+WeightRounding = Literal["nearest", "descent", "adaround", "adaquant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,9 @@ class Scheme:
             that stand out in front of matrix products.
         portable: For targets on ONNX Runtime's processor kernels, whether weights leave the sums of layers in 16 bits,
             so that processors without VNNI give what others do (`quarkfast.quantization.portable_weights`).
-        rounding: How codes of weights are chosen: ``"nearest"`` to the weights, or by ``"descent"``, so that outputs of
-            layers are nearest (`quarkfast.algorithms.weight_rounding`).
+        rounding: How codes of weights are chosen: ``"nearest"`` to the weights, or by ``"descent"``, ``"adaround"`` or
+            ``"adaquant"``, so that outputs of layers are nearest (`quarkfast.algorithms.weight_rounding`).
+        rounding_options: Settings of that which differ from its own, names and values.
         bias_correction: Whether biases make up for what rounded weights add to the mean of a layer's output, where that
             brings outputs closer (`quarkfast.algorithms.bias_correction`); part of other roundings than to nearest.
         strict: Whether weights keep the type and the granularity of `weight` even where these take much from the
@@ -85,6 +86,7 @@ class Scheme:
     equalize: bool = False
     portable: bool = True
     rounding: WeightRounding = "nearest"
+    rounding_options: tuple[tuple[str, Any], ...] = ()
     bias_correction: bool = True
     strict: bool = False
     align_scales: bool | None = None
@@ -146,13 +148,18 @@ class Scheme:
     def to_dict(self) -> dict[str, Any]:
         """Returns the scheme as plain data, for JSON; :meth:`from_dict` makes it again."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        return plain | {
-            "activation": asdict(self.activation),
-            "weight": asdict(self.weight),
-            "exclude": [item if isinstance(item, str) else [list(end) for end in item] for item in self.exclude],
-            "layers": [rule.to_plain() for rule in self.layers],
-            "tensors": {rule.tensor: rule.to_plain() for rule in self.tensors},
-        }
+        options = plain.pop("rounding_options")
+        return (
+            plain
+            | ({"rounding_options": dict(options)} if options else {})
+            | {
+                "activation": asdict(self.activation),
+                "weight": asdict(self.weight),
+                "exclude": [item if isinstance(item, str) else [list(end) for end in item] for item in self.exclude],
+                "layers": [rule.to_plain() for rule in self.layers],
+                "tensors": {rule.tensor: rule.to_plain() for rule in self.tensors},
+            }
+        )
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Scheme:
@@ -179,6 +186,9 @@ class Scheme:
         for key in ("activation", "weight"):
             spec = Change.of(plain[key], f"Scheme: {key}")
             given[key] = TensorSpec(**dict(spec.values))
+        if "rounding_options" in plain:
+            options = dict(plain["rounding_options"]).items()
+            given["rounding_options"] = tuple((key, tuple(v) if isinstance(v, list) else v) for key, v in options)
         given["exclude"] = read_exclude(plain.get("exclude", ()))
         given["layers"] = read_layers(plain.get("layers", ()))
         given["tensors"] = read_tensors(plain.get("tensors", {}))

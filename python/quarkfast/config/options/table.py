@@ -148,7 +148,7 @@ _ROWS = (
     ),
     Option(
         "rounding", kinds.ROUNDING, changes.set_rounding, _TYPES,
-        "How codes of weights are chosen: nearest to them, or by descent, so that outputs of layers are nearest.",
+        "How codes of weights are chosen: nearest to them, or by outputs of layers (descent, adaround, adaquant).",
         metavar="METHOD",
     ),
     Option(

@@ -1,0 +1,86 @@
+"""What a solver of weight rounding is given: a quadratic form in the codes of one group of a layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["RoundingProblem", "Solver", "better_rows"]
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundingProblem:
+    """The squared error of a group's `m` outputs, each a sum over `k` inputs, as a form in the codes of its weight.
+
+    With ``W^`` the weights that codes stand for, it is ``tr(W^ G W^T) - 2 tr(W^ T^T)`` and a constant.
+
+    Attributes:
+        codes: The codes nearest to the weights, integers ``[m, k]``.
+        decoded: The weights that these stand for, ``[m, k]``.
+        weights: The float weights, ``[m, k]``.
+        scales: One for each row, ``[m]``.
+        gram: ``G``, ``[k, k]``, symmetric.
+        target: ``T``, ``[m, k]``: float weights times the product of the input to match and the input there is.
+        lowest: Lowest code.
+        highest: Highest code.
+
+    Example:
+        >>> import numpy as np
+        >>> one, two = np.ones((1, 1)), np.full((1, 1), 2.0)
+        >>> problem = RoundingProblem(np.int8([[1]]), one, two, np.ones(1), one, two, -8, 7)
+        >>> problem.errors(np.int8([[1]])).tolist(), problem.errors(np.int8([[2]])).tolist()
+        ([-3.0], [-4.0])
+    """
+
+    codes: NDArray[Any]
+    decoded: Values
+    weights: Values
+    scales: Values
+    gram: Values
+    target: Values
+    lowest: int
+    highest: int
+
+    def values_of(self, codes: NDArray[Any]) -> Values:
+        """Returns the weights that codes stand for."""
+        moved: Values = self.decoded + (codes.astype(np.float64) - self.codes) * self.scales[:, None]
+        return moved
+
+    def positions(self) -> Values:
+        """Returns the float weights in steps of the codes, zero point included, within the limits of the codes."""
+        exact = self.codes + (self.weights - self.decoded) / self.scales[:, None]
+        limited: Values = np.clip(exact, self.lowest, self.highest)
+        return limited
+
+    def half_gradient(self, values: Values) -> Values:
+        """Returns half of the derivative of the error by the weights, ``W^ G - T``."""
+        slope: Values = values @ self.gram - self.target
+        return slope
+
+    def errors(self, codes: NDArray[Any]) -> Values:
+        """Returns the error of each row, less the constant."""
+        values = self.values_of(codes)
+        return self.errors_at(values, self.half_gradient(values))
+
+    def errors_at(self, values: Values, slope: Values) -> Values:
+        """Returns the same of weights whose :meth:`half_gradient` is known."""
+        found: Values = np.einsum("mk,mk->m", values, slope - self.target)
+        return found
+
+
+class Solver(Protocol):
+    """A frozen dataclass of settings."""
+
+    def solve(self, problem: RoundingProblem) -> NDArray[Any]:
+        """Returns codes like those of `problem`, none of whose rows has a larger error than the nearest codes."""
+
+
+def better_rows(problem: RoundingProblem, codes: NDArray[Any]) -> NDArray[Any]:
+    """Returns `codes`, but the nearest ones in rows whose error these make no smaller."""
+    better = problem.errors(codes) < problem.errors(problem.codes)
+    return np.where(better[:, None], codes, problem.codes).astype(problem.codes.dtype)
