@@ -18,23 +18,24 @@ KINDS = [
 ]
 
 
-def problem(seed, outputs=6, inputs=5, rows=40):
+def problem(seed, groups=2, outputs=6, inputs=5, rows=40):
     rng = np.random.default_rng(seed)
-    data = rng.normal(size=(rows, inputs)) @ rng.normal(size=(inputs, inputs))
-    weights, scales = rng.normal(0, 2, (outputs, inputs)), rng.uniform(0.5, 1, outputs)
-    codes = np.clip(np.rint(weights / scales[:, None]), -8, 7).astype(np.int8)
-    gram = data.T @ data / rows
-    return RoundingProblem(codes, codes * scales[:, None], weights, scales, gram, weights @ gram, -8, 7)
+    data = rng.normal(size=(groups, rows, inputs)) @ rng.normal(size=(groups, inputs, inputs))
+    weights, scales = rng.normal(0, 2, (groups, outputs, inputs)), rng.uniform(0.5, 1, (groups, outputs))
+    codes = np.clip(np.rint(weights / scales[..., None]), -8, 7).astype(np.int8)
+    gram = data.transpose(0, 2, 1) @ data / rows
+    return RoundingProblem(codes, codes * scales[..., None], weights, scales, gram, weights @ gram, -8, 7)
 
 
 def slow_error(form, codes):
     """The squared error of each row, summed up element by element, less the same constant."""
-    values = [[c * s for c in row] for row, s in zip(codes.tolist(), form.scales.tolist(), strict=True)]
-    size = range(len(form.gram))
-    return [
-        sum(v[i] * form.gram[i, j] * v[j] for i in size for j in size) - 2 * sum(v[i] * form.target[m, i] for i in size)
-        for m, v in enumerate(values)
-    ]
+    groups, outputs, inputs = (range(size) for size in codes.shape)
+
+    def row(g, m):
+        v = [codes[g, m, i] * form.scales[g, m] for i in inputs]
+        return sum(v[i] * (sum(form.gram[g, i, j] * v[j] for j in inputs) - 2 * form.target[g, m, i]) for i in inputs)
+
+    return [[row(g, m) for m in outputs] for g in groups]
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -84,9 +84,9 @@ def round_rows(
     few = max(1.0, _ROWS_WANTED * gram.shape[-1] / matrices.count)
     damping = settings.damping * few * few * np.trace(gram, axis1=1, axis2=2) / gram.shape[-1]
     damped = damping[:, None, None] * np.eye(gram.shape[-1])
-    forms = zip(codes, decoded, wanted, scales, gram + damped, wanted @ (cross + damped), strict=True)
-    found = [settings.solver.solve(RoundingProblem(*form, *tensor.limits)) for form in forms]
-    return layer.from_rows(np.stack(found))
+    target = wanted @ (cross + damped)
+    problem = RoundingProblem(codes, decoded, wanted, scales, gram + damped, target, *tensor.limits)
+    return layer.from_rows(settings.solver.solve(problem))
 
 
 class _Rounding:

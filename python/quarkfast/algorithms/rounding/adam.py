@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 __all__ = ["Adam", "EarlyStop"]
 
-Values = NDArray[np.float64]
+Values = NDArray[np.float32]
 
 _MEAN, _SQUARE, _TINY = 0.9, 0.999, 1e-8
 
@@ -20,23 +20,24 @@ class Adam:
 
     Example:
         >>> import numpy as np
-        >>> parameters, adam = np.array([1.0, 2.0]), Adam((2,), 0.5)
-        >>> adam.step(parameters, np.array([3.0, -4.0]))
+        >>> parameters, adam = np.float32([1.0, 2.0]), Adam((2,), 0.5)
+        >>> adam.step(parameters, np.float32([3.0, -4.0]))
         >>> parameters.round(6).tolist()
         [0.5, 2.5]
     """
 
     def __init__(self, shape: tuple[int, ...], learning_rate: float) -> None:
         self._rate, self._steps = learning_rate, 0
-        self._mean, self._square = np.zeros(shape), np.zeros(shape)
+        self._mean, self._square = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
 
     def step(self, parameters: Values, gradient: Values) -> None:
         """Moves `parameters` in place."""
         self._steps += 1
         self._mean += (1 - _MEAN) * (gradient - self._mean)
         self._square += (1 - _SQUARE) * (gradient * gradient - self._square)
-        mean = self._mean / (1 - _MEAN**self._steps)
-        parameters -= self._rate * mean / (np.sqrt(self._square / (1 - _SQUARE**self._steps)) + _TINY)
+        size = np.sqrt(self._square * (1 / (1 - _SQUARE**self._steps)))
+        size += _TINY
+        parameters -= (self._rate / (1 - _MEAN**self._steps)) * self._mean / size
 
 
 class EarlyStop:

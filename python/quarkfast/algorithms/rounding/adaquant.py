@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.rounding.adam import Adam, EarlyStop
-from quarkfast.algorithms.rounding.problem import RoundingProblem
+from quarkfast.algorithms.rounding.problem import RoundingProblem, better_rows
+from quarkfast.reconstruction.products import products
 
 __all__ = ["AdaQuant"]
 
@@ -36,22 +37,24 @@ class AdaQuant:
 
     def solve(self, problem: RoundingProblem) -> NDArray[Any]:
         """Returns the codes."""
-        steps = problem.scales[:, None]
-        lowest, highest = (
-            (limit - problem.codes) * steps + problem.decoded for limit in (problem.lowest, problem.highest)
-        )
-        weights, adam = problem.weights.copy(), Adam(problem.weights.shape, self.learning_rate)
-        stop, best = EarlyStop(self.num_iterations), problem.codes.astype(np.float64)
-        least = problem.errors(problem.codes)
+        steps = problem.scales[..., None].astype(np.float32)
+        positions = problem.codes + (problem.weights - problem.decoded) / problem.scales[..., None]
+        gram, start = problem.gram.astype(np.float32), problem.half_gradient(problem.weights).astype(np.float32)
+        # Weights move as the sum of their own steps, which are much smaller than they are.
+        moved, exact = np.zeros_like(start), positions.astype(np.float32)
+        adam, stop = Adam(moved.shape, self.learning_rate), EarlyStop(self.num_iterations)
+        best, least = problem.codes.astype(np.float32), np.full(exact.shape[:-1], np.inf)
         for _ in range(self.num_iterations):
-            exact = problem.codes + (weights - problem.decoded) / steps
-            codes = np.clip(np.rint(exact), problem.lowest, problem.highest)
-            values = problem.values_of(codes)
-            slope = problem.half_gradient(values)
-            errors = problem.errors_at(values, slope)
+            now = exact + moved / steps
+            codes = np.clip(np.rint(now), problem.lowest, problem.highest)
+            deviation = (codes - exact) * steps
+            slope = products(deviation, gram)
+            errors = np.einsum("gmk,gmk->gm", deviation, slope + 2 * start)
+            slope += start
             lower = errors < least
             best[lower], least[lower] = codes[lower], errors[lower]
             if self.early_stop and stop.reached(float(errors.sum())):
                 break
-            adam.step(weights, 2 * slope * ((weights >= lowest) & (weights <= highest)))
-        return best.astype(problem.codes.dtype)
+            inside = (now >= problem.lowest) & (now <= problem.highest)
+            adam.step(moved, np.where(inside, slope, np.float32(0)))
+        return better_rows(problem, best.astype(problem.codes.dtype))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast import kernels
@@ -31,4 +32,5 @@ class CoordinateDescent:
         """Returns the codes."""
         residual = problem.target - problem.decoded @ problem.gram
         limits = {"qmin": problem.lowest, "qmax": problem.highest, "passes": self.passes}
-        return kernels.descend_codes(problem.codes, problem.scales, problem.gram, residual, **limits)
+        groups = zip(problem.codes, problem.scales, problem.gram, residual, strict=True)
+        return np.stack([kernels.descend_codes(*group, **limits) for group in groups])

@@ -1,4 +1,4 @@
-"""What a solver of weight rounding is given: a quadratic form in the codes of one group of a layer."""
+"""What a solver of weight rounding is given: a quadratic form in the codes of a layer."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class RoundingProblem:
-    """The squared error of a group's `m` outputs, each a sum over `k` inputs, as a form in the codes of its weight.
+    """The squared error of what a layer computes, as a form in the codes of its weight.
 
-    With ``W^`` the weights that codes stand for, it is ``tr(W^ G W^T) - 2 tr(W^ T^T)`` and a constant.
+    Each of its `g` groups has `m` outputs that are sums over `k` inputs. With ``W^`` the weights of a group that codes
+    stand for, the error is ``tr(W^ G W^T) - 2 tr(W^ T^T)`` and a constant.
 
     Attributes:
-        codes: The codes nearest to the weights, integers ``[m, k]``.
-        decoded: The weights that these stand for, ``[m, k]``.
-        weights: The float weights, ``[m, k]``.
-        scales: One for each row, ``[m]``.
-        gram: ``G``, ``[k, k]``, symmetric.
-        target: ``T``, ``[m, k]``: float weights times the product of the input to match and the input there is.
+        codes: The codes nearest to the weights, integers ``[g, m, k]``.
+        decoded: The weights that these stand for, ``[g, m, k]``.
+        weights: The float weights, ``[g, m, k]``.
+        scales: One for each row, ``[g, m]``.
+        gram: ``G``, ``[g, k, k]``, symmetric.
+        target: ``T``, ``[g, m, k]``: float weights times the product of the input to match and the input there is.
         lowest: Lowest code.
         highest: Highest code.
 
     Example:
         >>> import numpy as np
-        >>> one, two = np.ones((1, 1)), np.full((1, 1), 2.0)
-        >>> problem = RoundingProblem(np.int8([[1]]), one, two, np.ones(1), one, two, -8, 7)
-        >>> problem.errors(np.int8([[1]])).tolist(), problem.errors(np.int8([[2]])).tolist()
-        ([-3.0], [-4.0])
+        >>> one, two = np.ones((1, 1, 1)), np.full((1, 1, 1), 2.0)
+        >>> problem = RoundingProblem(np.int8([[[1]]]), one, two, np.ones((1, 1)), one, two, -8, 7)
+        >>> problem.errors(np.int8([[[1]]])).tolist(), problem.errors(np.int8([[[2]]])).tolist()
+        ([[-3.0]], [[-4.0]])
     """
 
     codes: NDArray[Any]
@@ -48,12 +49,12 @@ class RoundingProblem:
 
     def values_of(self, codes: NDArray[Any]) -> Values:
         """Returns the weights that codes stand for."""
-        moved: Values = self.decoded + (codes.astype(np.float64) - self.codes) * self.scales[:, None]
+        moved: Values = self.decoded + (codes.astype(np.float64) - self.codes) * self.scales[..., None]
         return moved
 
     def positions(self) -> Values:
         """Returns the float weights in steps of the codes, zero point included, within the limits of the codes."""
-        exact = self.codes + (self.weights - self.decoded) / self.scales[:, None]
+        exact = self.codes + (self.weights - self.decoded) / self.scales[..., None]
         limited: Values = np.clip(exact, self.lowest, self.highest)
         return limited
 
@@ -63,13 +64,9 @@ class RoundingProblem:
         return slope
 
     def errors(self, codes: NDArray[Any]) -> Values:
-        """Returns the error of each row, less the constant."""
+        """Returns the error of each row, less the constant, ``[g, m]``."""
         values = self.values_of(codes)
-        return self.errors_at(values, self.half_gradient(values))
-
-    def errors_at(self, values: Values, slope: Values) -> Values:
-        """Returns the same of weights whose :meth:`half_gradient` is known."""
-        found: Values = np.einsum("mk,mk->m", values, slope - self.target)
+        found: Values = np.einsum("gmk,gmk->gm", values, self.half_gradient(values) - self.target)
         return found
 
 
@@ -83,4 +80,4 @@ class Solver(Protocol):
 def better_rows(problem: RoundingProblem, codes: NDArray[Any]) -> NDArray[Any]:
     """Returns `codes`, but the nearest ones in rows whose error these make no smaller."""
     better = problem.errors(codes) < problem.errors(problem.codes)
-    return np.where(better[:, None], codes, problem.codes).astype(problem.codes.dtype)
+    return np.where(better[..., None], codes, problem.codes).astype(problem.codes.dtype)
