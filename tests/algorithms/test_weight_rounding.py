@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
 
 import quarkfast
 from quarkfast.algorithms import weight_rounding
+from quarkfast.config import PRESETS
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from support.tiny_models import run_as_written, tiny_model
@@ -53,6 +56,15 @@ def test_outputs_on_other_samples_gain(options):
     nearest, rounded = (_quantized(rounding, **options) for rounding in ("nearest", "descent"))
     assert _ratio(rounded) > _ratio(nearest) + 1
     assert any("weight rounding: codes of 3 layers" in note for note in rounded.summary.notes)
+
+
+def test_operators_that_are_not_named_keep_the_nearest_codes():
+    scheme = replace(PRESETS["A8W8"], rounding="descent", rounding_options=(("op_types", ("Gemm",)),))
+    nearest, rounded = (
+        _codes(quarkfast.quantize(_model(), preset=each, weight_type="int4", calibration_data=_correlated(40, 2)))
+        for each in (PRESETS["A8W8"], scheme)
+    )
+    assert [name for name in nearest if (nearest[name] != rounded[name]).any()] == ["w3"]
 
 
 @pytest.mark.parametrize("rounding", ["adaround", "adaquant"])

@@ -47,6 +47,7 @@ class WeightRoundingSettings:
         update_bias: Whether a bias makes up for the mean error of its layer.
         from_float_input: Whether layers are to give what they give in the float model, and not what their float
             weights make of the quantized input. None decides by the bits of the weights.
+        op_types: Operators whose weights get new codes; empty means all.
     """
 
     solver: Solver = field(default_factory=CoordinateDescent)
@@ -54,6 +55,7 @@ class WeightRoundingSettings:
     samples: int = 64
     update_bias: bool = True
     from_float_input: bool | None = None
+    op_types: tuple[str, ...] = ()
 
 
 def round_rows(
@@ -120,7 +122,7 @@ def _bias(bias: Any, weight: Any, rounded: Any, layer: LinearLayer, matrices: Gr
 
 
 def _run(context: Context, settings: WeightRoundingSettings) -> bool:
-    layers = _layers(context)
+    layers = [layer for layer in _layers(context) if not settings.op_types or layer.op_type in settings.op_types]
     if not layers:
         return False
     if not context.has_real_samples:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from quarkfast.config import Scheme, find_preset
-from quarkfast.config.quark import Config, QConfig, refuse_algorithms, scheme_of
+from quarkfast.config.quark import Config, QConfig, scheme_of, with_algorithms
 from quarkfast.pipeline.quantize import quantize
 
 if TYPE_CHECKING:
@@ -62,15 +62,17 @@ class ModelQuantizer:
             model_output: Where to write the result; None returns it instead.
             calibration_data_reader: Anything that :func:`quarkfast.quantize` takes as calibration data.
             calibration_data_path: A file or folder of calibration data, read when there is no reader.
-            algorithms: Algorithms to run; none exists yet.
+            algorithms: Algorithms to run besides those of the configuration: CLEConfig, BiasCorrectionConfig,
+                AdaRoundConfig, AdaQuantConfig.
 
         Returns:
             The quantized model when `model_output` is None.
 
         Raises:
             QuarkfastError: As :func:`quarkfast.quantize`.
+            UnsupportedError: An algorithm does not exist here yet, or does not go with the configuration.
         """
-        refuse_algorithms(algorithms)
+        scheme = with_algorithms(self.scheme, algorithms)
         data = calibration_data_path if calibration_data_reader is None else calibration_data_reader
-        result = quantize(model_input, model_output, self.scheme, data)
+        result = quantize(model_input, model_output, scheme, data)
         return result.proto if model_output is None else None

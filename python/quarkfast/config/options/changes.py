@@ -123,4 +123,6 @@ def set_rounding(scheme: Scheme, value: str) -> Scheme:
             "only presets of integer weights and quantized activations choose codes by the outputs of layers"
         )
     changed: dict[str, Any] = {"rounding": value}
+    if value != scheme.rounding:
+        changed["rounding_options"] = ()  # settings of another solver
     return replace(scheme, **changed)

@@ -14,6 +14,7 @@ __all__ = [
     "AutoMixprecisionConfig",
     "BiasCorrectionConfig",
     "CLEConfig",
+    "FinetuningConfig",
     "GPTQConfig",
     "QuarotConfig",
     "SmoothQuantConfig",
@@ -40,26 +41,57 @@ class AlgoConfig:
 
 
 @dataclass
-class AdaRoundConfig(AlgoConfig):
-    """Adaptive rounding."""
+class FinetuningConfig(AlgoConfig):
+    """What AdaRound and AdaQuant have in common; `quarkfast.config.quark.finetuning` says what becomes of it.
+
+    None leaves a setting to quarkfast.
+    """
 
     num_iterations: int = 1000
     learning_rate: float = 0.1
     batch_size: int = 2
     data_size: int = 1000
+    fixed_seed: int = 1705472343
+    num_batches: int = 1
+    lr_adjust: Any = None
+    early_stop: bool = False
+    output_index: int = 0
+    target_op_type: list[str] | None = None
+    selective_update: bool = False
+    update_bias: bool | None = None
+    output_qdq: bool = False
+    drop_ratio: float = 1.0
+    mem_opt_level: int = 1
+    cache_dir: str | None = None
+    log_period: int | None = None
+    ref_model_path: str | None = None
+    dynamic_batch: bool = False
+    parallel: bool = False
+    optim_device: str = "cpu"
+    infer_device: str = "cpu"
+    select_max_mem_layer: bool = False
+    num_workers: int = 1
+    pin_memory: bool = False
+    use_gds: bool = False
+
+
+@dataclass
+class AdaRoundConfig(FinetuningConfig):
+    """Adaptive rounding."""
+
+    reg_param: float = 0.01
+    beta_range: tuple[float, float] = (20.0, 2.0)
+    warm_start: float = 0.2
 
     def __post_init__(self) -> None:
         self.name = "AdaRound"
 
 
 @dataclass
-class AdaQuantConfig(AlgoConfig):
+class AdaQuantConfig(FinetuningConfig):
     """Adaptive quantization."""
 
-    num_iterations: int = 1000
     learning_rate: float = 1e-5
-    batch_size: int = 2
-    data_size: int = 1000
 
     def __post_init__(self) -> None:
         self.name = "AdaQuant"
@@ -121,7 +153,9 @@ class QuarotConfig(AlgoConfig):
 
 
 def refuse_algorithms(algorithms: list[AlgoConfig] | None) -> None:
-    """Raise for the first algorithm that does not exist yet: any but bias correction and one step of equalization.
+    """Raise for the first algorithm that does not exist yet.
+
+    Bias correction, one step of equalization, AdaRound and AdaQuant do.
 
     Raises:
         UnsupportedError: there is one.
@@ -132,7 +166,8 @@ def refuse_algorithms(algorithms: list[AlgoConfig] | None) -> None:
         )
         if done and not algorithm.options:
             continue
-        refuse_algorithm(algorithm.name)
+        if not isinstance(algorithm, FinetuningConfig):
+            refuse_algorithm(algorithm.name)
 
 
 def refuse_algorithm(name: str) -> NoReturn:

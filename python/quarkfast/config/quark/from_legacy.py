@@ -12,6 +12,7 @@ from quarkfast.config.quark.algorithm import refuse_algorithm
 from quarkfast.config.quark.assemble import equalized, make_scheme, make_spec
 from quarkfast.config.quark.blocks import block_of, block_rounding
 from quarkfast.config.quark.extra_options import translated_options
+from quarkfast.config.quark.finetuning import finetuned
 from quarkfast.config.quark.legacy import QuantizationConfig
 from quarkfast.config.quark.nbits import nbits_scheme
 from quarkfast.config.scheme import Scheme
@@ -58,9 +59,9 @@ def scheme_of_legacy(config: QuantizationConfig) -> Scheme:
         ConfigError: a method, type or option is unknown.
     """
     options = config.extra_options
-    _refuse_finetuning(config)
+    finetuning = config.include_fast_ft or bool(options.get("FastFinetune"))
     if options.get("UseMatMulNBits"):
-        return nbits_scheme(options)
+        return finetuned(nbits_scheme(options), {}) if finetuning else nbits_scheme(options)
     _check_fields(config.changed())
     method, scale = _method(config.calibrate_method)
     activation = _dtype(config.activation_type, options)
@@ -80,6 +81,8 @@ def scheme_of_legacy(config: QuantizationConfig) -> Scheme:
         scheme = _dynamic(scheme.weight)
     scheme = replace(scheme, block_rounding=block_rounding((activation, weight), options, "half_away"))
     scheme = equalized(scheme, config.include_cle)
+    if finetuning:
+        scheme = finetuned(scheme, options.get("FastFinetune") or {})
     selection = {
         "include": config.nodes_to_quantize,
         "exclude": [*config.nodes_to_exclude, *config.subgraphs_to_exclude],
@@ -88,13 +91,6 @@ def scheme_of_legacy(config: QuantizationConfig) -> Scheme:
     }
     given = {key: value for key, value in selection.items() if value}
     return apply_options(scheme, {**translated_options(options), **given})
-
-
-def _refuse_finetuning(config: QuantizationConfig) -> None:
-    finetune = config.extra_options.get("FastFinetune")
-    if config.include_fast_ft or finetune:
-        name = str((finetune or {}).get("OptimAlgorithm", "adaround")).lower()
-        refuse_algorithm("AdaQuant" if name == "adaquant" else "AdaRound")
 
 
 def _check_fields(changed: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from quarkfast.config.quark.assemble import equalized, make_scheme, make_spec
 from quarkfast.config.quark.blocks import block_rounding
 from quarkfast.config.quark.enums import CalibMethod, QuantGranularity, ScaleType
 from quarkfast.config.quark.extra_options import translated_options
+from quarkfast.config.quark.finetuning import finetuned, finetuning_of
 from quarkfast.config.quark.nbits import nbits_scheme
 from quarkfast.config.quark.qconfig import QConfig
 from quarkfast.config.quark.spec import QLayerConfig, QTensorConfig
@@ -48,8 +49,9 @@ def scheme_of_qconfig(config: QConfig) -> Scheme:
     """
     refuse_algorithms(config.algo_config)
     layer, options = config.global_config, config.extra_options
+    finetuning = {**finetuning_of(config.algo_config), **(options.get("FastFinetune") or {})}
     if options.get("UseMatMulNBits"):
-        return nbits_scheme(options)
+        return finetuned(nbits_scheme(options), finetuning) if finetuning else nbits_scheme(options)
     if layer.output_tensors is not None and layer.output_tensors != layer.input_tensors:
         raise UnsupportedError("QConfig: output_tensors: expected the same as input_tensors in this version")
     activation = _tensor_spec(layer.input_tensors, layer.input_tensors.calibration_method)
@@ -62,6 +64,8 @@ def scheme_of_qconfig(config: QConfig) -> Scheme:
     default: Rounding = "half_away" if kept else "half_even"
     scheme = replace(scheme, block_rounding=block_rounding(dtypes, options, default))
     scheme = equalized(scheme, any(isinstance(each, CLEConfig) for each in config.algo_config or ()))
+    if finetuning:
+        scheme = finetuned(scheme, finetuning)
     given: dict[str, Any] = {"exclude": list(config.exclude)} if config.exclude else {}
     if None in config.layer_type_config:
         given["exclude_op_types"] = list(config.layer_type_config[None])

@@ -166,7 +166,7 @@ def _default_rows() -> dict[str, _Row]:
         types = f"QUInt{bits}", f"QInt{bits}"
         transformer = {"enable_npu_transformer": True}
         tuned = {"include_fast_ft": True}
-        accurate = {"Percentile": 99.9999, "FastFinetune": {"OptimAlgorithm": "adaround"}}
+        accurate = {"Percentile": 99.9999, "FastFinetune": {"OptimAlgorithm": "descent"}}
         rows[f"INT{bits}_CNN_DEFAULT"] = (_MINMAX, *types, quant_format, _FORCED, {})
         rows[f"INT{bits}_TRANSFORMER_DEFAULT"] = (
             _MINMAX, *types, quant_format, {"CalibMovingAverage": True}, transformer,

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from quarkfast.config.quark.algorithm import AlgoConfig, BiasCorrectionConfig, CLEConfig, refuse_algorithms
+from quarkfast.config.quark.assemble import equalized
+from quarkfast.config.quark.finetuning import finetuned, finetuning_of
 from quarkfast.config.quark.from_legacy import scheme_of_legacy
 from quarkfast.config.quark.from_qconfig import scheme_of_qconfig
 from quarkfast.config.quark.legacy import Config, QuantizationConfig
@@ -9,7 +14,7 @@ from quarkfast.config.quark.qconfig import QConfig
 from quarkfast.config.scheme import Scheme
 from quarkfast.errors import ConfigError
 
-__all__ = ["scheme_of"]
+__all__ = ["scheme_of", "with_algorithms"]
 
 
 def scheme_of(config: Config | QConfig | QuantizationConfig) -> Scheme:
@@ -34,3 +39,25 @@ def scheme_of(config: Config | QConfig | QuantizationConfig) -> Scheme:
     if isinstance(config, QConfig):
         return scheme_of_qconfig(config)
     raise ConfigError(f"config: expected a Config or a QConfig, got {type(config).__name__}")
+
+
+def with_algorithms(scheme: Scheme, algorithms: list[AlgoConfig] | None) -> Scheme:
+    """Return the scheme with Quark's algorithms besides those that it has.
+
+    Raises:
+        UnsupportedError: One does not exist here yet, or does not go with the scheme.
+        ConfigError: A setting is unknown.
+
+    Example:
+        >>> from quarkfast.config import PRESETS
+        >>> from quarkfast.config.quark.algorithm import AdaRoundConfig
+        >>> with_algorithms(PRESETS["A8W8"], [AdaRoundConfig()]).rounding
+        'adaround'
+    """
+    refuse_algorithms(algorithms)
+    if any(isinstance(each, CLEConfig) for each in algorithms or ()):
+        scheme = equalized(scheme, True)
+    if any(isinstance(each, BiasCorrectionConfig) for each in algorithms or ()):
+        scheme = replace(scheme, bias_correction=True)
+    finetuning = finetuning_of(algorithms)
+    return finetuned(scheme, finetuning) if finetuning else scheme
