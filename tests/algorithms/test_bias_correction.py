@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
 
 import quarkfast
+from quarkfast.algorithms.bias_correction import BIAS_CORRECTION
+from quarkfast.config import PRESETS
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from support.tiny_models import run_as_written, tiny_model
@@ -101,3 +105,11 @@ def test_a_bias_that_is_broadcast_stays():
         for on in (False, True)
     )
     assert biases(plain) == biases(default)
+
+
+@pytest.mark.parametrize(("preset", "runs"), [("A8W8", True), ("U8S8", True), ("XINT8", False)])
+def test_weight_rounding_begins_at_biases_that_it_gives_anew(preset, runs):
+    scheme = replace(PRESETS[preset], rounding="descent")
+    assert (BIAS_CORRECTION.settings(scheme) is not None) == runs
+    kept = replace(scheme, rounding_options=(("update_bias", False),))
+    assert BIAS_CORRECTION.settings(kept) is None

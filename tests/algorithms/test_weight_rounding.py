@@ -58,7 +58,9 @@ def test_outputs_on_other_samples_gain(options):
     assert any("weight rounding: codes of 3 layers" in note for note in rounded.summary.notes)
 
 
-def test_operators_that_are_not_named_keep_the_nearest_codes():
+def test_operators_that_are_not_named_keep_the_nearest_codes(monkeypatch):
+    ratios = iter([{"y": 20.0}, {"y": 20.1}])
+    monkeypatch.setattr(weight_rounding, "output_error", lambda *_: next(ratios))
     scheme = replace(PRESETS["A8W8"], rounding="descent", rounding_options=(("op_types", ("Gemm",)),))
     nearest, rounded = (
         _codes(quarkfast.quantize(_model(), preset=each, weight_type="int4", calibration_data=_correlated(40, 2)))
@@ -109,6 +111,28 @@ def test_codes_that_help_nobody_are_undone(monkeypatch):
     assert any(note.startswith(expected) for note in result.summary.notes)
     codes, nearest = _codes(result), _codes(_quantized("nearest"))
     assert all(np.array_equal(codes[name], nearest[name]) for name in codes)
+
+
+def test_what_is_undone_leaves_the_corrected_biases(monkeypatch):
+    ratios = iter([{"y": 20.0}, {"y": 19.9}])
+    monkeypatch.setattr(weight_rounding, "output_error", lambda *_: next(ratios))
+    undone, nearest, plain = (
+        _quantized("descent"),
+        _quantized("nearest"),
+        _quantized("nearest", bias_correction=False),
+    )
+    arrays = [
+        {each.name: each.raw_data for each in result.proto.graph.initializer} for result in (undone, nearest, plain)
+    ]
+    assert arrays[0] == arrays[1] != arrays[2]
+
+
+def test_biases_stay_where_they_are_told_to():
+    scheme = replace(PRESETS["A8W8"], rounding="descent", rounding_options=(("update_bias", False),))
+    result = quarkfast.quantize(_model(), preset=scheme, weight_type="int4", calibration_data=_correlated(40, 2))
+    plain = _quantized("nearest", bias_correction=False)
+    arrays = [{each.name: each.raw_data for each in r.proto.graph.initializer} for r in (result, plain)]
+    assert {name for name in arrays[0] if arrays[0][name] != arrays[1][name]} == {f"w{i}_quantized" for i in (1, 2, 3)}
 
 
 def test_one_sample_is_enough():

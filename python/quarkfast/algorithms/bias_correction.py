@@ -158,9 +158,16 @@ def _noise(
 
 
 def _settings(scheme: Scheme) -> Settings | None:
-    if not scheme.bias_correction or scheme.rounding != "nearest" or scheme.bias == "float":
+    if not scheme.bias_correction or scheme.bias == "float":
+        return None
+    if scheme.rounding != "nearest" and not _is_replaced(scheme):
         return None
     return BiasCorrectionSettings() if scheme.encoding == "qdq" else None
+
+
+def _is_replaced(scheme: Scheme) -> bool:
+    """Whether weight rounding gives biases anew: codes chosen beside biases that stay are to match the float ones."""
+    return scheme.bias != "weight" and bool(dict(scheme.rounding_options).get("update_bias", True))
 
 
 def _reread(settings: Any) -> int:

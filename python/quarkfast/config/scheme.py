@@ -50,7 +50,7 @@ class Scheme:
             ``"adaquant"``, so that outputs of layers are nearest (`quarkfast.algorithms.weight_rounding`).
         rounding_options: Settings of that which differ from its own, names and values.
         bias_correction: Whether biases make up for what rounded weights add to the mean of a layer's output, where that
-            brings outputs closer (`quarkfast.algorithms.bias_correction`); part of other roundings than to nearest.
+            brings outputs closer (`quarkfast.algorithms.bias_correction`); other roundings than to nearest begin there.
         strict: Whether weights keep the type and the granularity of `weight` even where these take much from the
             outputs (`quarkfast.quantization.weight_precision`).
         align_scales: Whether tensors are multiplied so that powers of two fit them well
