@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from quarkfast.algorithms.rounding import SOLVERS, AdaQuant, AdaRound, RoundingProblem
+from quarkfast.algorithms.rounding import SOLVERS, AdaQuant, AdaRound, CoordinateDescent, Gptq, RoundingProblem
 
 # Settings are in units of weights and errors: these weights are a thousand times those of a network.
 KINDS = [
@@ -15,6 +15,9 @@ KINDS = [
     AdaQuant(learning_rate=1e-2),
     AdaRound(reg_param=0.3, early_stop=True),
     AdaQuant(learning_rate=1e-2, early_stop=True),
+    Gptq(),
+    Gptq(act_order=True, block_size=2),
+    Gptq(passes=2),
 ]
 
 
@@ -25,6 +28,37 @@ def problem(seed, groups=2, outputs=6, inputs=5, rows=40):
     codes = np.clip(np.rint(weights / scales[..., None]), -8, 7).astype(np.int8)
     gram = data.transpose(0, 2, 1) @ data / rows
     return RoundingProblem(codes, codes * scales[..., None], weights, scales, gram, weights @ gram, -8, 7)
+
+
+def grouped(form):
+    """The same with a scale of its own for two inputs at a time, some of them below zero, and codes to fit."""
+    rng = np.random.default_rng(7)
+    groups, rows, inputs = form.weights.shape
+    shape = (groups, rows, -(-inputs // 2))
+    steps = np.repeat(rng.uniform(0.5, 1, shape) * rng.choice((-1, 1), shape), 2, axis=-1)[..., :inputs]
+    codes = np.clip(np.rint(form.weights / steps) + 3, -8, 7).astype(np.int8)
+    decoded = (codes.astype(np.float64) - 3) * steps
+    return RoundingProblem(codes, decoded, form.weights, steps, form.gram, form.target, -8, 7)
+
+
+def gptq_by_the_equations(form, acts):
+    """Algorithm 1 of the paper without its blocks: the inverse of what is left is computed anew for each input."""
+    weights, codes = form.weights.copy(), np.zeros(form.codes.shape, int)
+    steps = np.broadcast_to(form.scales if form.scales.ndim == 3 else form.scales[..., None], weights.shape)
+    for g, gram in enumerate(form.gram):
+        left = np.argsort(-np.diag(gram)).tolist() if acts else list(range(len(gram)))
+        while left:
+            k = left[0]
+            inverse = np.linalg.inv(gram[np.ix_(left, left)])
+            for m in range(weights.shape[1]):
+                at = g, m, k
+                zero = round(form.codes[at] - form.decoded[at] / steps[at])
+                codes[at] = min(max(round(weights[at] / steps[at]) + zero, -8), 7)
+                error = (weights[at] - (codes[at] - zero) * steps[at]) / inverse[0, 0]
+                for place, other in enumerate(left):
+                    weights[g, m, other] -= error * inverse[0, place]
+            left = left[1:]
+    return codes
 
 
 def slow_error(form, codes):
@@ -70,3 +104,39 @@ def test_weights_that_are_codes_stay():
     )
     for solver in KINDS:
         assert np.array_equal(solver.solve(exact), form.codes)
+
+
+@pytest.mark.parametrize("shape", [lambda form: form, grouped])
+@pytest.mark.parametrize("settings", [{}, {"block_size": 3}, {"act_order": True}])
+def test_gptq_is_that_of_the_paper(settings, shape):
+    for seed in range(4):
+        form = shape(problem(seed, inputs=9))
+        expected = gptq_by_the_equations(form, "act_order" in settings)
+        better = form.errors(expected) < form.errors(form.codes)
+        assert better.sum() > 2
+        found = Gptq(**settings).solve(form)
+        assert np.array_equal(found[better], expected[better])
+        assert np.array_equal(found[~better], form.codes[~better])
+
+
+def test_gptq_keeps_the_nearest_codes_where_no_input_was_seen():
+    form = problem(0)
+    unseen = RoundingProblem(form.codes, form.decoded, form.weights, form.scales, 0 * form.gram, 0 * form.target, -8, 7)
+    assert np.array_equal(Gptq().solve(unseen), form.codes)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("solver", KINDS, ids=repr)
+def test_scales_may_change_along_a_row_and_lie_below_zero(solver, seed):
+    form = grouped(problem(seed))
+    found = solver.solve(form)
+    assert found.min() >= -8
+    assert found.max() <= 7
+    assert (form.errors(found) <= form.errors(form.codes)).all()
+
+
+def test_descent_by_groups_is_descent_where_all_groups_have_one_scale():
+    form = problem(2, inputs=6)
+    steps = np.repeat(form.scales[..., None], 6, axis=-1)
+    spread = RoundingProblem(form.codes, form.decoded, form.weights, steps, form.gram, form.target, -8, 7)
+    assert np.array_equal(CoordinateDescent().solve(spread), CoordinateDescent().solve(form))

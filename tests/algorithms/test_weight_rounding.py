@@ -69,7 +69,7 @@ def test_operators_that_are_not_named_keep_the_nearest_codes(monkeypatch):
     assert [name for name in nearest if (nearest[name] != rounded[name]).any()] == ["w3"]
 
 
-@pytest.mark.parametrize("rounding", ["adaround", "adaquant"])
+@pytest.mark.parametrize("rounding", ["adaround", "adaquant", "gptq"])
 def test_outputs_gain_by_each_solver(rounding):
     nearest, rounded = (_quantized(each, per_channel=True) for each in ("nearest", rounding))
     assert _ratio(rounded) > _ratio(nearest)
@@ -152,7 +152,7 @@ def test_a_calibration_has_no_samples_to_run():
         quarkfast.quantize(_model(), None, "A8W8", calibration=calibration, rounding="descent")
 
 
-@pytest.mark.parametrize("preset", ["INT8_WO", "DYNAMIC", "BF16", "MX9"])
+@pytest.mark.parametrize("preset", ["DYNAMIC", "BF16", "MX9", "BF16_WO"])
 def test_presets_without_codes_to_choose_refuse(preset):
     with pytest.raises(quarkfast.ConfigError, match=f"rounding: expected nearest with {preset}, got 'descent'"):
         quarkfast.quantize(_model(), None, preset, _correlated(4, 2), rounding="descent")
@@ -160,7 +160,7 @@ def test_presets_without_codes_to_choose_refuse(preset):
 
 def test_an_unknown_way_of_rounding_is_refused():
     with pytest.raises(
-        quarkfast.ConfigError, match="rounding: expected nearest, descent, adaround or adaquant, got 'up'"
+        quarkfast.ConfigError, match="rounding: expected nearest, descent, adaround, adaquant or gptq, got 'up'"
     ):
         quarkfast.quantize(_model(), None, "A8W8", _correlated(4, 2), rounding="up")
 

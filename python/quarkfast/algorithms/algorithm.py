@@ -68,6 +68,15 @@ class Context(Protocol):
     def simulate(self, weights: Collection[str]) -> Models:
         """Returns the float model, and one with pairs in which some weights are the values of their codes."""
 
+    def coded_weights(self) -> Mapping[str, Any]:
+        """Returns the weights of layers that have codes (`quarkfast.quantization.QuantizedTensor`), by name."""
+
+    def coded_biases(self) -> Mapping[str, Any]:
+        """Returns the biases that have codes, by name."""
+
+    def replace_codes(self, found: Mapping[str, Any]) -> None:
+        """Takes other codes for weights and biases into the plan."""
+
     def report(self, done: int, total: int) -> None:
         """Says how many layers are done."""
 

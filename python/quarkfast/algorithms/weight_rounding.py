@@ -76,7 +76,9 @@ def round_rows(
     Returns:
         Codes of the shape and type of those the tensor has.
     """
-    codes, scales = layer.to_rows(tensor.encoded()), layer.to_rows(tensor.scales)[..., 0]
+    codes, scales = layer.to_rows(tensor.encoded()), layer.to_rows(tensor.scales)
+    if not np.ptp(scales, axis=-1).any():
+        scales = scales[..., 0]
     decoded = layer.to_rows(tensor.decoded()).astype(np.float64)
     wanted = layer.to_rows(np.asarray(tensor.values.numpy())).astype(np.float64)
     gram, cross = matrices.gram, matrices.cross
@@ -94,10 +96,9 @@ def round_rows(
 class _Rounding:
     """The codes that were found so far."""
 
-    def __init__(self, plan: Any, settings: WeightRoundingSettings) -> None:
+    def __init__(self, context: Context, settings: WeightRoundingSettings) -> None:
         self._settings = settings
-        self._weights = {slot.tensor: tensor for slot, tensor in plan.constants}
-        self._biases = {slot.tensor: tensor for slot, tensor in plan.biases}
+        self._weights, self._biases = context.coded_weights(), context.coded_biases()
         self.changed: dict[str, Any] = {}
 
     def solve(self, seen: LayerStatistics) -> Mapping[str, NDArray[np.float32]]:
@@ -124,6 +125,9 @@ def _bias(bias: Any, weight: Any, rounded: Any, layer: LinearLayer, matrices: Gr
 def _run(context: Context, settings: WeightRoundingSettings) -> bool:
     layers = [layer for layer in _layers(context) if not settings.op_types or layer.op_type in settings.op_types]
     if not layers:
+        context.notes.append(
+            "weight rounding was left out: no layer has a float32 weight of its own with integer codes"
+        )
         return False
     if not context.has_real_samples:
         context.notes.append("weight rounding was left out: the samples are random")
@@ -132,7 +136,7 @@ def _run(context: Context, settings: WeightRoundingSettings) -> bool:
     both = settings.from_float_input
     if both is None:
         both = context.scheme.weight.format.bits < _NARROW_BITS
-    models, rounding = context.simulate([layer.weight for layer in layers]), _Rounding(context.plan, settings)
+    models, rounding = context.simulate([layer.weight for layer in layers]), _Rounding(context, settings)
     before = output_error(models.float_model, models.quantized, apart)
     reconstruct(
         models, layers, fitting, rounding.solve, both=both, report=lambda done: context.report(done, len(layers))
@@ -142,14 +146,11 @@ def _run(context: Context, settings: WeightRoundingSettings) -> bool:
 
 
 def _layers(context: Context) -> list[LinearLayer]:
-    """Returns the layers whose weight has integer codes and one scale for each row."""
-    tensors = {slot.tensor: tensor for slot, tensor in context.plan.constants if slot.role == "weight"}
-    found = []
-    for layer in linear_layers(context.model):
-        tensor = tensors.get(layer.weight)
-        if tensor is not None and tensor.is_integer and np.ptp(layer.to_rows(tensor.scales), axis=-1).max() == 0:
-            found.append(layer)
-    return found
+    """Returns the layers whose weight has integer codes."""
+    tensors = context.coded_weights()
+    return [
+        layer for layer in linear_layers(context.model) if layer.weight in tensors and tensors[layer.weight].is_integer
+    ]
 
 
 def _split(context: Context, settings: WeightRoundingSettings) -> tuple[list[Any], list[Any]]:
@@ -171,7 +172,7 @@ def _judge(
     if not has > had:
         context.notes.append(f"weight rounding was undone, for it made the model no better: {measured}")
         return False
-    context.plan = context.plan.with_tensors(changed)
+    context.replace_codes(changed)
     context.notes.append(f"weight rounding: codes of {layers} layers chosen by their output; {measured}")
     return True
 

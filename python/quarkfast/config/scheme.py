@@ -15,7 +15,7 @@ __all__ = ["BiasKind", "Encoding", "Factors", "Scheme", "WeightRounding"]
 
 Encoding = Literal["qdq", "cast", "dynamic", "nbits"]
 Factors = Literal["useful_octaves", "octaves", "exact"]
-WeightRounding = Literal["nearest", "descent", "adaround", "adaquant"]
+WeightRounding = Literal["nearest", "descent", "adaround", "adaquant", "gptq"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,9 @@ class Scheme:
             that stand out in front of matrix products.
         portable: For targets on ONNX Runtime's processor kernels, whether weights leave the sums of layers in 16 bits,
             so that processors without VNNI give what others do (`quarkfast.quantization.portable_weights`).
-        rounding: How codes of weights are chosen: ``"nearest"`` to the weights, or by ``"descent"``, ``"adaround"`` or
-            ``"adaquant"``, so that outputs of layers are nearest (`quarkfast.algorithms.weight_rounding`).
+        rounding: How codes of weights are chosen: ``"nearest"`` to the weights, or by ``"descent"``, ``"adaround"``,
+            ``"adaquant"`` or ``"gptq"``, so that outputs of layers are nearest
+            (`quarkfast.algorithms.weight_rounding`).
         rounding_options: Settings of that which differ from its own, names and values.
         bias_correction: Whether biases make up for what rounded weights add to the mean of a layer's output, where that
             brings outputs closer (`quarkfast.algorithms.bias_correction`); other roundings than to nearest begin there.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +21,14 @@ from quarkfast.kernels import Range
 from quarkfast.pipeline.calibration_source import CalibrationSource
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.simulate import read_samples, simulate
-from quarkfast.quantization import Diagnostics, Plan
+from quarkfast.quantization import Diagnostics, Plan, QuantizedBlocks, QuantizedTensor
 from quarkfast.reconstruction import Models
 from quarkfast.statistics import Calibration, StatisticsRequest, TensorStatistics
 from quarkfast.targets import Target
 from quarkfast.transforms.check_weights import Checked
 
 if TYPE_CHECKING:
-    from quarkfast.quantization.weight_only import WeightPlacement, WeightPlan
+    from quarkfast.quantization.weight_only import CodedWeight, WeightPlacement, WeightPlan
 
 __all__ = ["Context", "ModelContext", "WrittenModel"]
 
@@ -142,6 +142,25 @@ class Context(ModelContext):
     def simulate(self, weights: Collection[str]) -> Models:
         """Returns the float model, and one with pairs in which some weights are the values of their codes."""
         return simulate(self, weights)
+
+    def coded_weights(self) -> Mapping[str, QuantizedTensor | QuantizedBlocks | CodedWeight]:
+        """Returns the weights of layers that have codes, by name."""
+        if self.scheme.weights_only:
+            return self.weight_plan.coded(self.scheme)
+        assert self.plan is not None
+        return {slot.tensor: tensor for slot, tensor in self.plan.constants if slot.role == "weight"}
+
+    def coded_biases(self) -> Mapping[str, QuantizedTensor]:
+        """Returns the biases that have codes, by name."""
+        return {} if self.plan is None else {slot.tensor: tensor for slot, tensor in self.plan.biases}
+
+    def replace_codes(self, found: Mapping[str, Any]) -> None:
+        """Takes other codes for weights and biases into the plan."""
+        if self.scheme.weights_only:
+            self.weight_plan = self.weight_plan.with_coded(found)
+        else:
+            assert self.plan is not None
+            self.plan = self.plan.with_tensors(found)
 
     def report(self, done: int, total: int) -> None:
         """Says how many layers are done."""

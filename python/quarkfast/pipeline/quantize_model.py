@@ -62,13 +62,17 @@ def quantize_model(
         before, outside = model_bytes(model, loaded), external_bytes(loaded) > 0
         if path is not None:
             check_not_a_source(path, model, external_files(loaded))
-    if scheme.weights_only:
+    if scheme.weights_only and scheme.rounding == "nearest":
         source = CalibrationSource()
     else:
         source = CalibrationSource(calibration_data, calibration, max_memory)
     if source.calibration is not None and scheme.rounding != "nearest":
         raise ConfigError(
             "rounding: expected calibration_data to run layers on, got a calibration; pass the samples instead"
+        )
+    if scheme.weights_only and scheme.rounding != "nearest" and not source.has_data:
+        raise ConfigError(
+            f"rounding: expected calibration_data to run layers on with {scheme.rounding}, got none; pass samples"
         )
     if source.is_table and scheme.equalize:  # of another tool, which tells of the model as it is
         scheme = replace(scheme, equalize=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from quarkfast.writers.qdq import insert_pairs
 
 if TYPE_CHECKING:
     from quarkfast.pipeline.context import Context
+    from quarkfast.quantization.weight_only import CodedWeight
 
 __all__ = ["read_samples", "simulate"]
 
@@ -28,8 +29,11 @@ def simulate(context: Context, weights: Collection[str]) -> Models:
     Args:
         context: A context with a plan.
         weights: Names of weights that are initializers with the values that their codes stand for, as are the biases
-            of their layers. All other constants are written as the plan has them.
+            of their layers. All other constants are written as the plan has them. Where activations are left alone
+            all weights are such initializers.
     """
+    if context.scheme.weights_only:
+        return _simulate_stored(context)
     plan = context.plan
     assert plan is not None
     chosen = {
@@ -43,11 +47,22 @@ def simulate(context: Context, weights: Collection[str]) -> Models:
     model = context.model.clone()
     insert_pairs(model, replace(plan, constants=constants, biases=biases), context.scheme)
     models = Models(to_proto(context.model), to_proto(model))
-    for initializer in models.quantized.graph.initializer:
-        if initializer.name in chosen:
-            values = chosen[initializer.name].decoded()
-            initializer.CopyFrom(onnx.numpy_helper.from_array(values, initializer.name))
+    _decode(models.quantized, chosen)
     return models
+
+
+def _simulate_stored(context: Context) -> Models:
+    models = Models(to_proto(context.model), onnx.ModelProto())
+    models.quantized.CopyFrom(models.float_model)
+    _decode(models.quantized, context.weight_plan.coded(context.scheme))
+    return models
+
+
+def _decode(model: onnx.ModelProto, tensors: Mapping[str, QuantizedTensor] | Mapping[str, CodedWeight]) -> None:
+    for initializer in model.graph.initializer:
+        if initializer.name in tensors:
+            values = tensors[initializer.name].decoded()
+            initializer.CopyFrom(onnx.numpy_helper.from_array(values, initializer.name))
 
 
 def read_samples(context: Context, most: int) -> list[Feed]:

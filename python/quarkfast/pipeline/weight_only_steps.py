@@ -31,6 +31,7 @@ def store_weights(context: Context) -> bool:
     from quarkfast.writers.weight_only import rewrite
 
     # The list grows while constants are written.
+    context.weight_plan.notes[:0] = context.notes
     context.notes = rewrite(context.model, context.weight_plan, context.scheme)
     write_metadata(context.model, describe_weights(context.weight_plan.placement, context.scheme), {})
     return True

@@ -37,8 +37,8 @@ class AdaQuant:
 
     def solve(self, problem: RoundingProblem) -> NDArray[Any]:
         """Returns the codes."""
-        steps = problem.scales[..., None].astype(np.float32)
-        positions = problem.codes + (problem.weights - problem.decoded) / problem.scales[..., None]
+        steps = problem.steps.astype(np.float32)
+        positions = problem.codes + (problem.weights - problem.decoded) / problem.steps
         gram, start = problem.gram.astype(np.float32), problem.half_gradient(problem.weights).astype(np.float32)
         # Weights move as the sum of their own steps, which are much smaller than they are.
         moved, exact = np.zeros_like(start), positions.astype(np.float32)

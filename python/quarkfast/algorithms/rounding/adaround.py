@@ -52,7 +52,7 @@ class AdaRound:
         low = np.floor(positions)
         rest = (positions - low).astype(np.float32)
         # The highest code has none above it: its weight stays.
-        steps = (problem.scales[..., None] * (low < problem.highest)).astype(np.float32)
+        steps = (problem.steps * (low < problem.highest)).astype(np.float32)
         slope = _Slope(problem, positions)
         parameters = -np.log(_STRETCH / (rest - _BELOW) - 1)
         adam, stop = Adam(parameters.shape, self.learning_rate), EarlyStop(self.num_iterations)

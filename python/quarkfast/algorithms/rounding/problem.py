@@ -24,7 +24,7 @@ class RoundingProblem:
         codes: The codes nearest to the weights, integers ``[g, m, k]``.
         decoded: The weights that these stand for, ``[g, m, k]``.
         weights: The float weights, ``[g, m, k]``.
-        scales: One for each row, ``[g, m]``.
+        scales: One for each row, ``[g, m]``, or one for each weight, ``[g, m, k]``; perhaps below zero, never zero.
         gram: ``G``, ``[g, k, k]``, symmetric.
         target: ``T``, ``[g, m, k]``: float weights times the product of the input to match and the input there is.
         lowest: Lowest code.
@@ -47,14 +47,19 @@ class RoundingProblem:
     lowest: int
     highest: int
 
+    @property
+    def steps(self) -> Values:
+        """The scales as ``[g, m, 1]`` or ``[g, m, k]``."""
+        return self.scales if self.scales.ndim == 3 else self.scales[..., None]
+
     def values_of(self, codes: NDArray[Any]) -> Values:
         """Returns the weights that codes stand for."""
-        moved: Values = self.decoded + (codes.astype(np.float64) - self.codes) * self.scales[..., None]
+        moved: Values = self.decoded + (codes.astype(np.float64) - self.codes) * self.steps
         return moved
 
     def positions(self) -> Values:
         """Returns the float weights in steps of the codes, zero point included, within the limits of the codes."""
-        exact = self.codes + (self.weights - self.decoded) / self.scales[..., None]
+        exact = self.codes + (self.weights - self.decoded) / self.steps
         limited: Values = np.clip(exact, self.lowest, self.highest)
         return limited
 

@@ -114,13 +114,13 @@ def set_rounding(scheme: Scheme, value: str) -> Scheme:
     """Chooses how codes of weights are found.
 
     Raises:
-        ConfigError: If they are to be found by the outputs of layers, and the preset leaves activations alone or has
-            weights without integer codes.
+        ConfigError: If they are to be found by the outputs of layers, and the preset has weights without integer codes,
+            or activations whose ranges are known only when the model runs.
     """
-    if value != "nearest" and (scheme.encoding != "qdq" or scheme.weights_only or not scheme.weight.format.is_integer):
+    if value != "nearest" and (scheme.encoding not in ("qdq", "nbits") or not scheme.weight.format.is_integer):
         raise ConfigError(
             f"rounding: expected nearest with {scheme.name}, got {value!r}; "
-            "only presets of integer weights and quantized activations choose codes by the outputs of layers"
+            "only presets of integer weights, DYNAMIC excepted, choose codes by the outputs of layers"
         )
     changed: dict[str, Any] = {"rounding": value}
     if value != scheme.rounding:

@@ -148,7 +148,7 @@ _ROWS = (
     ),
     Option(
         "rounding", kinds.ROUNDING, changes.set_rounding, _TYPES,
-        "How codes of weights are chosen: nearest to them, or by outputs of layers (descent, adaround, adaquant).",
+        "How codes of weights are chosen: nearest to them, or by outputs (descent, adaround, adaquant, gptq).",
         metavar="METHOD",
     ),
     Option(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of, tensor_of
 from quarkfast.graph.streams import Stream
 from quarkfast.quantization.weight_only.casts import cast_stream
+from quarkfast.quantization.weight_only.coded import CodedWeight
 from quarkfast.quantization.weight_only.codes import channel_stream, group_stream
 from quarkfast.quantization.weight_only.nbits import nbits_stream
 from quarkfast.quantization.weight_only.place import StoredWeight, WeightPlacement, place_weights
@@ -43,6 +45,20 @@ class WeightPlan:
     placement: WeightPlacement
     weights: tuple[StreamedWeight, ...]
     notes: list[str] = field(default_factory=list)
+
+    def coded(self, scheme: Scheme) -> dict[str, CodedWeight]:
+        """Returns the float32 weights that layers multiply by, by name, none of whose codes is computed yet."""
+        return {
+            name_of(weight.slot.value): CodedWeight(weight, scheme)
+            for weight in self.weights
+            if weight.slot.value.dtype == ir.DataType.FLOAT and not weight.slot.gathered
+        }
+
+    def with_coded(self, found: Mapping[str, CodedWeight]) -> WeightPlan:
+        """Returns the plan with other codes for some weights."""
+        named = ((name_of(weight.slot.value), weight) for weight in self.weights)
+        weights = tuple(found[name].planned if name in found else weight for name, weight in named)
+        return replace(self, weights=weights)
 
 
 def plan_weights(model: ir.Model, scheme: Scheme) -> WeightPlan:

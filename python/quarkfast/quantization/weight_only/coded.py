@@ -1,0 +1,137 @@
+"""A stored weight with its codes in memory, for algorithms that choose other codes than the nearest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast import kernels
+from quarkfast.config import Scheme
+from quarkfast.deferred import ir
+from quarkfast.formats.scalar import qtype
+from quarkfast.graph.access import shape_of, tensor_of
+from quarkfast.graph.streams import Append, Stream
+
+if TYPE_CHECKING:
+    from quarkfast.quantization.weight_only.plan import StreamedWeight
+
+__all__ = ["CodedWeight"]
+
+_NIBBLE = qtype("uint4")
+
+
+@dataclass(frozen=True)
+class CodedWeight:
+    """Codes, scales and zero points of a stored weight, each for each of its values.
+
+    Attributes:
+        planned: The weight with the stream that makes its codes.
+        scheme: What it is stored as: integer codes.
+    """
+
+    planned: StreamedWeight
+    scheme: Scheme
+
+    @property
+    def values(self) -> ir.TensorProtocol:
+        """The weight in floating point."""
+        return tensor_of(self.planned.slot.value)
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether codes are integers: 16-bit floats are none."""
+        return self.scheme.weight.format.is_integer
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimensions of the weight."""
+        return shape_of(self.values)
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The lowest and the highest code."""
+        row = _NIBBLE if self._packed else qtype(self.scheme.weight.dtype)
+        return int(row.qmin), int(row.qmax)
+
+    @cached_property
+    def _packed(self) -> bool:
+        return self.scheme.encoding == "nbits"
+
+    @cached_property
+    def _parts(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Codes of the shape of the weight, and scales and zero points of its channels or groups."""
+        made = [self.planned.codes.made(index).numpy() for index in range(len(self.planned.codes.outputs))]
+        if self._packed:
+            return self._unpacked(*made)
+        codes, scale = (np.asarray(each) for each in made[:2])
+        zero = np.asarray(made[2], np.int64) if len(made) > 2 else np.zeros(scale.shape, np.int64)
+        dtype = np.uint8 if self.limits[0] == 0 else np.int8
+        return codes.astype(dtype), scale, zero
+
+    def _unpacked(
+        self, weight: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any] | None = None
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        blocks, size = weight.shape[1], self.scheme.weight.group_size
+        if zero is None:  # the operator's own: 8 in each half of a byte
+            zero = np.full(weight.shape[0] * -(-blocks // 2), 0x88, np.uint8)
+        packed = kernels.MatMulNBits(weight, scale, zero)
+        turned = self.planned.slot.axis == 1
+        inputs = self.shape[1 if turned else 0]
+        codes, scales, zeros = kernels.unpack_matmul_nbits(packed, inputs, block_size=size)
+        return (codes.T, scales.T, zeros.T) if turned else (codes, scales, zeros)
+
+    def encoded(self) -> NDArray[Any]:
+        """Returns the codes, int8 or uint8."""
+        return self._parts[0]
+
+    @property
+    def scales(self) -> NDArray[np.float64]:
+        """The scale of each value, perhaps below zero."""
+        return self._spread(self._parts[1]).astype(np.float64)
+
+    def decoded(self) -> NDArray[np.float32]:
+        """Returns what the codes stand for: code minus zero point, times scale."""
+        offsets = self._parts[0].astype(np.float32) - self._spread(self._parts[2]).astype(np.float32)
+        values: NDArray[np.float32] = offsets * self._spread(self._parts[1]).astype(np.float32)
+        return values
+
+    def with_codes(self, codes: NDArray[Any]) -> CodedWeight:
+        """Returns the weight with other codes of its shape, and the same scales and zero points."""
+        stream = self.planned.codes
+        rest = [np.asarray(stream.made(index).numpy()) for index in range(1, len(stream.outputs))]
+        stored = self._stored(codes)
+
+        def run(append: Append) -> None:
+            append(0, stored)
+            for index, (output, array) in enumerate(zip(stream.outputs[1:], rest, strict=True), 1):
+                append(index, kernels.pack_codes(array) if output.dtype.bitwidth == 4 else array)
+
+        return replace(self, planned=replace(self.planned, codes=Stream(stream.outputs, run)))
+
+    def _stored(self, codes: NDArray[Any]) -> NDArray[Any]:
+        """Returns the bytes of codes as the stream has them."""
+        if not self._packed:
+            dtype = qtype(self.scheme.weight.dtype)
+            return kernels.pack_codes(codes.astype(dtype.dtype)) if dtype.bits == 4 else np.ascontiguousarray(codes)
+        turned = self.planned.slot.axis == 1
+        columns = codes if turned else codes.T
+        found, size = self._parts, self.scheme.weight.group_size
+        missing = -columns.shape[1] % size
+        zeros = found[2][:, -1:] if turned else found[2].T[:, -1:]
+        filled = np.concatenate([columns, np.repeat(zeros, missing, axis=1)], axis=1)
+        return kernels.pack_codes(np.ascontiguousarray(filled).astype(_NIBBLE.dtype))
+
+    def _spread(self, parts: NDArray[Any]) -> NDArray[Any]:
+        """Returns one number for each value of the weight."""
+        axis, shape = self.planned.slot.axis, self.shape
+        if parts.ndim == len(shape) and axis is not None:
+            size = self.scheme.weight.group_size
+            return np.repeat(parts, size, axis=axis).take(np.arange(shape[axis]), axis=axis)
+        if parts.size == 1:
+            return np.broadcast_to(parts.reshape(()), shape)
+        assert axis is not None
+        return np.broadcast_to(parts.reshape([-1 if at == axis else 1 for at in range(len(shape))]), shape)

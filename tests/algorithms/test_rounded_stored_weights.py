@@ -1,0 +1,127 @@
+"""Weights alone, whose codes are chosen by what layers compute."""
+
+import numpy as np
+import onnx
+import pytest
+
+import quarkfast
+from quarkfast.evaluate import sqnr
+from quarkfast.evaluate.exact_sums import exact_session
+from support.tiny_models import tiny_model
+
+TEXT = """g (float[N, 80] x) => (float[N, 24] y) {
+    a = MatMul (x, w1)
+    r = Relu (a)
+    b = Gemm <transB = 1> (r, w2, b2)
+    s = Relu (b)
+    y = Gemm (s, w3)
+}"""
+SHAPES = {"w1": (80, 48), "w2": (40, 48), "b2": (40,), "w3": (40, 24)}
+
+STORED = [
+    ("INT4_WO", {"group_size": 16}),
+    ("INT4_WO", {"group_size": 32, "weight_symmetric": False}),
+    ("INT4_WO", {"per_channel": True}),
+    ("INT8_WO", {}),
+    ("INT8_WO", {"weight_type": "uint8", "weight_symmetric": False}),
+    ("INT8_WO", {"per_channel": False}),
+    ("MATMUL_NBITS", {"group_size": 16}),
+    ("MATMUL_NBITS", {"group_size": 32, "weight_symmetric": False}),
+]
+
+
+def _model():
+    rng = np.random.default_rng(3)
+    return tiny_model(TEXT, {name: rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in SHAPES.items()})
+
+
+def _samples(count, seed):
+    """Inputs that are mixtures of twelve: what rounding to nearest knows nothing of."""
+    mixture = np.random.default_rng(1).normal(size=(12, 80))
+    return (np.random.default_rng(seed).normal(size=(count, 12)) @ mixture).astype(np.float32)
+
+
+def _quantized(preset, rounding, data=None, **options):
+    data = _samples(200, 2) if data is None and rounding != "nearest" else data
+    return quarkfast.quantize(_model(), None, preset, data, rounding=rounding, **options)
+
+
+def _ratio(result):
+    feed = {"x": _samples(64, 5)}
+    return sqnr(*(exact_session(model).run(None, feed)[0] for model in (_model(), result.model_bytes)))
+
+
+def _constants(result):
+    return {each.name: onnx.numpy_helper.to_array(each) for each in result.proto.graph.initializer}
+
+
+@pytest.mark.parametrize(("preset", "options"), STORED, ids=str)
+@pytest.mark.parametrize("rounding", ["gptq", "descent"])
+def test_outputs_on_other_samples_gain(preset, options, rounding):
+    nearest, rounded = (_quantized(preset, each, **options) for each in ("nearest", rounding))
+    assert _ratio(rounded) > _ratio(nearest) + 1
+    (note,) = (note for note in rounded.summary.notes if "weight rounding" in note)
+    assert note.startswith("weight rounding: codes of 3 layers chosen by their output; outputs on 16 samples")
+    assert rounded.model_bytes == _quantized(preset, rounding, **options).model_bytes
+
+
+@pytest.mark.parametrize(("preset", "options"), STORED, ids=str)
+def test_codes_change_and_nothing_else(preset, options):
+    nearest, rounded = (_quantized(preset, each, **options) for each in ("nearest", "gptq"))
+    assert nearest.proto.graph.node == rounded.proto.graph.node
+    before, after = _constants(nearest), _constants(rounded)
+    assert before.keys() == after.keys()
+    changed = {name for name in before if not np.array_equal(before[name], after[name])}
+    ending = "_nbits" if preset == "MATMUL_NBITS" else "_quantized"
+    assert changed == {f"{name}{ending}" for name in ("w1", "w2", "w3")}
+
+
+def test_convolutions_are_layers_too():
+    text = """g (float[N, 8, 6, 6] x) => (float[N, 6, 4, 4] y) {
+        c = ConvTranspose <group = 2> (x, w1)
+        y = Conv <kernel_shape = [5, 5]> (c, w2)
+    }"""
+    rng = np.random.default_rng(0)
+    shapes = {"w1": (8, 4, 3, 3), "w2": (6, 8, 5, 5)}
+    model = tiny_model(text, {name: rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()})
+    x = np.einsum("cm,nmhw->nchw", rng.normal(size=(8, 3)), rng.normal(size=(60, 3, 6, 6))).astype(np.float32)
+    found = [
+        quarkfast.quantize(model, None, "INT8_WO", x[:40], weight_type="int4", rounding=each).model_bytes
+        for each in ("nearest", "gptq")
+    ]
+    expected, *got = (exact_session(each).run(None, {"x": x[40:]})[0] for each in (model, *found))
+    assert sqnr(expected, got[1]) > sqnr(expected, got[0]) + 1
+
+
+def test_samples_are_wanted():
+    with pytest.raises(
+        quarkfast.ConfigError, match="rounding: expected calibration_data to run layers on with gptq, got none"
+    ):
+        quarkfast.quantize(_model(), None, "INT4_WO", rounding="gptq")
+
+
+def test_random_samples_are_not_fitted_to():
+    result = _quantized("INT4_WO", "gptq", "random")
+    assert result.summary.notes[0] == "weight rounding was left out: the samples are random"
+    assert _constants(result).keys() == _constants(_quantized("INT4_WO", "nearest")).keys()
+
+
+def test_weights_of_sixteen_bits_stay_at_the_nearest_codes():
+    graph = onnx.parser.parse_graph("g (float16[N, 32] x) => (float16[N, 32] y) { y = MatMul (x, w) }")
+    weight = np.random.default_rng(0).normal(size=(32, 32)).astype(np.float16)
+    graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)])
+    data = np.ones((8, 32), np.float16)
+    result = quarkfast.quantize(model, None, "INT4_WO", {"x": data}, rounding="gptq", group_size=32)
+    note = "weight rounding was left out: no layer has a float32 weight of its own with integer codes"
+    assert note in result.summary.notes
+
+
+def test_codes_that_are_no_better_are_undone(monkeypatch):
+    from quarkfast.algorithms import weight_rounding
+
+    monkeypatch.setattr(weight_rounding, "output_error", lambda *models: {"y": 10.0})
+    rounded = _quantized("INT4_WO", "gptq")
+    assert rounded.summary.notes[0].startswith("weight rounding was undone")
+    before = _constants(_quantized("INT4_WO", "nearest"))
+    assert all(np.array_equal(before[name], array) for name, array in _constants(rounded).items())
