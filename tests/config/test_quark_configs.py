@@ -102,7 +102,6 @@ def bf16_with(**options):
     [
         ({"BF16QDQToCst": True}, quarkfast.ConfigError, "did you mean 'BF16QDQToCast'"),
         ({"UseUnsignedReLU": True}, quarkfast.ConfigError, "it has no effect in Quark either"),
-        ({"UseGPTQ": True}, quarkfast.UnsupportedError, "GPTQ"),
         ({"DedicatedQDQPair": True}, quarkfast.UnsupportedError, "DedicatedQDQPair: expected False"),
         ({"algo_config": [quarkfast.AdaQuantConfig()]}, quarkfast.UnsupportedError, "for AdaQuant, got bfloat16"),
         ({"algo_config": [quarkfast.CLEConfig(cle_steps=2)]}, quarkfast.UnsupportedError, "CLE"),
@@ -133,7 +132,11 @@ def test_matmul_nbits_of_quark_is_the_preset_with_its_parameters():
     ("parameters", "error", "message"),
     [
         ({"Bits": 8}, UnsupportedError, "MatMulNBitsParams: Bits: expected 4 in this version, got 8"),
-        ({"Algorithm": "HQQ"}, UnsupportedError, "MatMulNBitsParams: Algorithm: expected 'DEFAULT' in this version"),
+        (
+            {"Algorithm": "HQQ"},
+            UnsupportedError,
+            "MatMulNBitsParams: Algorithm: expected 'DEFAULT' or 'GPTQ' in this version",
+        ),
         ({"AccuracyLevel": 4}, UnsupportedError, "MatMulNBitsParams: AccuracyLevel: expected 0 or 1 in this version"),
         ({"Groupsize": 32}, ConfigError, "MatMulNBitsParams: expected a known name, got 'Groupsize'; did you mean"),
     ],

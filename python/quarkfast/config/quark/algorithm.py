@@ -127,10 +127,16 @@ class BiasCorrectionConfig(AlgoConfig):
 
 @dataclass
 class GPTQConfig(AlgoConfig):
-    """GPTQ."""
+    """GPTQ; `quarkfast.config.quark.gptq` says what becomes of it."""
 
     bits: int = 8
+    block_size: int = 128
     group_size: int = -1
+    perc_damp: float = 0.01
+    act_order: bool = False
+    per_channel: bool = False
+    weight_symmetric: bool = True
+    mse: bool = False
 
     def __post_init__(self) -> None:
         self.name = "GPTQ"

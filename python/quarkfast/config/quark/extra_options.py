@@ -16,7 +16,7 @@ __all__ = ["translated_options"]
 _OTHER_KEYS = frozenset(
     {
         *("ActivationSymmetric", "WeightSymmetric", "ForceQuantizeNoInputCheck", "EnableNPUCnn"),
-        *("BFPAttributes", "MXAttributes", "QuantizeBias", "Int32Bias", "FastFinetune"),
+        *("BFPAttributes", "MXAttributes", "QuantizeBias", "Int32Bias", "FastFinetune", "UseGPTQ", "GPTQParams"),
     }
 )
 

@@ -13,6 +13,7 @@ from quarkfast.config.quark.assemble import equalized, make_scheme, make_spec
 from quarkfast.config.quark.blocks import block_of, block_rounding
 from quarkfast.config.quark.extra_options import translated_options
 from quarkfast.config.quark.finetuning import finetuned
+from quarkfast.config.quark.gptq import gptq_parameters, gptq_scheme
 from quarkfast.config.quark.legacy import QuantizationConfig
 from quarkfast.config.quark.nbits import nbits_scheme
 from quarkfast.config.scheme import Scheme
@@ -60,6 +61,12 @@ def scheme_of_legacy(config: QuantizationConfig) -> Scheme:
     """
     options = config.extra_options
     finetuning = config.include_fast_ft or bool(options.get("FastFinetune"))
+    gptq = gptq_parameters(None, options)
+    if gptq is not None and not options.get("UseMatMulNBits"):
+        chosen = {"exclude": [*config.nodes_to_exclude], "op_types": config.op_types_to_quantize}
+        scheme = gptq_scheme(gptq, options)
+        scheme = finetuned(scheme, {}) if finetuning else scheme
+        return apply_options(scheme, {key: value for key, value in chosen.items() if value})
     if options.get("UseMatMulNBits"):
         return finetuned(nbits_scheme(options), {}) if finetuning else nbits_scheme(options)
     _check_fields(config.changed())

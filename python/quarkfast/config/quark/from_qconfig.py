@@ -6,12 +6,13 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from quarkfast.config.options import apply_options
-from quarkfast.config.quark.algorithm import CLEConfig, refuse_algorithms
+from quarkfast.config.quark.algorithm import CLEConfig, GPTQConfig, refuse_algorithms
 from quarkfast.config.quark.assemble import equalized, make_scheme, make_spec
 from quarkfast.config.quark.blocks import block_rounding
 from quarkfast.config.quark.enums import CalibMethod, QuantGranularity, ScaleType
 from quarkfast.config.quark.extra_options import translated_options
 from quarkfast.config.quark.finetuning import finetuned, finetuning_of
+from quarkfast.config.quark.gptq import gptq_parameters, gptq_scheme
 from quarkfast.config.quark.nbits import nbits_scheme
 from quarkfast.config.quark.qconfig import QConfig
 from quarkfast.config.quark.spec import QLayerConfig, QTensorConfig
@@ -47,9 +48,14 @@ def scheme_of_qconfig(config: QConfig) -> Scheme:
         UnsupportedError: it asks for what does not exist here yet.
         ConfigError: an option is unknown.
     """
-    refuse_algorithms(config.algo_config)
     layer, options = config.global_config, config.extra_options
     finetuning = {**finetuning_of(config.algo_config), **(options.get("FastFinetune") or {})}
+    gptq = gptq_parameters(config.algo_config, options)
+    refuse_algorithms([each for each in config.algo_config or () if not isinstance(each, GPTQConfig)])
+    if gptq is not None and not options.get("UseMatMulNBits"):
+        selection = {"exclude": list(config.exclude)} if config.exclude else {}
+        scheme = gptq_scheme(gptq, options)
+        return apply_options(finetuned(scheme, finetuning) if finetuning else scheme, selection)
     if options.get("UseMatMulNBits"):
         return finetuned(nbits_scheme(options), finetuning) if finetuning else nbits_scheme(options)
     if layer.output_tensors is not None and layer.output_tensors != layer.input_tensors:

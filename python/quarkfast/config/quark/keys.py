@@ -11,8 +11,6 @@ __all__ = ["ALGORITHM_KEYS", "DEAD_KEYS", "NEUTRAL_VALUES", "UNSUPPORTED_KEYS"]
 #: Key that turns on or configures an algorithm -> the name of the algorithm.
 ALGORITHM_KEYS: Mapping[str, str] = MappingProxyType(
     {
-        "UseGPTQ": "GPTQ",
-        "GPTQParams": "GPTQ",
         "SmoothAlpha": "SmoothQuant",
         "AutoMixprecision": "automatic mixed precision",
         "RMatrixDim": "QuaRot",

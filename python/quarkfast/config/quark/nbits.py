@@ -7,13 +7,14 @@ from typing import Any
 
 from quarkfast.config.options import OPTIONS, apply_options
 from quarkfast.config.presets import PRESETS
+from quarkfast.config.quark.gptq import gptq_parameters, with_gptq
 from quarkfast.config.scheme import Scheme
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 
 __all__ = ["nbits_scheme"]
 
 # Accuracy levels 0 and 1 both compute in float32.
-_ACCEPTED: Mapping[str, tuple[Any, ...]] = {"Bits": (4,), "AccuracyLevel": (0, 1), "Algorithm": ("DEFAULT",)}
+_ACCEPTED: Mapping[str, tuple[Any, ...]] = {"Bits": (4,), "AccuracyLevel": (0, 1), "Algorithm": ("DEFAULT", "GPTQ")}
 _KEYS = ("GroupSize", "Symmetric", *_ACCEPTED)
 
 
@@ -40,7 +41,10 @@ def nbits_scheme(options: Mapping[str, Any]) -> Scheme:
             raise UnsupportedError(f"MatMulNBitsParams: {key}: expected {expected} in this version, got {value!r}")
     chosen = {"group_size": given.get("GroupSize", 128), "weight_symmetric": given.get("Symmetric", True)}
     selection = {key: value for key, value in options.items() if key in _SELECTING and value}
-    return apply_options(PRESETS["MATMUL_NBITS"], {**chosen, **selection})
+    scheme = apply_options(PRESETS["MATMUL_NBITS"], {**chosen, **selection})
+    if given.get("Algorithm") != "GPTQ":
+        return scheme
+    return with_gptq(scheme, gptq_parameters(None, {**options, "UseGPTQ": True}) or {})
 
 
 _SELECTING = [OPTIONS[name].quark_key for name in ("op_types", "exclude", "exclude_op_types")]
