@@ -59,7 +59,7 @@ def _constants(result):
 @pytest.mark.parametrize("rounding", ["gptq", "descent"])
 def test_outputs_on_other_samples_gain(preset, options, rounding):
     nearest, rounded = (_quantized(preset, each, **options) for each in ("nearest", rounding))
-    assert _ratio(rounded) > _ratio(nearest) + 1
+    assert _ratio(rounded) > _ratio(nearest) + 0.5
     (note,) = (note for note in rounded.summary.notes if "weight rounding" in note)
     assert note.startswith("weight rounding: codes of 3 layers chosen by their output; outputs on 16 samples")
     assert rounded.model_bytes == _quantized(preset, rounding, **options).model_bytes

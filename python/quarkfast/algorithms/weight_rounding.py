@@ -31,6 +31,12 @@ _NARROW_BITS = 8
 # samples behind a global pool, a matrix of 200 inputs knows nothing in most directions.
 _ROWS_WANTED = 8
 
+# The same where weights are all that is rounded, and with fewer bits. Chosen on 96 headlines: MiniLM in INT4_WO, fitted
+# to 52 sentences of another kind, is 0.2 dB worse than with the nearest codes with a damping of 0.01, and 2.0 dB better
+# with this; ResNet-20 loses 0.8 dB of 10.6 by it. The paper of GPTQ has as many rows, 128 texts of 2,048 words for
+# 4,096 inputs.
+_ROWS_WANTED_ALONE = 64
+
 # Samples held apart, by which the result is judged: every fifth, and no more than these.
 _APART, _MOST_APART = 5, 16
 
@@ -43,6 +49,8 @@ class WeightRoundingSettings:
         solver: What finds the codes of a layer, with settings of its own.
         damping: What is added to the diagonal of a Gram matrix, as a part of its mean: what few samples say of rare
             inputs counts less.
+        rows_wanted: Rows of samples for each input of a layer with which a Gram matrix says enough; with fewer the
+            damping grows by the square.
         samples: Most samples that layers are run on.
         update_bias: Whether a bias makes up for the mean error of its layer.
         from_float_input: Whether layers are to give what they give in the float model, and not what their float
@@ -52,6 +60,7 @@ class WeightRoundingSettings:
 
     solver: Solver = field(default_factory=CoordinateDescent)
     damping: float = 0.01
+    rows_wanted: int = _ROWS_WANTED
     samples: int = 64
     update_bias: bool = True
     from_float_input: bool | None = None
@@ -85,7 +94,7 @@ def round_rows(
     if centred:
         gram = gram - matrices.mean[:, :, None] * matrices.mean[:, None, :]
         cross = cross - matrices.float_mean[:, :, None] * matrices.mean[:, None, :]
-    few = max(1.0, _ROWS_WANTED * gram.shape[-1] / matrices.count)
+    few = max(1.0, settings.rows_wanted * gram.shape[-1] / matrices.count)
     damping = settings.damping * few * few * np.trace(gram, axis1=1, axis2=2) / gram.shape[-1]
     damped = damping[:, None, None] * np.eye(gram.shape[-1])
     target = wanted @ (cross + damped)
@@ -188,6 +197,8 @@ def _settings(scheme: Scheme) -> Settings | None:
     kind = SOLVERS[scheme.rounding]
     own = {each.name for each in fields(WeightRoundingSettings)}
     given = dict(scheme.rounding_options)
+    if scheme.weights_only:
+        given.setdefault("rows_wanted", _ROWS_WANTED_ALONE)
     solver = kind(**{name: value for name, value in given.items() if name not in own})
     return WeightRoundingSettings(solver, **{name: value for name, value in given.items() if name in own})
 
