@@ -48,7 +48,10 @@ def test_a_plan_names_the_steps_that_would_run(preset, absent):
 
 
 def test_a_plan_of_weights_alone_names_their_steps():
-    assert quarkfast.plan(conv_relu_model(), "INT8_WO").recipe == tuple(_names(WEIGHT_ONLY))
+    names = _names(WEIGHT_ONLY)
+    assert quarkfast.plan(conv_relu_model(), "INT8_WO", rounding="gptq").recipe == tuple(names)
+    names.remove("weight rounding")
+    assert quarkfast.plan(conv_relu_model(), "INT8_WO").recipe == tuple(names)
 
 
 @dataclasses.dataclass(frozen=True)
