@@ -18,7 +18,15 @@ from typing import Any
 
 from quarkfast.errors import DependencyError, ModelError, UnsupportedError
 
-__all__ = ["get_library_path", "inference_session", "register", "run", "runtime_version", "session_options"]
+__all__ = [
+    "get_library_path",
+    "inference_session",
+    "lean_options",
+    "register",
+    "run",
+    "runtime_version",
+    "session_options",
+]
 
 _LIBRARY_NAMES = {"linux": "libquarkfast.so", "darwin": "libquarkfast.dylib", "win32": "quarkfast.dll"}
 _DEVICES = ("CPU",)
@@ -107,6 +115,30 @@ def session_options(*, threads: int | None = None, optimize: bool = True, spinni
     level = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = level.ORT_ENABLE_ALL if optimize else level.ORT_DISABLE_ALL
     register(options)
+    return options
+
+
+def lean_options(*, optimize: bool = True) -> Any:
+    """Make session options for a few runs that shall take little memory.
+
+    Nodes run in their order as far as it lets them, so that what reads a tensor frees it early; activations share no
+    block, which would be rounded up; and no tensor is copied into the layout of blocked convolutions.
+
+    Args:
+        optimize: Whether onnxruntime may fuse nodes, or must run the graph as it stands.
+
+    Returns:
+        An `onnxruntime.SessionOptions`.
+
+    Raises:
+        DependencyError: onnxruntime is missing or too old.
+    """
+    options = session_options(optimize=optimize, spinning=False)
+    onnxruntime = _onnxruntime()
+    options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
+    options.enable_mem_pattern = False
+    if optimize:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     return options
 
 

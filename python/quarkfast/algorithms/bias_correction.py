@@ -14,7 +14,7 @@ from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme
 from quarkfast.evaluate.constant_trial import ConstantTrial, decibels
 from quarkfast.evaluate.logits import judge_logits
-from quarkfast.graph.external_constants import proto_and_folder
+from quarkfast.graph.external_constants import proto_and_folder, with_constants_as_inputs
 from quarkfast.reconstruction import LinearLayer, input_means, linear_layers
 
 __all__ = ["BIAS_CORRECTION", "BiasCorrectionSettings", "corrected_bias"]
@@ -147,7 +147,8 @@ def _noise(
 
     It is 0 and 0 where that cannot be judged.
     """
-    proto, folder = proto_and_folder(context.model)  # before views of files exist, which it closes
+    # Before views of files exist, which it closes.
+    proto, folder = proto_and_folder(with_constants_as_inputs(context.model, own))
     floats = {name: np.asarray(tensor.values.numpy()) for name, tensor in own.items()}
     decoded = {name: tensor.decoded() for name, tensor in own.items()}
     changed = {name: tensor.decoded() for name, tensor in corrected.items()}

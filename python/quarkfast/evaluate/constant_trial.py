@@ -39,7 +39,8 @@ class ConstantTrial:
         """Opens the session, runs it with the constants as they are, and again on the first sample.
 
         Args:
-            model: A float model; the initializers that become inputs are taken out of it.
+            model: A float model; constants that are to change become inputs of it, unless they are
+                (`quarkfast.graph.external_constants.with_constants_as_inputs` takes less memory).
             folder: Where the files are that the model refers to, or None.
             constants: The constants that are to change, by name.
             feeds: The samples: arrays by the names of the model's inputs.
@@ -49,17 +50,19 @@ class ConstantTrial:
             ModelError: If ONNX Runtime does not take the model or a sample.
         """
         kept = [tensor for tensor in model.graph.initializer if tensor.name not in constants]
-        del model.graph.initializer[:]
-        model.graph.initializer.extend(kept)
+        if len(kept) < len(model.graph.initializer):
+            del model.graph.initializer[:]
+            model.graph.initializer.extend(kept)
         given = {value.name for value in model.graph.input}
         for name, values in constants.items():
             if name not in given:
                 kind = onnx.helper.np_dtype_to_tensor_dtype(values.dtype)
                 model.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, values.shape))
-        options = ort.session_options(optimize=False, spinning=False)
+        options = ort.lean_options(optimize=False)
         self._session = ort.inference_session(model.SerializeToString(), options, folder=folder)
+        _core.release_memory()  # of what the session was read from
         self._feeds = [{**feed, **constants} for feed in feeds]
-        self._references = references or [ort.run(self._session, feed) for feed in self._feeds]
+        self._references = references or [list(map(np.array, ort.run(self._session, feed))) for feed in self._feeds]
         self._judged = [[index for index, each in enumerate(found) if _is_judged(each)] for found in self._references]
         self.is_steady = all(self._judged) and self._noise_on(0, {}) <= (_OTHER_ORDER if references else 0.0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from quarkfast.graph.external import constants_of, exceeds_one_file, lay_out, te
 from quarkfast.graph.save import to_proto
 from quarkfast.graph.subgraphs import nodes_of
 
-__all__ = ["constants_in_files", "proto_and_folder", "stays_in_files"]
+__all__ = ["constants_in_files", "proto_and_folder", "stays_in_files", "with_constants_as_inputs"]
 
 # From here on constants that lie in files stay there. Of 592 MB of weights, calibration held 2.36 GB as one protobuf,
 # which onnxruntime copies, and 0.68 GB as files, which it maps.
@@ -160,3 +160,20 @@ def _write(model: ir.Model, folder: Path) -> None:
     _part_from_protobuf(model)
     gc.collect()  # nodes that preparation has removed form cycles, and their constants are of that protobuf too
     _core.release_memory()
+
+
+def with_constants_as_inputs(model: ir.Model, names: Collection[str]) -> ir.Model:
+    """Returns a copy of a model, some of whose constants are inputs instead; tensors are shared, not copied.
+
+    Args:
+        model: The model.
+        names: Constants of its own graph.
+    """
+    copy = model.clone()
+    for name in names:
+        value = copy.graph.initializers.pop(name)
+        if value.const_value is not None:
+            value.type, value.shape = ir.TensorType(value.const_value.dtype), ir.Shape(shape_of(value.const_value))
+        if value not in copy.graph.inputs:
+            copy.graph.inputs.append(value)
+    return copy

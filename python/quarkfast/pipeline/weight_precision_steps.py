@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from quarkfast.errors import UnsupportedError
 from quarkfast.evaluate.constant_trial import ConstantTrial, decibels
-from quarkfast.graph.external_constants import proto_and_folder
+from quarkfast.graph.external_constants import proto_and_folder, with_constants_as_inputs
 from quarkfast.graph.opset import opset_version
 from quarkfast.pipeline.context import Context
 from quarkfast.pipeline.preparation_steps import convert_operator_set
@@ -41,7 +41,8 @@ def raise_precision(context: Context) -> bool:
     weights = weights_of(context.model, context.placement, context.scheme)
     if feed is None or not weights or sum(each.values.nbytes for each in weights) > _MOST_TRIED:
         return False
-    trial = ConstantTrial(*proto_and_folder(context.model), {each.name: each.values for each in weights}, [feed])
+    values = {each.name: each.values for each in weights}
+    trial = ConstantTrial(*proto_and_folder(with_constants_as_inputs(context.model, values)), values, [feed])
     choice = choose_forms(weights, trial.noise, _forms(context)) if trial.is_steady else None
     trial.close()
     if choice is None or not choice.is_wanted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,11 @@ def input_means(
     own = len(model.graph.output)
     _add_means(model, {_mean(layer): layer for layer in layers})
     names = [value.name for value in model.graph.output]
-    session = ort.inference_session(model.SerializeToString(), ort.session_options(spinning=False), folder=folder)
+    session = ort.inference_session(model.SerializeToString(), ort.lean_options(), folder=folder)
     found: dict[str, list[NDArray[np.float64]]] = {layer.node: [] for layer in layers}
     outputs = []
     for feed in feeds:
-        given = ort.run(session, feed)
+        given = [np.array(each) for each in ort.run(session, feed)]  # copies, since results keep a session's memory
         values = dict(zip(names, given, strict=True))
         for layer in layers:
             found[layer.node].append(_rows(layer, values[_mean(layer)], values[_shape(layer)]))
@@ -98,13 +99,14 @@ def _rows(layer: LinearLayer, mean: NDArray[Any], shape: NDArray[np.int64]) -> N
     channels = np.asarray(mean, np.float64)
     if layer.window is None:
         return channels.reshape(groups, inputs)
-    return (channels.reshape(groups, -1, 1) * _shares(layer.window, shape[2:])).reshape(groups, inputs)
+    return (channels.reshape(groups, -1, 1) * _shares(layer.window, tuple(shape[2:].tolist()))).reshape(groups, inputs)
 
 
-def _shares(window: Window, sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+@lru_cache(maxsize=256)
+def _shares(window: Window, sizes: tuple[int, ...]) -> NDArray[np.float64]:
     """Returns, for each place of a kernel, for how much of the outputs it lies within the input."""
     shares = np.ones(1)
-    for axis, size in enumerate(sizes.tolist()):
+    for axis, size in enumerate(sizes):
         outputs = np.arange(window.output_size(axis, size))
         _, known = window.sources(axis, outputs, size)
         shares = np.multiply.outer(shares, known.mean(axis=0)).reshape(-1)
