@@ -42,7 +42,7 @@ class BiasCorrectionSettings:
         samples_of_few_outputs: Samples of others, such as classifiers; at most a third of all.
     """
 
-    samples: int = 9
+    samples: int = 5
     samples_of_few_outputs: int = 21
 
 
