@@ -52,6 +52,9 @@ def quantize(
     max_memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Most memory to calibrate in, such as 2GB.")
     ] = None,
+    min_sqnr: Annotated[
+        float | None, typer.Option(metavar="DB", help="What the worst output shall have on samples held apart.")
+    ] = None,
     force: Force = False,
     verify: Verify = False,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the summary to this JSON file.")] = None,
@@ -62,7 +65,7 @@ def quantize(
 
     Options that are not given have the preset's values.
     """
-    given = as_given({"calibration": calibration, "max_memory": max_memory, **options})
+    given = as_given({"calibration": calibration, "max_memory": max_memory, "min_sqnr": min_sqnr, **options})
     check_environment()
     chosen = chosen_preset(preset, config)
     path = output or beside(model, f"{preset.lower() if config is None else config.stem}.onnx")

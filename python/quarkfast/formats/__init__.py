@@ -20,6 +20,7 @@ __all__ = [
     "find_by_quant_type",
     "get",
     "weight_formats",
+    "wider_integer",
 ]
 
 
@@ -75,3 +76,17 @@ def weight_formats() -> tuple[str, ...]:
 
 def _rows() -> tuple[Format, ...]:
     return *SCALAR_FORMATS.values(), *BLOCK_FORMATS.values()
+
+
+def wider_integer(name: str, bits: int = 16) -> str | None:
+    """Returns the integer format with `bits` and the sign of another, or None where that is as wide or no integer.
+
+    Example:
+        >>> wider_integer("uint8"), wider_integer("int16"), wider_integer("bfloat16")
+        ('uint16', None, None)
+    """
+    row = SCALAR_FORMATS.get(name)
+    if row is None or not row.is_integer or row.bits >= bits:
+        return None
+    found = (each for each in SCALAR_FORMATS.values() if each.is_integer and each.bits == bits)
+    return next((each.name for each in found if each.signed == row.signed), None)

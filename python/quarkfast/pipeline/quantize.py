@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from quarkfast.atomic_files import check_output, save_bytes
 from quarkfast.config import Scheme
+from quarkfast.errors import ConfigError
 from quarkfast.pipeline.garbage import only_new_objects_collected
 from quarkfast.pipeline.progress import Clock, Progress
 from quarkfast.pipeline.resolve import resolve
@@ -66,6 +67,7 @@ def quantize(
     *,
     calibration: Calibration | str | os.PathLike[str] | None = None,
     max_memory: int | str | None = None,
+    min_sqnr: float | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> QuantizedModel:
@@ -81,6 +83,8 @@ def quantize(
         calibration: What :func:`quarkfast.calibrate` returned or wrote for this model, instead of samples; or the path
             of a table of ONNX Runtime or Quark. The model is not run.
         max_memory: Most memory that the process may hold while it calibrates, in bytes or as text such as ``"2GB"``.
+        min_sqnr: Ratio of signal to quantization noise in dB that the worst output shall have on samples held apart
+            (``docs/quality.md``). Where it cannot be met, the summary says so.
         progress: Called as stages begin and samples are read: stage, samples done, samples in all or None.
         **options: Rows of :data:`quarkfast.OPTIONS` or Quark's keys for them, such as ``per_channel=True``; ``target``
             is the name of a row of :data:`quarkfast.TARGETS`, or a :class:`quarkfast.Target` of one's own.
@@ -111,6 +115,14 @@ def quantize(
     with clock.stage("import"):  # onnx, onnx_ir and all that needs them, after mistakes in arguments are found
         from quarkfast.pipeline.quantize_model import quantize_model
     path = None if output is None else check_output(output)
+    if min_sqnr is not None:
+        if calibration is not None:
+            raise ConfigError("min_sqnr: expected calibration_data to judge outputs on, got a calibration")
+        from quarkfast.pipeline.quality_target import quantize_to_sqnr
+
+        with only_new_objects_collected():
+            found = quantize_to_sqnr(model, path, preset, options, calibration_data, max_memory, min_sqnr, clock)
+        return QuantizedModel(*found, path)
     with only_new_objects_collected():  # before the model is loaded, so that what is replaced of it is collected
         data, summary = quantize_model(model, path, scheme, target, calibration_data, calibration, max_memory, clock)
     return QuantizedModel(data, summary, path)

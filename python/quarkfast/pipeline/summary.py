@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from quarkfast.graph.quantizer import Reduction
 
-__all__ = ["FloatNode", "Summary"]
+__all__ = ["FloatNode", "LeverResult", "Summary"]
 
 _SHOWN = 5
 
@@ -22,6 +22,30 @@ class FloatNode:
     name: str
     op_type: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeverResult:
+    """What one lever of a quality target cost and brought.
+
+    Attributes:
+        lever: What was done beyond the levers that were kept before it.
+        seconds: Wall time.
+        bytes: Size of the model.
+        sqnr: Of the worst output on the samples held apart, in dB, with exact sums.
+        kept: Whether it stayed.
+    """
+
+    lever: str
+    seconds: float
+    bytes: int
+    sqnr: float
+    kept: bool
+
+    def __str__(self) -> str:
+        """Returns one line."""
+        end = "" if self.kept else ", not kept"
+        return f"{self.lever}: {self.sqnr:.1f} dB, {self.bytes:,} bytes, {self.seconds:.1f} s{end}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +77,7 @@ class Summary:
             where a model takes more than one file.
         preflight: What keeps an NPU from running the model or a part of it, one sentence each with a remedy.
         reductions: What the weights of layers lost so that their sums fit 16 bits.
+        levers: With ``min_sqnr``, what was tried, in this order.
 
     Example:
         >>> s = Summary("A8W8", "ryzenai-a8w8", "int8", "int8", {"Conv": 2}, (), 3, 2, 2, 8, 13, 1000, 300, {}, ())
@@ -81,11 +106,14 @@ class Summary:
     outputs: tuple[tuple[str, float], ...] = ()
     preflight: tuple[str, ...] = ()
     reductions: tuple[Reduction, ...] = ()
+    levers: tuple[LeverResult, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON, which has no infinity: None stands for it."""
         outputs = [(name, value if math.isfinite(value) else None) for name, value in self.outputs]
-        return asdict(self) | {"outputs": outputs, "quantized": dict(self.quantized), "seconds": dict(self.seconds)}
+        levers = [asdict(each) | {"sqnr": each.sqnr if math.isfinite(each.sqnr) else None} for each in self.levers]
+        plain = {"outputs": outputs, "levers": levers}
+        return asdict(self) | plain | {"quantized": dict(self.quantized), "seconds": dict(self.seconds)}
 
     def rows(self) -> list[tuple[str, str]]:
         """Returns what a table of two columns shows."""
@@ -113,6 +141,7 @@ class Summary:
             rows.append(("measured SQNR", f"{shown} (outputs on the first sample, exact sums)"))
         if self.reductions:
             rows.append(("portable", _reduced(self.reductions)))
+        rows += [("lever", str(each)) for each in self.levers]
         rows += [("NPU", finding) for finding in self.preflight]
         return rows + [("note", note) for note in self.notes]
 

@@ -1,0 +1,224 @@
+"""A quality target: options that cost more are tried, the cheapest first, until the outputs are good enough."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quarkfast import ort
+from quarkfast.atomic_files import save_bytes
+from quarkfast.calibration.data import CalibrationData, Feed, model_inputs, open_data
+from quarkfast.config import Scheme
+from quarkfast.config.rules import Change, TensorRule
+from quarkfast.errors import ConfigError, UnsupportedError
+from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.evaluate.metrics import sqnr
+from quarkfast.evaluate.pair_trial import PairTrial
+from quarkfast.formats import wider_integer
+from quarkfast.graph.external import check_not_a_source
+from quarkfast.graph.load import ModelSource, external_files, load_model
+from quarkfast.graph.save import to_proto
+from quarkfast.pipeline.progress import Clock
+from quarkfast.pipeline.quantize_model import quantize_model
+from quarkfast.pipeline.resolve import resolve
+from quarkfast.pipeline.summary import LeverResult, Summary
+from quarkfast.quantization.activation_precision import choose_activations
+from quarkfast.targets import Target
+
+__all__ = ["quantize_to_sqnr"]
+
+# Samples that are judged and not calibrated with: the last ones, at most a quarter of all.
+_HELD_APART = 16
+
+# Samples of those that calibrate on which tensors are chosen.
+_SEARCHED = 2
+
+# What a lever must bring to stay, in dB.
+_LEAST_GAIN = 0.1
+
+# In dB, what the choice of tensors aims at above the target: its samples are others than those that are judged.
+_MARGIN = 1.0
+
+# Options by which the same types carry more, the cheapest first. One that the user gave is left as it is.
+_OPTIONS: tuple[tuple[str, str], ...] = (("method", "minmse"), ("rounding", "descent"))
+
+# Tensors that a line of the summary names.
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A way to quantize: a scheme and where it is placed."""
+
+    scheme: Scheme
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    plan: _Plan
+    data: bytes
+    summary: Summary
+    sqnr: float
+
+
+def quantize_to_sqnr(
+    model: ModelSource,
+    path: Path | None,
+    preset: str | Scheme,
+    options: Mapping[str, Any],
+    calibration_data: CalibrationData | None,
+    max_memory: int | str | None,
+    min_sqnr: float,
+    clock: Clock,
+) -> tuple[bytes, Summary]:
+    """Quantizes `model` until its worst output has `min_sqnr` dB on samples held apart, by the cheapest levers.
+
+    A lever stays where it helps. What was tried is in the summary, and a note where the target is not met.
+
+    Raises:
+        ConfigError: If the preset's activations have no scales, or there are no samples.
+        QuarkfastError: As :func:`quarkfast.quantize`. Nothing is left behind.
+    """
+    scheme, target = resolve(preset, options)
+    if not math.isfinite(min_sqnr):
+        raise ConfigError(f"min_sqnr: expected a finite number of dB, got {min_sqnr}")
+    if scheme.encoding != "qdq" or not scheme.activation.needs_range:
+        raise ConfigError(f"min_sqnr: expected a preset whose activations have scales, got {scheme.name}")
+    if calibration_data is None:
+        raise ConfigError("min_sqnr: expected calibration_data to judge outputs on, got none")
+    ladder = _Ladder(model, path, scheme, calibration_data, max_memory, min_sqnr, clock)
+    ladder.pull("as asked", _Plan(scheme, target))
+    given = dict(options)
+    for name, value in _OPTIONS:
+        if name in options or ladder.is_met:
+            continue
+        try:
+            plan = _Plan(*resolve(preset, {**given, name: value}))
+        except ConfigError:  # the preset has no such choice
+            continue
+        if ladder.pull(f"{name}={value}", plan):
+            given[name] = value
+    ladder.widen_activations()
+    return ladder.finish()
+
+
+class _Ladder:
+    """The best result so far, and what was tried."""
+
+    def __init__(
+        self,
+        model: ModelSource,
+        path: Path | None,
+        scheme: Scheme,
+        data: CalibrationData,
+        max_memory: int | str | None,
+        min_sqnr: float,
+        clock: Clock,
+    ) -> None:
+        loaded = load_model(model)
+        if path is not None:
+            check_not_a_source(path, model, external_files(loaded))
+        inputs = model_inputs(loaded)
+        samples = open_data(data, inputs, scheme.samples, scheme.batch_size, scheme.preprocess)
+        if samples.resizable:
+            samples.resize(1)
+        if samples.random:
+            raise ConfigError("min_sqnr: expected real samples to judge outputs on, got random ones")
+        feeds = [dict(feed) for feed in samples]
+        apart = min(_HELD_APART, len(feeds) // 4) or len(feeds) // 2
+        self._calibration, self._judged = feeds[: len(feeds) - apart], feeds[len(feeds) - apart :] or feeds
+        self._model, self._path, self._max_memory, self._clock = model, path, max_memory, clock
+        self._tensors = {value.name for node in loaded.graph for value in (*node.inputs, *node.outputs) if value}
+        self._reference = to_proto(loaded).SerializeToString()
+        session = ort.inference_session(self._reference, ort.session_options(optimize=False))
+        self._wanted = _outputs(session, self._judged)
+        self._least = min_sqnr
+        self._tried: list[LeverResult] = []
+        self._notes: list[str] = []
+        self._best: _Result | None = None
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the best result is good enough."""
+        return self._best is not None and self._best.sqnr >= self._least
+
+    def pull(self, lever: str, plan: _Plan) -> bool:
+        """Quantizes by a plan, and keeps the result if it is the best; returns whether it is."""
+        start = time.perf_counter()
+        scheme = replace(plan.scheme, samples=None, preprocess=None)
+        data, summary = quantize_model(
+            self._model, None, scheme, plan.target, self._calibration, None, self._max_memory, self._clock
+        )
+        with self._clock.stage("judge"):
+            found = _worst(self._wanted, _outputs(exact_session(data), self._judged))
+        kept = self._best is None or found > self._best.sqnr + _LEAST_GAIN
+        if kept:
+            self._best = _Result(plan, data, summary, found)
+        self._tried.append(LeverResult(lever, time.perf_counter() - start, len(data), found, kept))
+        return kept
+
+    def widen_activations(self) -> None:
+        """Gives 16 bits to the activations that take most from the outputs."""
+        best = self._best
+        assert best is not None
+        scheme = best.plan.scheme
+        wide = wider_integer(scheme.activation.dtype)
+        if self.is_met or wide is None:
+            return
+        with self._clock.stage("choose tensors"):
+            trial = PairTrial(best.data, self._reference, self._calibration[:_SEARCHED])
+            # A rule names a tensor of the model as it is given; what its preparation made keeps 8 bits.
+            sizes = {name: size for name, size in trial.sizes.items() if name in self._tensors}
+            others = trial.sizes.keys() - sizes.keys()
+            most = 10 ** (-(self._least + _MARGIN) / 10)
+            names = choose_activations(sizes, lambda rounded: trial.noise({*rounded, *others}), most)
+            share = sum(sizes[name] for name in names) / max(sum(trial.sizes.values()), 1)
+            trial.close()
+        own = {rule.tensor for rule in scheme.tensors}
+        rules = tuple(TensorRule(name, Change.of({"dtype": wide}, "tensors")) for name in names if name not in own)
+        if not rules:
+            return
+        shown = ", ".join(repr(rule.tensor) for rule in rules[:_SHOWN]) + (", ..." if len(rules) > _SHOWN else "")
+        plan = _Plan(replace(scheme, tensors=(*scheme.tensors, *rules)), best.plan.target)
+        try:
+            self.pull(f"{wide} for {len(rules)} activations ({shown}; {100 * share:.0f} % of their bytes)", plan)
+        except (ConfigError, UnsupportedError) as error:
+            self._notes.append(f"min_sqnr: {plan.target.name} takes no {wide} activations: {error}")
+
+    def finish(self) -> tuple[bytes, Summary]:
+        """Writes the best result, and returns it with the summary of what was tried."""
+        best = self._best
+        assert best is not None
+        notes = (*best.summary.notes, *self._notes)
+        if not self.is_met:
+            told = f"min_sqnr: {self._least:g} dB cannot be met, {best.sqnr:.1f} dB is the best that was found"
+            notes = (*notes, told)
+        if self._path is not None:
+            save_bytes(best.data, self._path)
+        seconds = dict(self._clock.seconds)
+        return best.data, replace(best.summary, notes=notes, levers=tuple(self._tried), seconds=seconds)
+
+
+def _outputs(session: Any, feeds: Sequence[Feed]) -> dict[str, np.ndarray[Any, Any]]:
+    """Returns every output of floats, over all feeds, in one row."""
+    names = [output.name for output in session.get_outputs()]
+    runs = [ort.run(session, feed) for feed in feeds]
+    return {
+        name: np.concatenate([np.asarray(run[index], np.float64).ravel() for run in runs])
+        for index, name in enumerate(names)
+        if runs[0][index].dtype.kind == "f"
+    }
+
+
+def _worst(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> float:
+    return min(
+        (sqnr(one, found[name]) if one.shape == found[name].shape else -np.inf for name, one in wanted.items()),
+        default=np.inf,
+    )

@@ -1,0 +1,71 @@
+"""Activations that 8 bits cannot carry: which of them get 16 (mixed precision)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+__all__ = ["LARGEST_SHARE", "choose_activations"]
+
+LARGEST_SHARE = 0.25
+"""At most this part of the bytes of activations, as floats, gets more than 8 bits."""
+
+# Runs that find out which tensors make most noise: one for each tensor of most networks.
+_MOST_RUNS = 192
+
+Noise = Callable[[Collection[str]], float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    names: tuple[str, ...]
+    noise: float
+    size: int
+
+
+def choose_activations(sizes: Mapping[str, int], noise: Noise, most: float) -> tuple[str, ...]:
+    """Returns the fewest tensors without whose rounding the outputs have at most the noise `most`.
+
+    1. All tensors are one group. The group that makes most noise by itself is halved, over and over.
+    2. Groups are ranked by their noise for each element, as long as they take at most a quarter of all elements.
+    3. The shortest beginning of that rank that suffices is found by bisection; all of it is taken where none does.
+
+    Args:
+        sizes: Name of a tensor -> its number of elements, in the order of the nodes.
+        noise: From the tensors that are rounded to the noise of the worst output, as a part of its power.
+        most: The noise to come down to, as a part of the power.
+    """
+    names = tuple(sizes)
+    if not names or noise(names) <= most:
+        return ()
+    limit, size, ranked = LARGEST_SHARE * sum(sizes.values()), 0, list[_Group]()
+    for group in sorted(_split(sizes, noise), key=lambda each: each.noise / max(each.size, 1), reverse=True):
+        if size + group.size <= limit:
+            ranked.append(group)
+            size += group.size
+    low, high = 0, len(ranked)
+    while low < high:
+        middle = (low + high) // 2
+        raised = {name for group in ranked[:middle] for name in group.names}
+        if noise([name for name in names if name not in raised]) <= most:
+            high = middle
+        else:
+            low = middle + 1
+    return tuple(name for group in ranked[:low] for name in group.names)
+
+
+def _split(sizes: Mapping[str, int], noise: Noise) -> list[_Group]:
+    """Returns all tensors in groups with the noise that each makes by itself, the worst of them single tensors."""
+
+    def group(names: tuple[str, ...]) -> _Group:
+        return _Group(names, max(noise(names) - least, 0.0), sum(sizes[name] for name in names))
+
+    least, runs = noise(()), 2
+    groups = [group(tuple(sizes))]
+    while runs < _MOST_RUNS and (several := [each for each in groups if len(each.names) > 1]):
+        worst = max(several, key=lambda each: each.noise)
+        half = len(worst.names) // 2
+        groups.remove(worst)
+        groups += [group(worst.names[:half]), group(worst.names[half:])]
+        runs += 2
+    return groups

@@ -1,0 +1,161 @@
+"""`min_sqnr`: options that cost more, the cheapest first, until the outputs are good enough."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+
+import quarkfast
+from quarkfast.cli import main
+from quarkfast.cli.exit_codes import ExitCode
+from quarkfast.evaluate import sqnr
+from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.evaluate.pair_trial import PairTrial
+from quarkfast.quantization.activation_precision import LARGEST_SHARE, choose_activations
+from support.tiny_models import run_as_written, tiny_model
+
+# The sum in the middle is small and has channels that differ by a factor of 200, which 8 bits with one scale cannot
+# carry; the layer behind it gives each the same weight.
+TEXT = """g (float[N, 32] x) => (float[N, 24] y) {
+    a = Gemm (x, w1, b1)
+    s = Sigmoid (a)
+    m = Mul (s, factors)
+    t = Tanh (x)
+    p = Gemm (t, w3, b3)
+    q = Add (m, p)
+    y = Gemm (q, w2, b2)
+}"""
+
+
+def model() -> onnx.ModelProto:
+    rng = np.random.default_rng(3)
+    factors = np.float32([1, 200, 1, 200])
+    weights = {
+        "w1": rng.normal(0, 0.3, (32, 4)),
+        "b1": rng.normal(0, 0.3, 4),
+        "factors": factors,
+        "w3": rng.normal(0, 0.1, (32, 4)),
+        "b3": np.zeros(4),
+        "w2": rng.normal(0, 1, (4, 24)) / factors[:, None],
+        "b2": rng.normal(0, 0.3, 24),
+    }
+    return tiny_model(TEXT, {name: np.asarray(value, np.float32) for name, value in weights.items()})
+
+
+def samples(count: int = 32, seed: int = 2) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, 1, (count, 32)).astype(np.float32)
+
+
+def quantized(least: float, **options) -> quarkfast.QuantizedModel:
+    options = {"preset": "A8W8", "weight_type": "int16", "calibration_data": samples()} | options
+    return quarkfast.quantize(model(), min_sqnr=least, **options)
+
+
+def ratio(result: quarkfast.QuantizedModel) -> float:
+    x = samples(64, 5)
+    (expected,) = exact_session(model()).run(None, {"x": x})
+    return sqnr(expected, run_as_written(result.model_bytes, x))
+
+
+def test_what_is_good_enough_stays_as_it_was_asked_for():
+    result = quantized(-50.0)
+    assert [each.lever for each in result.summary.levers] == ["as asked"]
+    # Eight of the samples judge.
+    fitting = [{"x": row[None]} for row in samples()[:24]]
+    plain = quarkfast.quantize(model(), preset="A8W8", weight_type="int16", calibration_data=fitting)
+    assert result.model_bytes == plain.model_bytes
+
+
+def test_activations_that_8_bits_cannot_carry_get_16():
+    plain, result = (quantized(least) for least in (-50.0, 35.0))
+    widened = result.summary.levers[-1]
+    assert widened.kept
+    assert widened.lever.startswith("int16 for ")
+    assert result.summary.levers[-1].sqnr > result.summary.levers[0].sqnr
+    assert ratio(result) > ratio(plain) + 6
+    types = {node.output[0]: node for node in result.proto.graph.node if node.op_type == "QuantizeLinear"}
+    zeros = {each.name: each.data_type for each in result.proto.graph.initializer}
+    wide = [node.input[0] for node in types.values() if zeros.get(node.input[2]) == onnx.TensorProto.INT16]
+    assert 0 < len(wide) < len(types)
+
+
+def test_a_target_that_cannot_be_met_is_told_and_the_best_is_kept():
+    result = quantized(200.0)
+    levers = result.summary.levers
+    best = max(each.sqnr for each in levers if each.kept)
+    assert f"min_sqnr: 200 dB cannot be met, {best:.1f} dB is the best that was found" in result.summary.notes
+    assert [each.lever for each in levers[:3]] == ["as asked", "method=minmse", "rounding=descent"]
+
+
+def test_an_option_that_is_given_is_not_changed():
+    result = quantized(200.0, method="percentile", rounding="nearest")
+    assert not [each for each in result.summary.levers if "=" in each.lever]
+
+
+def test_the_same_bytes_on_every_run():
+    assert quantized(35.0).model_bytes == quantized(35.0).model_bytes
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"preset": "DYNAMIC", "weight_type": "int8"},
+            "min_sqnr: expected a preset whose activations have scales, got DYNAMIC",
+        ),
+        ({"calibration_data": None}, "min_sqnr: expected calibration_data to judge outputs on, got none"),
+        ({"calibration_data": "random"}, "min_sqnr: expected real samples to judge outputs on, got random ones"),
+        ({"calibration": object(), "calibration_data": None}, "min_sqnr: expected calibration_data"),
+        ({"min_sqnr": float("nan")}, "min_sqnr: expected a finite number of dB, got nan"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused(options, message):
+    with pytest.raises(quarkfast.ConfigError, match=message):
+        quantized(**{"least": options.pop("min_sqnr", 20.0), **options})
+
+
+def test_the_command_line_writes_a_report_of_the_levers(tmp_path):
+    onnx.save(model(), tmp_path / "m.onnx")
+    np.savez(tmp_path / "x.npz", x=samples())
+    paths = ["-o", tmp_path / "q.onnx", "--report", tmp_path / "r.json", "--calibration-data", tmp_path / "x.npz"]
+    assert (
+        main(list(map(str, ["quantize", tmp_path / "m.onnx", *paths, "--weight-type", "int16", "--min-sqnr", "35"])))
+        == ExitCode.OK
+    )
+    levers = json.loads((tmp_path / "r.json").read_text())["levers"]
+    assert levers[0]["lever"] == "as asked"
+    assert set(levers[0]) == {"lever", "seconds", "bytes", "sqnr", "kept"}
+    assert (tmp_path / "q.onnx").read_bytes() == quantized(35.0).model_bytes
+
+
+def test_pairs_left_out_of_a_trial_round_nothing():
+    result = quarkfast.quantize(model(), preset="A8W8", calibration_data=samples(), weight_type="int16")
+    feed = {"x": samples(4, 7)}
+    trial = PairTrial(result.model_bytes, model().SerializeToString(), [feed])
+    (expected,) = exact_session(model()).run(None, feed)
+    found = run_as_written(result.model_bytes, feed["x"])
+    noise = np.square(np.float64(expected) - found).sum() / np.square(np.float64(expected)).sum()
+    assert trial.noise(tuple(trial.sizes)) == pytest.approx(noise)
+    # Weights of 16 bits remain, whose smallest rows have 8 of these.
+    assert trial.noise(()) < noise / 100
+    assert trial.sizes["x"] == 4 * 32
+    trial.close()
+
+
+@pytest.mark.parametrize("bad", [("c",), ("b", "f"), ("h",)])
+def test_tensors_are_chosen_by_what_they_do_within_the_limit(bad):
+    """Noise adds up: one tensor that makes most of it is found among others."""
+    sizes = dict.fromkeys("abcdefgh", 10)
+
+    def noise(rounded):
+        return sum(1.0 if name in bad else 1e-4 for name in rounded)
+
+    chosen = choose_activations(sizes, noise, 0.01)
+    assert set(chosen) == set(bad)
+    assert sum(sizes[name] for name in chosen) <= LARGEST_SHARE * sum(sizes.values())
+    assert choose_activations(sizes, noise, 10.0) == ()
+    # Where the limit does not let in all that is needed, what it lets in is taken.
+    assert len(choose_activations(sizes, lambda rounded: float(len(rounded)), 0.5)) == 2
