@@ -16,8 +16,8 @@ __all__ = ["NEUTRAL", "calibration_key"]
 # key, so that one added later cannot let old statistics pass for new ones.
 NEUTRAL = (
     *("name", "target", "activation", "weight", "bias", "encoding", "keep_float_weights", "force_pass_through"),
-    *("clip_bfloat16", "packed_weights", "block_rounding", "portable", "rounding", "bias_correction"),
-    *("strict", "align_scales"),
+    *("clip_bfloat16", "packed_weights", "block_rounding", "portable", "rounding", "rounding_options"),
+    *("bias_correction", "strict", "align_scales"),
     *("op_types", "include", "exclude", "exclude_op_types", "layers", "tensors", "samples", "batch_size", "preprocess"),
 )
 
