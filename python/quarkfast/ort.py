@@ -87,7 +87,8 @@ def session_options(*, threads: int | None = None, optimize: bool = True, spinni
     """Make session options with quarkfast's operators registered.
 
     Args:
-        threads: Number of intra-op threads, 1 or more; None leaves the choice to onnxruntime.
+        threads: Number of intra-op threads, 1 or more; None leaves the choice to onnxruntime, but for processors that
+            this process may not use, of which it knows nothing.
         optimize: Whether onnxruntime may rewrite the graph (all its levels) or must run it as it stands.
         spinning: Whether threads that wait for work keep their processor busy, as onnxruntime has it, or sleep.
 
@@ -108,14 +109,20 @@ def session_options(*, threads: int | None = None, optimize: bool = True, spinni
     options = onnxruntime.SessionOptions()
     # Warnings speak to the author of a model about its graph, errors arrive as exceptions; 4 leaves the fatal ones.
     options.log_severity_level = 4
-    if threads is not None:
-        options.intra_op_num_threads = threads
+    options.intra_op_num_threads = _usable_processors() if threads is None else threads
     if not spinning:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     level = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = level.ORT_ENABLE_ALL if optimize else level.ORT_DISABLE_ALL
     register(options)
     return options
+
+
+def _usable_processors() -> int:
+    """Returns how many processors this process is held to (taskset, cpusets of containers), or 0 if to none."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
+    usable = len(affinity(0)) if affinity is not None else 0
+    return usable if usable < (os.cpu_count() or 1) else 0
 
 
 def lean_options(*, optimize: bool = True) -> Any:

@@ -1,5 +1,6 @@
 """get_library_path, register, session_options and inference_session: how onnxruntime loads the library."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,15 @@ def test_options_choose_threads_and_optimization() -> None:
     options = ort.session_options(threads=3, optimize=False)
     assert options.intra_op_num_threads == 3
     assert options.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+
+
+@pytest.mark.parametrize(("usable", "threads"), [({1}, 1), ({0, 3}, 2), ({0, 1, 2, 3}, 0)])
+def test_a_process_that_is_held_to_some_processors_has_no_more_threads(monkeypatch, usable, threads):
+    """onnxruntime counts the processors of the machine, and binds its threads to those that the process may not use."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: usable, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    assert ort.session_options().intra_op_num_threads == threads
+    assert ort.session_options(threads=3).intra_op_num_threads == 3
 
 
 def test_threads_that_wait_sleep_where_that_is_asked_for():
