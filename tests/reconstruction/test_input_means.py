@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quarkfast.graph.load import load_model
-from quarkfast.reconstruction import input_means, linear_layers
+from quarkfast.reconstruction import InputMeans, linear_layers
 from quarkfast.reconstruction.input_rows import count_rows, rows_at
 from support.tiny_models import tiny_model
 
@@ -34,7 +34,7 @@ def test_means_of_inputs_that_vary_by_channel_are_exact(name, opset, rng):
     if len(dimensions) == 3:
         x = x[:, :, :1].repeat(dimensions[1], 2)
     rows = rows_at(layer, x, np.arange(count_rows(layer, x)))
-    found, outputs = input_means(proto, None, [layer], [{"x": each[None]} for each in x])
+    found, outputs = InputMeans(proto, None, [layer]).run([{"x": each[None]} for each in x])
     assert [len(each) for each in outputs] == [1, 1, 1, 1]
     # The graph's means are of at most 64 numbers in float32: 6 roundings of a sum, and one of the quotient.
     expected = rows.mean(axis=1, dtype=np.float64)
@@ -47,7 +47,7 @@ def test_a_matrix_product_and_a_convolution_of_one_tensor(rng):
     proto = tiny_model(text, {name: value.astype(np.float32) for name, value in weights.items()})
     conv, product = linear_layers(load_model(proto))
     x = rng.integers(-8, 8, (1, 4, 8)).astype(np.float32)  # sums of integers are exact, and so is an eighth of them
-    found, _ = input_means(proto, None, [conv, product], [{"x": x}])
+    found, _ = InputMeans(proto, None, [conv, product]).run([{"x": x}])
     np.testing.assert_array_equal(found[conv.node][0], x.mean(axis=(0, 2))[None])
     np.testing.assert_array_equal(found[product.node][0], x.mean(axis=(0, 1))[None])
 
@@ -59,5 +59,5 @@ def test_a_model_in_float16(rng):
     )
     (conv,) = linear_layers(load_model(proto))
     x = rng.integers(-8, 8, (1, 4, 8)).astype(np.float16)
-    found, _ = input_means(proto, None, [conv], [{"x": x}])
+    found, _ = InputMeans(proto, None, [conv]).run([{"x": x}])
     np.testing.assert_array_equal(found[conv.node][0], x.mean(axis=(0, 2), dtype=np.float64)[None])

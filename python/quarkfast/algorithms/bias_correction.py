@@ -15,7 +15,7 @@ from quarkfast.config import Scheme
 from quarkfast.evaluate.constant_trial import ConstantTrial, decibels
 from quarkfast.evaluate.logits import judge_logits
 from quarkfast.graph.external_constants import proto_and_folder, with_constants_as_inputs
-from quarkfast.reconstruction import LinearLayer, input_means, linear_layers
+from quarkfast.reconstruction import InputMeans, LinearLayer, linear_layers
 
 __all__ = ["BIAS_CORRECTION", "BiasCorrectionSettings", "corrected_bias"]
 
@@ -123,21 +123,17 @@ def _seen(
     context: Context, layers: list[LinearLayer], settings: BiasCorrectionSettings
 ) -> tuple[list[Feed], dict[str, NDArray[np.float64]], list[list[Any]]]:
     """Returns samples, the means of inputs of layers on each, and the outputs of each: of more where these are few."""
+    proto, folder = proto_and_folder(context.model)
+    session = InputMeans(judge_logits(proto), folder, layers)
     samples = context.read_samples(min(settings.samples, max(context.samples // 4, _LEAST_SAMPLES)))
-    means, outputs = _means(context, layers, samples)
+    means, outputs = session.run(samples)
     if sum(np.size(each) for each in outputs[0]) < _FEW_OUTPUTS:
         samples = context.read_samples(min(settings.samples_of_few_outputs, max(context.samples // 3, _LEAST_SAMPLES)))
-        more, others = _means(context, layers, samples[len(outputs) :])
+        more, others = session.run(samples[len(outputs) :])
         means = {node: np.concatenate([rows, more[node]]) for node, rows in means.items()}
         outputs += others
+    session.close()
     return samples, means, outputs
-
-
-def _means(
-    context: Context, layers: list[LinearLayer], samples: list[Feed]
-) -> tuple[dict[str, NDArray[np.float64]], list[list[Any]]]:
-    proto, folder = proto_and_folder(context.model)
-    return input_means(judge_logits(proto), folder, layers, samples)
 
 
 def _noise(

@@ -47,6 +47,7 @@ class CalibrationSource:
         self.limit = None if max_memory is None else parse_bytes(max_memory)
         self._data = data
         self._samples: Samples | None = None
+        self._live: tuple[tuple[tuple[str, ...], ...], int] | None = None
 
     @property
     def is_table(self) -> bool:
@@ -99,7 +100,14 @@ class CalibrationSource:
         if not self.has_data or self.samples(model, scheme).random:
             return None, ()
         first = self.samples(model, scheme).row()
-        live, most = live_bytes(model, first), _MOST_MEASURED if self.limit is None else self.limit // 4
+        live, most = self._live_bytes(model, first), _MOST_MEASURED if self.limit is None else self.limit // 4
         if live <= min(most, _MOST_MEASURED):
             return first, ()
         return None, (f"the outputs on the first sample are not measured: its activations take {readable(live)}",)
+
+    def _live_bytes(self, model: ir.Model, first: Feed) -> int:
+        """Returns the bytes of activations of one run; known for as long as the model has the same nodes."""
+        nodes = tuple((node.op_type, *(value.name or "" for value in node.outputs)) for node in model.graph)
+        if self._live is None or self._live[0] != nodes:
+            self._live = nodes, live_bytes(model, first)
+        return self._live[1]

@@ -14,52 +14,65 @@ from numpy.typing import NDArray
 from quarkfast import _core, ort
 from quarkfast.reconstruction.linear_layer import LinearLayer, Window
 
-__all__ = ["input_means"]
+__all__ = ["InputMeans"]
 
 # From this operator set on, axes of ReduceMean are an input.
 _AXES_ARE_AN_INPUT = 18
 
 
-def input_means(
-    model: onnx.ModelProto,
-    folder: Path | None,
-    layers: Sequence[LinearLayer],
-    feeds: Iterable[Mapping[str, NDArray[Any]]],
-) -> tuple[dict[str, NDArray[np.float64]], list[list[Any]]]:
-    """Returns, for each sample, the mean over positions of what each row of a weight multiplies, and the outputs.
+class InputMeans:
+    """One session on a model that takes the mean over positions of what each row of a weight multiplies.
 
     The graph itself takes means of channels; a convolution's patches have those, and zeros where they reach beyond the
     input. That is exact for the middle of an input, and a good estimate at its borders.
-
-    Args:
-        model: The float model; nodes and outputs are added to it.
-        folder: Where the files are that it refers to, or None.
-        layers: Layers of the model.
-        feeds: Samples: arrays by the names of the model's inputs.
-
-    Returns:
-        By the name of the node an array ``[samples, groups, inputs]``, as in `LinearLayer.matrix_shape`; and for each
-        sample a list of the model's own outputs.
-
-    Raises:
-        ModelError: ONNX Runtime does not take the model or a sample.
     """
-    own = len(model.graph.output)
-    _add_means(model, {_mean(layer): layer for layer in layers})
-    names = [value.name for value in model.graph.output]
-    session = ort.inference_session(model.SerializeToString(), ort.lean_options(), folder=folder)
-    found: dict[str, list[NDArray[np.float64]]] = {layer.node: [] for layer in layers}
-    outputs = []
-    for feed in feeds:
-        given = [np.array(each) for each in ort.run(session, feed)]  # copies, since results keep a session's memory
-        values = dict(zip(names, given, strict=True))
-        for layer in layers:
-            found[layer.node].append(_rows(layer, values[_mean(layer)], values[_shape(layer)]))
-        outputs.append(given[:own])
-    del session
-    _core.release_memory()
-    shapes = {layer.node: (-1, layer.matrix_shape[0], layer.matrix_shape[2]) for layer in layers}
-    return {node: np.array(rows).reshape(shapes[node]) for node, rows in found.items()}, outputs
+
+    def __init__(self, model: onnx.ModelProto, folder: Path | None, layers: Sequence[LinearLayer]) -> None:
+        """Opens the session.
+
+        Args:
+            model: The float model; nodes and outputs are added to it.
+            folder: Where the files are that it refers to, or None.
+            layers: Layers of the model.
+
+        Raises:
+            ModelError: ONNX Runtime does not take the model.
+        """
+        self._layers, self._own = layers, len(model.graph.output)
+        _add_means(model, {_mean(layer): layer for layer in layers})
+        self._names = [value.name for value in model.graph.output]
+        self._session = ort.inference_session(model.SerializeToString(), ort.lean_options(), folder=folder)
+
+    def run(
+        self, feeds: Iterable[Mapping[str, NDArray[Any]]]
+    ) -> tuple[dict[str, NDArray[np.float64]], list[list[Any]]]:
+        """Returns the means on each sample, and the model's outputs.
+
+        Args:
+            feeds: Samples: arrays by the names of the model's inputs.
+
+        Returns:
+            By the name of the node an array ``[samples, groups, inputs]``, as in `LinearLayer.matrix_shape`; and for
+            each sample a list of the model's own outputs.
+
+        Raises:
+            ModelError: ONNX Runtime does not take a sample.
+        """
+        found: dict[str, list[NDArray[np.float64]]] = {layer.node: [] for layer in self._layers}
+        outputs = []
+        for feed in feeds:
+            given = [np.array(each) for each in ort.run(self._session, feed)]  # results keep a session's memory
+            values = dict(zip(self._names, given, strict=True))
+            for layer in self._layers:
+                found[layer.node].append(_rows(layer, values[_mean(layer)], values[_shape(layer)]))
+            outputs.append(given[: self._own])
+        shapes = {layer.node: (-1, layer.matrix_shape[0], layer.matrix_shape[2]) for layer in self._layers}
+        return {node: np.array(rows).reshape(shapes[node]) for node, rows in found.items()}, outputs
+
+    def close(self) -> None:
+        """Ends the session, and gives its memory back."""
+        self._session = None
+        _core.release_memory()
 
 
 def _mean(layer: LinearLayer) -> str:
