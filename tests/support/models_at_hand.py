@@ -27,10 +27,10 @@ _RNG = np.random.default_rng(17)
 class AtHand:
     """A model and samples, the same for calibration and for a run.
 
-    `more` are samples that take no part in calibration, of a model that is unstable: one code that is rounded to its
-    neighbour spreads over most of the codes behind, so that two runs that round alike but for sums between two codes
-    differ by as much as quantization takes. Which is the better one on a few samples is chance, and in favour of the
-    run by which biases were corrected on these.
+    `more` are samples that take no part in calibration, for a second look. In an unstable model one code that is
+    rounded to its neighbour spreads over most of the codes behind, so that two runs that round alike but for sums
+    between two codes differ by as much as quantization takes. Which is the better one on a few samples is chance, and
+    in favour of the run by which biases were corrected on these.
     """
 
     model: Path | onnx.ModelProto
@@ -137,8 +137,9 @@ def _digits() -> AtHand:
 def _cifar(name: str, count: int) -> Callable[[Path], AtHand]:
     def load(shared: Path) -> AtHand:
         with np.load(shared / "data" / "cifar10_calib.npz") as data:
-            images = data["x"][:count].astype(np.float32) / 255
-        return AtHand(shared / "models" / f"{name}.onnx", {"input": ((images - MEAN) / STD).astype(np.float32)})
+            images = data["x"][: 12 * count].astype(np.float32) / 255
+        normal = ((images - MEAN) / STD).astype(np.float32)
+        return AtHand(shared / "models" / f"{name}.onnx", {"input": normal[:count]}, {"input": normal[count:]})
 
     return load
 
