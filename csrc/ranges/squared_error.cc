@@ -14,6 +14,7 @@ constexpr int kCoarse = 8;           // steps between thresholds of the first pa
 constexpr int kOctaves = kHistogramSideBits;
 constexpr double kClearlyLess = 1 - 0x1p-20;  // errors that differ by rounding alone count as equal
 constexpr double kSmallestScale = std::numeric_limits<float>::min();
+constexpr double kNoTie = 0.5 - 0x1p-20;
 constexpr double kLargestEnd = std::numeric_limits<float>::max() / 2;  // the difference of two is finite in float32
 
 // Step g of the thresholds below 1: six binary digits an octave.
@@ -22,9 +23,13 @@ double shrunk(int step) {
   return std::ldexp(2 * kStepsPerOctave - within, -(step / kStepsPerOctave)) / (2 * kStepsPerOctave);
 }
 
-// The step below `steps` with the least error, searched coarsely, then around the best.
-template <class Error>
-int least_step(int steps, const Error& error) {
+// No error of a later step is known to be larger than nothing.
+constexpr auto kUnbounded = [](int, double) { return 0.0; };
+
+// The step below `steps` with the least error, searched coarsely, then around the best. `bound` is given a step and its
+// error, and returns what the errors of later steps cannot fall below.
+template <class Error, class Bound>
+int least_step(int steps, const Error& error, const Bound& bound) {
   double least = std::numeric_limits<double>::infinity();
   int best = 0;
   const auto consider = [&](int step) {
@@ -33,13 +38,25 @@ int least_step(int steps, const Error& error) {
       least = found;
       best = step;
     }
+    return found;
   };
-  for (int step = 0; step < steps; step += kCoarse) consider(step);
+  for (int step = 0; step < steps; step += kCoarse) {
+    if (bound(step, consider(step)) > least) break;
+  }
   const int around = best;
   for (int step = std::max(0, around - kCoarse + 1); step < std::min(steps, around + kCoarse); ++step) {
     if (step != around) consider(step);
   }
   return best;
+}
+
+// Whether ranges that shrink by `shrunk` lie within each other once rounded to codes: scales are not held up, and the
+// zero point does not lie so near to the middle of two integers that both may be the nearest.
+bool are_nested(double low, double high, const CodeRange& codes, bool symmetric) {
+  const double step = (high - low) / static_cast<double>(codes.qmax - codes.qmin);
+  if (step * shrunk(kOctaves * kStepsPerOctave) < kSmallestScale) return false;
+  const double zero = low / step;
+  return symmetric || std::abs(zero - std::nearbyint(zero)) < kNoTie;
 }
 
 }  // namespace
@@ -93,19 +110,23 @@ ClippingRange least_error_range(const HistogramView& h, const CodeRange& codes, 
   const auto cost = [&](const ClippingRange& range) {
     return error(qparams_from_range(range, codes, symmetric), codes);
   };
-  constexpr int kSteps = kOctaves * kStepsPerOctave;
-  if (symmetric) {
-    const double top = largest_magnitude(h);
-    return limited(h,
-                   top * shrunk(least_step(kSteps, [&](int g) { return cost({-top * shrunk(g), top * shrunk(g)}); })));
-  }
-  const double low = std::min(h.min, 0.0), high = std::max(h.max, 0.0);
-  const double both = shrunk(least_step(kSteps, [&](int g) { return cost({low * shrunk(g), high * shrunk(g)}); }));
-  ClippingRange best{low * both, high * both};
+  const double top = largest_magnitude(h);
+  const double low = symmetric ? -top : std::min(h.min, 0.0), high = symmetric ? top : std::max(h.max, 0.0);
+  const auto at = [&](int step) { return ClippingRange{low * shrunk(step), high * shrunk(step)}; };
+  // What is cut off errs the more, the smaller the range. What is not errs by half a step at most.
+  const bool nested = are_nested(low, high, codes, symmetric);
+  const auto cut_off = [&](int step, double found) {
+    const double half = qparams_from_range(at(step), codes, symmetric).scale / 2;
+    return nested ? found * kClearlyLess - half * half : 0.0;
+  };
+  const int both = least_step(kOctaves * kStepsPerOctave, [&](int step) { return cost(at(step)); }, cut_off);
+  if (symmetric) return limited(h, high * shrunk(both));
+  ClippingRange best = at(both);
   if (best.low < 0 && best.high > 0) {  // each end alone, from where it was up to two octaves inwards
     constexpr int kAlone = 2 * kStepsPerOctave;
-    best.high = high * shrunk(least_step(kAlone, [&](int g) { return cost({best.low, high * shrunk(g)}); }));
-    best.low = low * shrunk(least_step(kAlone, [&](int g) { return cost({low * shrunk(g), best.high}); }));
+    const auto alone = [&](const auto& error) { return least_step(kAlone, error, kUnbounded); };
+    best.high = high * shrunk(alone([&](int step) { return cost({best.low, high * shrunk(step)}); }));
+    best.low = low * shrunk(alone([&](int step) { return cost({low * shrunk(step), best.high}); }));
   }
   return {std::max(best.low, h.min), std::min(best.high, h.max)};
 }
