@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
+import onnx
+
 from quarkfast.calibration.data import Feed
-from quarkfast.deferred import ir, passes
+from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError
+from quarkfast.graph.aside import large_tensors_aside
+from quarkfast.graph.shape_inference import inferred
 from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = ["live_bytes", "parse_bytes", "readable", "resident_bytes", "rows_within_budget", "weight_bytes"]
@@ -19,10 +22,10 @@ _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "ki": 1 <<
 _STATM = Path("/proc/self/statm")
 
 # Activations that a run keeps live. ONNX Runtime holds up to four times as much: blocked copies of them, and its arena
-# grows by powers of two. More is no faster, as activations then leave the caches: CPU seconds of A8W8 with 64 samples,
-# and peak MB, for 1, 4, 16, 32 rows: mobilenetv2 (0.9 MB live a row) 0.67, 0.63, 0.68, 0.76 and 104, 106, 119, 140;
-# ppocr_rec (3.1 MB) 3.3, 3.1, 4.1, 4.9 and 195, 197, 255, 340.
-_BUDGET = 16 << 20
+# grows by powers of two. More is no faster, as activations then leave the caches: CPU seconds of a whole job in A8W8
+# with 64 samples, and peak MB, for 4, 8 and 16 MB: resnet20 (0.4 MB live a row) 0.52, 0.51, 0.53 and 98, 102, 102;
+# mobilenetv2 (1.7 MB) 0.60, 0.61, 0.60 and 101, 106, 116; 16 samples of ppocr_rec (11 MB) 1.26, 1.25, 1.24.
+_BUDGET = 4 << 20
 # Beyond this a call costs nothing beside the work: resnet20, 0.2 MB a row.
 _MOST_ROWS = 32
 
@@ -85,7 +88,7 @@ def rows_within_budget(live: int) -> int:
     So samples shared out in multiples of 32 make the runs that they make together.
 
     Example:
-        >>> rows_within_budget(100), rows_within_budget(3_100_000), rows_within_budget(10**9)
+        >>> rows_within_budget(100), rows_within_budget(800_000), rows_within_budget(10**9)
         (32, 4, 1)
     """
     return 1 << (max(1, min(_MOST_ROWS, _BUDGET // max(1, live))).bit_length() - 1)
@@ -98,24 +101,36 @@ def live_bytes(model: ir.Model, feed: Feed) -> int:
     graph inputs and outputs to the end. What shape inference cannot tell counts nothing, and neither do the bodies of
     If, Loop and Scan.
     """
-    shaped = model.clone()
-    for value in shaped.graph.inputs:
-        if value.name in feed:
-            value.shape = ir.Shape(feed[value.name].shape)
-    for node in shaped.graph:
-        for output in node.outputs:
-            output.shape = None
-    passes.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=_may_follow(shaped))(shaped)
-    nodes = list(shaped.graph)
-    last = {value: index for index, node in enumerate(nodes) for value in _reads(node)}
-    kept = {*shaped.graph.inputs, *shaped.graph.outputs}
-    live = peak = sum(map(_bytes_of, shaped.graph.inputs))
-    for index, node in enumerate(nodes):
-        live += sum(map(_bytes_of, node.outputs))
+    graph = _shaped(model, feed)
+    known = {info.name: info.type.tensor_type for info in (*graph.value_info, *graph.input, *graph.output)}
+    sizes = {name: _bytes_of(kind) for name, kind in known.items()}
+    constants = {tensor.name for tensor in graph.initializer}
+    last = {name: index for index, node in enumerate(graph.node) for name in node.input}
+    kept = {info.name for info in (*graph.input, *graph.output)}
+    live: int = sum(sizes[info.name] for info in graph.input)
+    peak = live
+    for index, node in enumerate(graph.node):
+        live += sum(sizes.get(name, 0) for name in node.output)
         peak = max(peak, live)
-        over = {value for value in (*_reads(node), *node.outputs) if last.get(value, index) == index}
-        live -= sum(_bytes_of(value) for value in over if value not in kept)
+        over = {name for name in (*node.input, *node.output) if last.get(name, index) == index} - kept - constants
+        live -= sum(sizes.get(name, 0) for name in over)
     return peak
+
+
+def _shaped(model: ir.Model, feed: Feed) -> onnx.GraphProto:
+    """Returns the graph of `model` with the shapes that its tensors have on `feed`, as far as onnx is able to tell."""
+    with large_tensors_aside(model):
+        proto = ir.serde.serialize_model(model)
+    del proto.graph.value_info[:]
+    for info in proto.graph.input:
+        if info.name in feed:
+            info.type.tensor_type.ClearField("shape")
+            for size in feed[info.name].shape:
+                info.type.tensor_type.shape.dim.add(dim_value=size)
+    for info in proto.graph.output:
+        info.type.tensor_type.ClearField("shape")
+    found = inferred(proto, propagate=_may_follow(model))
+    return proto.graph if found is None else found.graph
 
 
 def _may_follow(model: ir.Model) -> bool:
@@ -127,11 +142,9 @@ def _may_follow(model: ir.Model) -> bool:
     return not nodes or max(sizes, default=0) <= _FOLLOWED
 
 
-def _reads(node: ir.Node) -> Iterable[ir.Value]:
-    return (value for value in node.inputs if value is not None and value.const_value is None)
-
-
-def _bytes_of(value: ir.Value) -> int:
-    if value.shape is None or value.dtype is None or not value.shape.is_static():
+def _bytes_of(kind: onnx.TypeProto.Tensor) -> int:
+    sizes = kind.shape.dim
+    if not kind.elem_type or not kind.HasField("shape") or not all(size.HasField("dim_value") for size in sizes):
         return 0
-    return math.ceil(math.prod(value.shape.numpy()) * value.dtype.itemsize)
+    count: int = math.prod(size.dim_value for size in sizes)
+    return math.ceil(count * ir.DataType(kind.elem_type).itemsize)

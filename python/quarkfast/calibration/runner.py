@@ -45,6 +45,7 @@ class CalibrationRun:
         max_memory: Most bytes that this process may hold, or None.
         output: Where to write the result, and what was gathered if the run is cut short.
         resume: Whether to go on with what was cut short there.
+        live: `live_bytes`, or what remembers its answers.
     """
 
     model: ir.Model
@@ -56,6 +57,7 @@ class CalibrationRun:
     max_memory: int | None = None
     output: Path | None = None
     resume: bool = False
+    live: Callable[[ir.Model, Feed], int] = live_bytes
 
     def fixed_bytes(self) -> int:
         """Returns about how many bytes this process will hold while it runs the model, activations not counted."""
@@ -166,7 +168,7 @@ def fit_rows(run: CalibrationRun, samples: Samples) -> None:
     limit = run.max_memory
     if limit is None and not samples.unsized and not _log.isEnabledFor(logging.INFO):
         return
-    rows, live = rows_of(samples.first), live_bytes(run.model, samples.first)
+    rows, live = rows_of(samples.first), run.live(run.model, samples.first)
     fit = rows_within_budget(live // rows) if samples.unsized else rows
     if limit is not None or _log.isEnabledFor(logging.INFO):
         fit = _fit_limit(run, samples, fit, live)
