@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
+from quarkfast import ort
 from quarkfast.errors import ModelError
 from quarkfast.evaluate.constant_trial import ConstantTrial
 
@@ -35,8 +36,29 @@ def test_noise_of_several_samples_is_their_geometric_mean():
     constants = {"a": np.float32([0.0]), "b": np.float32([1.0])}
     proto.graph.initializer.extend(onnx.numpy_helper.from_array(each, name) for name, each in constants.items())
     found = ConstantTrial(proto, None, constants, [{"x": np.float32([1.0])}, {"x": np.float32([4.0])}])
-    assert found.noise({"a": np.float32([1.0])}) == pytest.approx(1 / 4)  # of 1 and 1 / 16
-    assert found.noise({}) == 0
+    kinds = {"a": np.float32([1.0])}, {"a": np.float32([2.0])}
+    assert found.compare(*kinds) == pytest.approx((1 / 4, 1))  # of 1 and 1 / 16, of 4 and 1 / 4
+
+
+def test_no_more_samples_run_than_tell_which_is_better(monkeypatch):
+    """The second kind leaves more noise on each of the first three samples, by factors that are nearly the same."""
+    proto = onnx.parser.parse_model(TEXT.replace("Mul(x, a)", "Add(x, a)"))
+    constants = {"a": np.float32([0.0]), "b": np.float32([1.0])}
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(each, name) for name, each in constants.items())
+    feeds = [{"x": np.float32([value])} for value in (1.0, 2.0, 3.0, 4.0, 5.0)]
+    found, runs, run = ConstantTrial(proto, None, constants, feeds), [], ort.run
+    monkeypatch.setattr("quarkfast.ort.run", lambda *given: runs.append(1) or run(*given))
+    first, second = found.compare({"a": np.float32([1.0])}, {"a": np.float32([2.0])})
+    assert second == pytest.approx(4 * first)
+    assert len(runs) == 3 * 3 - 1, "the outputs on the first sample are known"
+
+
+def test_two_kinds_are_compared_by_all_outputs_that_have_noise():
+    found = trial(x=np.float32([1, -2, 3]))
+    one, both = {"a": np.float32([1.0])}, {"a": np.float32([1.0]), "b": np.float32([5.0])}
+    assert found.compare(one, both) == pytest.approx((1 / 4, 1 / 8))  # 1/4, and 1/4 and 1/16
+    assert found.compare({}, one) == pytest.approx((0, 1 / 4))
+    found.close()
 
 
 def test_outputs_of_zeros_do_not_count():

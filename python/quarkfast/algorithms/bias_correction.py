@@ -13,7 +13,7 @@ from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
 from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme
 from quarkfast.evaluate.constant_trial import ConstantTrial, decibels
-from quarkfast.evaluate.logits import judge_logits
+from quarkfast.evaluate.logits import judge_also, judge_logits
 from quarkfast.graph.external_constants import proto_and_folder, with_constants_as_inputs
 from quarkfast.reconstruction import InputMeans, LinearLayer, linear_layers
 
@@ -27,7 +27,7 @@ _MOST_TRIED = 256 << 20
 
 
 # Two whose means are taken, and one that judges.
-_LEAST_SAMPLES = 3
+_LEAST_SAMPLES, _JUDGE = 3, 2
 
 # Numbers of a sample's outputs below which more samples are taken: errors of few numbers cancel by chance.
 _FEW_OUTPUTS = 1000
@@ -35,15 +35,18 @@ _FEW_OUTPUTS = 1000
 
 @dataclass(frozen=True, slots=True)
 class BiasCorrectionSettings:
-    """Settings of bias correction. Every third sample is held apart, and judges what the means of the others give.
+    """Settings of bias correction. The third sample is held apart, and judges what the means of the others give.
 
     Attributes:
-        samples: Samples of models whose outputs have many numbers; at most a quarter of all.
-        samples_of_few_outputs: Samples of others, such as classifiers; at most a third of all.
+        samples: Samples that are read, at most a quarter of all.
+        more_of_few_outputs: Further ones for the means of models whose outputs have few numbers, such as classifiers.
+        judges_of_few_outputs: Most further samples that judge these; fewer do where they agree. All samples together
+            are at most a third.
     """
 
     samples: int = 5
-    samples_of_few_outputs: int = 21
+    more_of_few_outputs: int = 4
+    judges_of_few_outputs: int = 7
 
 
 def corrected_bias(bias: Any, weight: Any, layer: LinearLayer, mean: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -78,18 +81,20 @@ def _run(context: Context, settings: BiasCorrectionSettings) -> bool:
     own = {name: tensors[name] for layer in layers for name in (layer.weight, str(layer.bias))}
     if not layers or not context.may_run_samples or sum(each.values.nbytes for each in own.values()) > _MOST_TRIED:
         return False
-    samples, means, references = _seen(context, layers, settings)
-    apart = list(range(2, len(samples), 3))
-    fitting = [index for index in range(len(samples)) if index not in apart]
+    first, others = _samples(context, settings)
+    fitting, judges = first[:_JUDGE] + first[_JUDGE + 1 :], first[_JUDGE : _JUDGE + 1]
+    means, few = _means(context, layers, fitting, others[: settings.more_of_few_outputs])
     corrected = {}
     for layer in layers:
-        bias, mean = tensors[str(layer.bias)], means[layer.node][fitting].mean(axis=0)
+        bias, mean = tensors[str(layer.bias)], means[layer.node]
         if np.isfinite(mean).all():
             corrected[str(layer.bias)] = bias.with_nearest(corrected_bias(bias, tensors[layer.weight], layer, mean))
     if not corrected:
         return False
-    judges = [(samples[index], references[index]) for index in apart or fitting]
-    return _keep_if_better(context, corrected, *_noise(context, own, corrected, judges))
+    judges += others[settings.more_of_few_outputs :] if few else []
+    return _keep_if_better(
+        context, corrected, *_noise(context, own, corrected, judges or fitting, layers[-1].data if few else "")
+    )
 
 
 def _keep_if_better(context: Context, corrected: Mapping[str, Any], before: float, after: float) -> bool:
@@ -119,37 +124,44 @@ def _is_narrow(weight: Any) -> bool:
     return _is_integer(weight) and weight.limits[1] - weight.limits[0] < 1 << _MOST_BITS
 
 
-def _seen(
-    context: Context, layers: list[LinearLayer], settings: BiasCorrectionSettings
-) -> tuple[list[Feed], dict[str, NDArray[np.float64]], list[list[Any]]]:
-    """Returns samples, the means of inputs of layers on each, and the outputs of each: of more where these are few."""
+def _samples(context: Context, settings: BiasCorrectionSettings) -> tuple[list[Feed], list[Feed]]:
+    """Returns the first samples, and others for a model of few outputs."""
+    count = min(settings.samples, max(context.samples // 4, _LEAST_SAMPLES))
+    most = max(count, min(_reread(settings), context.samples // 3))
+    found = context.read_samples(most)
+    return found[:count], found[count:]
+
+
+def _means(
+    context: Context, layers: list[LinearLayer], samples: list[Feed], others: list[Feed]
+) -> tuple[dict[str, NDArray[np.float64]], bool]:
+    """Returns the mean inputs of layers, and whether the outputs have few numbers: then those of `others` count too."""
     proto, folder = proto_and_folder(context.model)
     session = InputMeans(judge_logits(proto), folder, layers)
-    samples = context.read_samples(min(settings.samples, max(context.samples // 4, _LEAST_SAMPLES)))
     means, outputs = session.run(samples)
-    if sum(np.size(each) for each in outputs[0]) < _FEW_OUTPUTS:
-        samples = context.read_samples(min(settings.samples_of_few_outputs, max(context.samples // 3, _LEAST_SAMPLES)))
-        more, others = session.run(samples[len(outputs) :])
+    few = sum(np.size(each) for each in outputs[0]) < _FEW_OUTPUTS
+    if few and others:
+        more, _ = session.run(others)
         means = {node: np.concatenate([rows, more[node]]) for node, rows in means.items()}
-        outputs += others
     session.close()
-    return samples, means, outputs
+    return {node: rows.mean(axis=0) for node, rows in means.items()}, few
 
 
 def _noise(
-    context: Context, own: Mapping[str, Any], corrected: Mapping[str, Any], judges: list[tuple[Feed, list[Any]]]
+    context: Context, own: Mapping[str, Any], corrected: Mapping[str, Any], judges: list[Feed], features: str
 ) -> tuple[float, float]:
     """Returns the noise that weights and biases alone add to the outputs, without correction and with it.
 
-    It is 0 and 0 where that cannot be judged.
+    Where there are `features`, which the last layer reads, it is the mean of theirs and the outputs': of few numbers
+    errors cancel by chance. It is 0 and 0 where that cannot be judged.
     """
     # Before views of files exist, which it closes.
     proto, folder = proto_and_folder(with_constants_as_inputs(context.model, own))
     floats = {name: np.asarray(tensor.values.numpy()) for name, tensor in own.items()}
     decoded = {name: tensor.decoded() for name, tensor in own.items()}
     changed = {name: tensor.decoded() for name, tensor in corrected.items()}
-    trial = ConstantTrial(judge_logits(proto), folder, floats, *zip(*judges, strict=True))
-    found = (trial.noise(decoded), trial.noise(decoded | changed)) if trial.is_steady else (0.0, 0.0)
+    trial = ConstantTrial(judge_also(judge_logits(proto), features), folder, floats, judges)
+    found = trial.compare(decoded, decoded | changed) if trial.is_steady else (0.0, 0.0)
     trial.close()
     return found
 
@@ -168,7 +180,7 @@ def _is_replaced(scheme: Scheme) -> bool:
 
 
 def _reread(settings: Any) -> int:
-    return int(max(settings.samples, settings.samples_of_few_outputs))
+    return int(settings.samples + settings.more_of_few_outputs + settings.judges_of_few_outputs)
 
 
 BIAS_CORRECTION = Algorithm("bias correction", "codes", _settings, _run, reread=_reread)

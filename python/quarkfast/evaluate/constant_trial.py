@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from quarkfast.evaluate.partial_model import Feed
 
 __all__ = ["ConstantTrial", "decibels"]
 
-# Noise, as a part of the power, up to which two runs of float32 are the same: sessions that add in another order are
-# off by a few hundred times 2**-24.
-_OTHER_ORDER = 1e-8
+# Samples have decided where the mean of what they say is this many of its standard errors from nothing.
+_DECISIVE, _LEAST_TO_DECIDE = 2.0, 3
+
+Constants = Mapping[str, NDArray[Any]]
 
 
 class ConstantTrial:
@@ -29,14 +31,9 @@ class ConstantTrial:
     """
 
     def __init__(
-        self,
-        model: onnx.ModelProto,
-        folder: Path | None,
-        constants: Mapping[str, NDArray[Any]],
-        feeds: Sequence[Feed],
-        references: Sequence[Sequence[Any]] | None = None,
+        self, model: onnx.ModelProto, folder: Path | None, constants: Constants, feeds: Sequence[Feed]
     ) -> None:
-        """Opens the session, runs it with the constants as they are, and again on the first sample.
+        """Opens the session, and runs it twice on the first sample with the constants as they are.
 
         Args:
             model: A float model; constants that are to change become inputs of it, unless they are
@@ -44,7 +41,6 @@ class ConstantTrial:
             folder: Where the files are that the model refers to, or None.
             constants: The constants that are to change, by name.
             feeds: The samples: arrays by the names of the model's inputs.
-            references: What the model gives for them, where that is known; else the session finds it out.
 
         Raises:
             ModelError: If ONNX Runtime does not take the model or a sample.
@@ -62,24 +58,40 @@ class ConstantTrial:
         self._session = ort.inference_session(model.SerializeToString(), options, folder=folder)
         _core.release_memory()  # of what the session was read from
         self._feeds = [{**feed, **constants} for feed in feeds]
-        self._references = references or [list(map(np.array, ort.run(self._session, feed))) for feed in self._feeds]
-        self._judged = [[index for index, each in enumerate(found) if _is_judged(each)] for found in self._references]
-        self.is_steady = all(self._judged) and self._noise_on(0, {}) <= (_OTHER_ORDER if references else 0.0)
+        self._first = self._outputs(0)
+        self.is_steady = any(map(_is_judged, self._first)) and max(self._noise_on(0, {})[0]) == 0.0
 
-    def noise(self, constants: Mapping[str, NDArray[Any]]) -> float:
-        """Returns the noise of the outputs with other constants, as a part of their power: of the worst output.
+    def noise(self, constants: Constants) -> float:
+        """Returns the noise of the outputs on the first sample with other constants, as a part of their power.
 
-        Outputs that are no floats, hold something infinite or nothing but zero do not count. Of several samples it is
-        the geometric mean, so that no single one decides.
+        It is that of the worst output. Those that are no floats, hold something infinite or nothing but zero do not
+        count.
         """
-        found = [self._noise_on(sample, constants) for sample in range(len(self._feeds))]
-        if len(found) == 1:
-            return found[0]
-        return math.exp(sum(map(math.log, found)) / len(found)) if all(found) else 0.0
+        return max(self._noise_on(0, constants)[0])
 
-    def _noise_on(self, sample: int, constants: Mapping[str, NDArray[Any]]) -> float:
-        found, reference = ort.run(self._session, {**self._feeds[sample], **constants}), self._references[sample]
-        return max(_noise(reference[index], found[index]) for index in self._judged[sample])
+    def compare(self, one: Constants, other: Constants) -> tuple[float, float]:
+        """Returns the noise with either of two kinds of constants, on as many samples as tell which is the better.
+
+        It is the geometric mean over samples, and over outputs that have noise: each shows the same in another place.
+        """
+        pairs: list[tuple[float, float]] = []
+        for sample in range(len(self._feeds)):
+            noises = self._noise_on(sample, one, other)
+            pairs += [(_geometric_mean(noises[0]), _geometric_mean(noises[1]))] if noises[0] else []
+            if _is_decided(pairs):
+                break
+        return _geometric_mean([pair[0] for pair in pairs]), _geometric_mean([pair[1] for pair in pairs])
+
+    def _noise_on(self, sample: int, *kinds: Constants) -> list[list[float]]:
+        """Returns the noise of each output that can be judged, with each kind of constants."""
+        expected = self._outputs(sample) if sample else self._first
+        judged = [index for index, each in enumerate(expected) if _is_judged(each)]
+        runs = (ort.run(self._session, {**self._feeds[sample], **constants}) for constants in kinds)
+        return [[_noise(expected[index], found[index]) for index in judged] for found in runs]
+
+    def _outputs(self, sample: int) -> list[Any]:
+        """Returns the outputs with the constants as they are; results keep a session's memory, copies do not."""
+        return list(map(np.array, ort.run(self._session, self._feeds[sample])))
 
     def close(self) -> None:
         """Ends the session, and gives its memory back."""
@@ -101,6 +113,20 @@ def _noise(reference: NDArray[Any], output: NDArray[Any]) -> float:
         return float("inf")
     one, other = reference.astype(np.float64), output.astype(np.float64)
     return float(np.square(one - other).sum() / np.square(one).sum())
+
+
+def _geometric_mean(noises: Sequence[float]) -> float:
+    """Returns the mean of those that are not zero, or zero."""
+    logarithms = [math.log(noise) for noise in noises if noise]
+    return math.exp(statistics.fmean(logarithms)) if logarithms else 0.0
+
+
+def _is_decided(pairs: Sequence[tuple[float, float]]) -> bool:
+    """Whether samples tell which of two is the better, by the logarithm of their noise."""
+    if len(pairs) < _LEAST_TO_DECIDE or not all(map(all, pairs)):
+        return False
+    gains = [math.log(one) - math.log(other) for one, other in pairs]
+    return abs(statistics.fmean(gains)) > _DECISIVE * statistics.stdev(gains) / math.sqrt(len(gains))
 
 
 def decibels(noise: float) -> str:

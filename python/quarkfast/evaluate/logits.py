@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx
 
-__all__ = ["judge_logits"]
+__all__ = ["judge_also", "judge_logits"]
 
 # Functions that give nearly the same for inputs far from zero, whatever these are.
 _FLATTENING = frozenset({"Softmax", "Sigmoid"})
@@ -35,6 +35,22 @@ def judge_logits(model: onnx.ModelProto) -> onnx.ModelProto:
     names = dict.fromkeys(_logits(output.name, makers) for output in model.graph.output)
     del model.graph.output[:]
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    return model
+
+
+def judge_also(model: onnx.ModelProto, tensor: str) -> onnx.ModelProto:
+    """Makes a tensor that a node computes an output of the model, unless it is one; an input stays what it is.
+
+    Args:
+        model: The model; it is changed.
+        tensor: Its name.
+
+    Returns:
+        `model`.
+    """
+    computed = {name for node in model.graph.node for name in node.output}
+    if tensor in computed - {output.name for output in model.graph.output}:
+        model.graph.output.append(onnx.ValueInfoProto(name=tensor))
     return model
 
 
