@@ -42,8 +42,8 @@ def overview() -> str:
     for source in SOURCES:
         lines = (DOCS / "results" / source).read_text(encoding="utf-8").splitlines()
         for index, line in enumerate(lines):
-            model = line.removeprefix("### ").partition(",")[0]
-            if line.startswith("### ") and model in MODELS:
+            model = line.removeprefix("## ").partition(",")[0]
+            if line.startswith("## ") and model in MODELS:
                 end = next(
                     at for at in range(index + 2, len(lines) + 1) if lines[at : at + 1] == [""] or at == len(lines)
                 )

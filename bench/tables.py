@@ -23,7 +23,7 @@ class Table:
 
     def __str__(self) -> str:
         """Returns the heading and the table in Markdown."""
-        head = [f"### {self.subject}, {self.heading}", "", f"| case | {' | '.join(self.tools)} |"]
+        head = [f"## {self.subject}, {self.heading}", "", f"| case | {' | '.join(self.tools)} |"]
         cells = [[case, *(found.get(tool, "") for tool in self.tools)] for case, found in self.rows.items()]
         return "\n".join([*head, f"| :-- |{' --: |' * len(self.tools)}", *(f"| {' | '.join(row)} |" for row in cells)])
 
@@ -54,7 +54,7 @@ def put(page: str, table: Table, order: list[str]) -> str:
         ValueError: The page has no heading of the model.
     """
     lines = page.split("\n")
-    prefix = f"### {table.subject},"
+    prefix = f"## {table.subject},"
     heading = next((index for index, line in enumerate(lines) if line.startswith(prefix)), None)
     if heading is None:
         raise ValueError(f"page: expected a heading that begins with {prefix!r}, got none")
