@@ -9,7 +9,7 @@ from quarkfast.algorithms.cross_layer_equalization import CROSS_LAYER_EQUALIZATI
 from quarkfast.algorithms.outlier_channel_splitting import OUTLIER_CHANNEL_SPLITTING
 from quarkfast.algorithms.product_channels import smoothable_axes
 from quarkfast.algorithms.scale_alignment import SCALE_ALIGNMENT
-from quarkfast.algorithms.weight_rounding import WEIGHT_ROUNDING
+from quarkfast.algorithms.weight_rounding_row import WEIGHT_ROUNDING
 
 __all__ = ["ALGORITHMS", "Algorithm", "smoothable_axes"]
 

@@ -9,19 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.algorithms.algorithm import Context
 from quarkfast.algorithms.rounding import SOLVERS, CoordinateDescent, RoundingProblem, Solver
 from quarkfast.config import Scheme
-from quarkfast.reconstruction import (
-    GramMatrices,
-    LayerStatistics,
-    LinearLayer,
-    linear_layers,
-    output_error,
-    reconstruct,
-)
+from quarkfast.reconstruction import LinearLayer, linear_layers
+from quarkfast.reconstruction.gram import GramMatrices
+from quarkfast.reconstruction.output_error import output_error
+from quarkfast.reconstruction.reconstruct import LayerStatistics, reconstruct
 
-__all__ = ["WEIGHT_ROUNDING", "WeightRoundingSettings", "round_rows"]
+__all__ = ["WeightRoundingSettings", "round_rows", "round_weights", "settings_of"]
 
 # Narrower weights leave errors that layers behind them can make up for. Wider ones leave less than activations do, and
 # to make up for those is to fit noise: ResNet-20 in A8W8 loses 0.7 dB by it, and with 4-bit weights gains 0.6.
@@ -131,7 +127,16 @@ def _bias(bias: Any, weight: Any, rounded: Any, layer: LinearLayer, matrices: Gr
     return moved
 
 
-def _run(context: Context, settings: WeightRoundingSettings) -> bool:
+def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
+    """Chooses codes of weights by what their layers compute, and keeps them if the outputs on other samples gain.
+
+    Args:
+        context: A plan with codes.
+        settings: How.
+
+    Returns:
+        Whether the plan has other codes.
+    """
     layers = [layer for layer in _layers(context) if not settings.op_types or layer.op_type in settings.op_types]
     if not layers:
         context.notes.append(
@@ -191,9 +196,8 @@ def _mean(ratios: Mapping[str, float]) -> float:
     return float(np.mean(np.clip(list(ratios.values()), -100.0, 100.0))) if ratios else 0.0
 
 
-def _settings(scheme: Scheme) -> Settings | None:
-    if scheme.rounding == "nearest":
-        return None
+def settings_of(scheme: Scheme) -> WeightRoundingSettings:
+    """Returns the settings that a scheme means whose rounding is not to nearest."""
     kind = SOLVERS[scheme.rounding]
     own = {each.name for each in fields(WeightRoundingSettings)}
     given = dict(scheme.rounding_options)
@@ -201,6 +205,3 @@ def _settings(scheme: Scheme) -> Settings | None:
         given.setdefault("rows_wanted", _ROWS_WANTED_ALONE)
     solver = kind(**{name: value for name, value in given.items() if name not in own})
     return WeightRoundingSettings(solver, **{name: value for name, value in given.items() if name in own})
-
-
-WEIGHT_ROUNDING = Algorithm("weight rounding", "codes", _settings, _run, stage="round")

@@ -137,8 +137,12 @@ def read_exclude(plain: Any) -> tuple[str | tuple[tuple[str, ...], tuple[str, ..
     return tuple(found)
 
 
-def read_layers(plain: Any) -> tuple[LayerRule, ...]:
+def read_layers(plain: Any, *, selective: bool = True) -> tuple[LayerRule, ...]:
     """Returns the rules that a list of mappings describes.
+
+    Args:
+        plain: The list.
+        selective: Whether each rule must say for which layers it is.
 
     Raises:
         ConfigError: If it is no such list, or a key or value is unknown.
@@ -149,10 +153,10 @@ def read_layers(plain: Any) -> tuple[LayerRule, ...]:
     """
     if not isinstance(plain, list | tuple):
         raise ConfigError(f"layers: expected a list of mappings, got {type(plain).__name__}")
-    return tuple(each if isinstance(each, LayerRule) else _read_layer(each) for each in plain)
+    return tuple(each if isinstance(each, LayerRule) else _read_layer(each, selective) for each in plain)
 
 
-def _read_layer(plain: Any) -> LayerRule:
+def _read_layer(plain: Any, selective: bool) -> LayerRule:
     known = tuple(field.name for field in dataclasses.fields(LayerRule))
     given: dict[str, Any] = {}
     for key, value in _mapping(plain, "layers").items():
@@ -166,7 +170,7 @@ def _read_layer(plain: Any) -> LayerRule:
             given[key] = value
         else:
             given[key] = Change.of(value, f"layers: {key}")
-    if not given.get("nodes") and not given.get("op_types"):
+    if selective and not given.get("nodes") and not given.get("op_types"):
         raise ConfigError("layers: expected nodes or op_types in each rule, got neither")
     return LayerRule(**given)
 

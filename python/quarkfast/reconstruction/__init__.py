@@ -1,18 +1,10 @@
-"""Reconstruction: what each layer with weights sees and should give, and how far from it a choice of weights is."""
+"""Reconstruction: what each layer with weights sees and should give, and how far from it a choice of weights is.
 
-from quarkfast.reconstruction.gram import GramMatrices
+`gram`, `reconstruct` and `output_error` are modules of their own, which a job loads that rounds by the output.
+"""
+
 from quarkfast.reconstruction.input_means import InputMeans
 from quarkfast.reconstruction.linear_layer import LinearLayer, linear_layers
-from quarkfast.reconstruction.output_error import output_error
-from quarkfast.reconstruction.reconstruct import LayerStatistics, Models, reconstruct
+from quarkfast.reconstruction.models import Models
 
-__all__ = [
-    "GramMatrices",
-    "InputMeans",
-    "LayerStatistics",
-    "LinearLayer",
-    "Models",
-    "linear_layers",
-    "output_error",
-    "reconstruct",
-]
+__all__ = ["InputMeans", "LinearLayer", "Models", "linear_layers"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,7 @@ from quarkfast.graph.access import is_constant, is_read_once, is_standard, name_
 __all__ = ["LinearLayer", "Window", "linear_layers"]
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """Where a convolution reads its input.
 
     Attributes:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -14,9 +13,10 @@ from numpy.typing import NDArray
 from quarkfast.reconstruction.gram import GramMatrices, fixed_point_step
 from quarkfast.reconstruction.input_rows import count_rows, rows_at, spread_places
 from quarkfast.reconstruction.linear_layer import LinearLayer
+from quarkfast.reconstruction.models import Models
 from quarkfast.reconstruction.stages import StagedModel
 
-__all__ = ["LayerStatistics", "Models", "reconstruct"]
+__all__ = ["LayerStatistics", "reconstruct"]
 
 # Rows of a layer's input for each number in a row, and the least and the most of them.
 _ROWS_PER_INPUT, _FEWEST, _MOST = 8, 2048, 16384
@@ -28,21 +28,7 @@ _CHUNK = 8 << 20
 _BUDGET = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Models:
-    """The float model and the quantized one, with the same names of nodes and of initializers.
-
-    Attributes:
-        float_model: The float model.
-        quantized: The same with pairs behind activations; its weights are float32 values that codes stand for.
-    """
-
-    float_model: onnx.ModelProto
-    quantized: onnx.ModelProto
-
-
-@dataclass(frozen=True, slots=True)
-class LayerStatistics:
+class LayerStatistics(NamedTuple):
     """What one layer sees.
 
     Attributes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from quarkfast.config.quark.arguments import checked_arguments
 from quarkfast.errors import UnsupportedError
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 
+@checked_arguments
 @dataclass
 class AlgoConfig:
     """Base of all algorithm settings.
@@ -40,6 +42,7 @@ class AlgoConfig:
         return {"class": type(self).__name__, **vars(self)}
 
 
+@checked_arguments
 @dataclass
 class FinetuningConfig(AlgoConfig):
     """What AdaRound and AdaQuant have in common; `quarkfast.config.quark.finetuning` says what becomes of it.
@@ -75,6 +78,7 @@ class FinetuningConfig(AlgoConfig):
     use_gds: bool = False
 
 
+@checked_arguments
 @dataclass
 class AdaRoundConfig(FinetuningConfig):
     """Adaptive rounding."""
@@ -87,6 +91,7 @@ class AdaRoundConfig(FinetuningConfig):
         self.name = "AdaRound"
 
 
+@checked_arguments
 @dataclass
 class AdaQuantConfig(FinetuningConfig):
     """Adaptive quantization."""
@@ -97,16 +102,23 @@ class AdaQuantConfig(FinetuningConfig):
         self.name = "AdaQuant"
 
 
+@checked_arguments
 @dataclass
 class CLEConfig(AlgoConfig):
-    """Cross-layer equalization."""
+    """Cross-layer equalization; settings that differ from these are refused."""
 
+    cle_balance_method: str = "max"
     cle_steps: int = 1
+    cle_weight_threshold: float = 0.5
+    cle_scale_append_bias: bool = True
+    cle_scale_use_threshold: bool = True
+    cle_total_layer_diff_threshold: float = 1.9e-7
 
     def __post_init__(self) -> None:
         self.name = "CLE"
 
 
+@checked_arguments
 @dataclass
 class SmoothQuantConfig(AlgoConfig):
     """SmoothQuant."""
@@ -117,6 +129,7 @@ class SmoothQuantConfig(AlgoConfig):
         self.name = "SmoothQuant"
 
 
+@checked_arguments
 @dataclass
 class BiasCorrectionConfig(AlgoConfig):
     """Bias correction."""
@@ -125,6 +138,7 @@ class BiasCorrectionConfig(AlgoConfig):
         self.name = "BiasCorrection"
 
 
+@checked_arguments
 @dataclass
 class GPTQConfig(AlgoConfig):
     """GPTQ; `quarkfast.config.quark.gptq` says what becomes of it."""
@@ -142,17 +156,41 @@ class GPTQConfig(AlgoConfig):
         self.name = "GPTQ"
 
 
+@checked_arguments
 @dataclass
 class AutoMixprecisionConfig(AlgoConfig):
-    """Automatic mixed precision."""
+    """Automatic mixed precision; `quarkfast.config.quark.mixed_precision` says what becomes of it."""
+
+    target_layer_config: Any = None
+    target_op_type: tuple[str, ...] | list[str] = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+    subgraph_json: str | None = None
+    include_layers: list[str] | None = None
+    exclude_layers: list[str] | None = None
+    data_size: int = 0
+    metric_output_index: int = 0
+    metric_distance_fn: Any = None
+    metric_evaluate_fn: Any = None
+    metric_default: str = "l2"
+    metric_threshold: float | None = 0
+    metric_optimize_object: str = "speed"
+    sensitivity_cache_file: str | None = None
+    worker_num: int = 1
+    dual_quant_nodes: bool = False
+    no_input_qdq_shared: bool = False
+    shared_param_mode: str = "propagate"
 
     def __post_init__(self) -> None:
         self.name = "AutoMixprecision"
 
 
+@checked_arguments
 @dataclass
 class QuarotConfig(AlgoConfig):
     """QuaRot."""
+
+    r_matrix_dim: int = 4096
+    use_random_had: bool = False
+    r_config_path: str | None = None
 
     def __post_init__(self) -> None:
         self.name = "QuaRot"
@@ -161,18 +199,15 @@ class QuarotConfig(AlgoConfig):
 def refuse_algorithms(algorithms: list[AlgoConfig] | None) -> None:
     """Raise for the first algorithm that does not exist yet.
 
-    Bias correction, one step of equalization, AdaRound and AdaQuant do.
+    Bias correction, one step of equalization, AdaRound, AdaQuant and mixed precision do.
 
     Raises:
         UnsupportedError: there is one.
     """
     for algorithm in algorithms or []:
-        done = isinstance(algorithm, BiasCorrectionConfig) or (
-            isinstance(algorithm, CLEConfig) and algorithm.cle_steps == 1
-        )
-        if done and not algorithm.options:
+        if algorithm in (BiasCorrectionConfig(), CLEConfig()):
             continue
-        if not isinstance(algorithm, FinetuningConfig):
+        if not isinstance(algorithm, FinetuningConfig | AutoMixprecisionConfig):
             refuse_algorithm(algorithm.name)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from quarkfast.config.quark.arguments import checked_arguments
 from quarkfast.config.quark.enums import (
     CalibrationMethod,
     ExtendedQuantFormat,
@@ -18,6 +19,7 @@ from quarkfast.errors import ConfigError, did_you_mean
 __all__ = ["LEGACY_NAMES", "Config", "QuantizationConfig", "get_default_config", "get_default_config_mapping"]
 
 
+@checked_arguments
 @dataclass
 class QuantizationConfig:
     """Quark's older configuration, with its names and defaults; Quark's documentation describes the fields."""
@@ -65,6 +67,7 @@ class QuantizationConfig:
         }
 
 
+@checked_arguments
 @dataclass
 class Config:
     """The wrapper around a :class:`QuantizationConfig` that Quark's ``ModelQuantizer`` takes."""
@@ -100,16 +103,36 @@ _INTEGER: dict[str, _Row] = {
 _VINT8 = {
     **_FORCED, **_SYMMETRIC, "UseRandomData": True, "ConvertBNToConv": True, "ConvertSigmoidToHardSigmoid": False,
     "ConvertClipToRelu": True, "ConvertSplitToSlice": True, "SplitLargeKernelPool": False, "ReplaceClip6Relu": True,
-    "ConvertReduceMeanToGlobalAvgPool": True, "Int32Bias": False, "DedicatedQDQPair": True,
+    "ConvertReduceMeanToGlobalAvgPool": False, "Int32Bias": False, "DedicatedQDQPair": True,
     "QuantizeAllOpTypes": True, "RemoveQDQConvClip": False, "RemoveQDQConvRelu": False,
     "RemoveQDQConvLeakyRelu": False, "RemoveQDQConvPRelu": False,
 }  # fmt: skip
+
+
+def _bfp(bits: int, prime: bool) -> dict[str, Any]:
+    attributes: dict[str, Any] = {"bfp_method": "to_bfp", "axis": 1, "bit_width": bits, "rounding_mode": 2}
+    if prime:
+        attributes |= {"bfp_method": "to_bfp_prime", "sub_block_size": 2, "sub_block_shift_bits": 1}
+    return {"BFPAttributes": {**attributes, "block_size": 16 if prime else 8}}
+
+
+def _mx(element: str) -> dict[str, Any]:
+    return {"MXAttributes": {"element_dtype": element, "axis": 1, "block_size": 32, "rounding_mode": 2}}
+
+
+def _mixed(member: QuantType | ExtendedQuantType, *others: dict[str, Any]) -> dict[str, Any]:
+    """Mixed precision without a threshold: every layer with weights gets this type."""
+    options = {"AutoMixprecision": {"ActTargetQuantType": member, "WeightTargetQuantType": member, "OutputIndex": 0}}
+    return {key: value for each in (options, *others) for key, value in each.items()}
+
+
 _SINGLE: dict[str, _Row] = {
     "VINT8": (_MSE, "QInt8", "QInt8", _QDQ, _VINT8, {"optimize_model": False}),
     "UINT8_DYNAMIC_QUANT": (_MINMAX, "QUInt8", "QUInt8", _QDQ, {}, {"use_dynamic_quant": True}),
     "U8U8_AAWA": (_PERCENTILE, "QUInt8", "QUInt8", _QDQ, {**_FORCED, "WeightSymmetric": False}, {}),
     "S16S16_MIXED_S8S8": (
-        _PERCENTILE, "QInt16", "QInt16", _EXTENDED, {**_FORCED, "Percentile": 99.9999, "Int32Bias": False},
+        _PERCENTILE, "QInt16", "QInt16", _EXTENDED,
+        {**_FORCED, "Percentile": 99.9999, "Int32Bias": False, "Int16Bias": False, **_mixed(QuantType.QInt8)},
         {"include_auto_mp": True},
     ),
     "MATMUL_NBITS": (
@@ -127,17 +150,7 @@ _FLOAT: dict[str, _Row] = {
 }
 
 
-def _bfp(bits: int, prime: bool) -> dict[str, Any]:
-    attributes: dict[str, Any] = {"bfp_method": "to_bfp", "axis": 1, "bit_width": bits, "rounding_mode": 2}
-    if prime:
-        attributes |= {"bfp_method": "to_bfp_prime", "sub_block_size": 2, "sub_block_shift_bits": 1}
-    return {"BFPAttributes": {**attributes, "block_size": 16 if prime else 8}}
-
-
-def _mx(element: str) -> dict[str, Any]:
-    return {"MXAttributes": {"element_dtype": element, "axis": 1, "block_size": 32, "rounding_mode": 2}}
-
-
+_BF16_MIXED = {**_SYMMETRIC, "QuantizeBias": False, "CalibDataSize": 1}
 _BLOCK: dict[str, _Row] = {
     "BFP16": (_MINMAX, "QBFP", "QBFP", _EXTENDED, _bfp(16, False), {}),
     "MX4": (_MINMAX, "QBFP", "QBFP", _EXTENDED, _bfp(11, True), {}),
@@ -149,9 +162,15 @@ _BLOCK: dict[str, _Row] = {
     "MXFP6E2M3": (_MINMAX, "QMX", "QMX", _EXTENDED, _mx("fp6_e2m3"), {}),
     "MXFP4E2M1": (_MINMAX, "QMX", "QMX", _EXTENDED, _mx("fp4_e2m1"), {}),
     "MXINT8": (_MINMAX, "QMX", "QMX", _EXTENDED, _mx("int8"), {}),
-    "BF16_MIXED_BFP16": (_MINMAX, "QBFloat16", "QBFloat16", _EXTENDED, _SYMMETRIC, {"include_auto_mp": True}),
-    "BF16_MIXED_MXINT8": (_MINMAX, "QBFloat16", "QBFloat16", _EXTENDED, _SYMMETRIC, {"include_auto_mp": True}),
-}
+    "BF16_MIXED_BFP16": (
+        _MINMAX, "QBFloat16", "QBFloat16", _EXTENDED,
+        {**_BF16_MIXED, **_mixed(ExtendedQuantType.QBFP, _bfp(16, False))}, {"include_auto_mp": True},
+    ),
+    "BF16_MIXED_MXINT8": (
+        _MINMAX, "QBFloat16", "QBFloat16", _EXTENDED,
+        {**_BF16_MIXED, **_mixed(ExtendedQuantType.QMX, _mx("int8"))}, {"include_auto_mp": True},
+    ),
+}  # fmt: skip
 _MIXED: dict[str, _Row] = {
     "BF16_BFP16": (_MINMAX, "QBFloat16", "QBFP", _EXTENDED, _bfp(16, False), {}),
     "BF16_MXINT8": (_MINMAX, "QBFloat16", "QMX", _EXTENDED, _mx("int8"), {}),

@@ -10,6 +10,7 @@ from quarkfast.config.quark.finetuning import finetuned, finetuning_of
 from quarkfast.config.quark.from_legacy import scheme_of_legacy
 from quarkfast.config.quark.from_qconfig import scheme_of_qconfig
 from quarkfast.config.quark.legacy import Config, QuantizationConfig
+from quarkfast.config.quark.mixed_precision import mixed, mixing_of
 from quarkfast.config.quark.qconfig import QConfig
 from quarkfast.config.scheme import Scheme
 from quarkfast.errors import ConfigError
@@ -59,5 +60,6 @@ def with_algorithms(scheme: Scheme, algorithms: list[AlgoConfig] | None) -> Sche
         scheme = equalized(scheme, True)
     if any(isinstance(each, BiasCorrectionConfig) for each in algorithms or ()):
         scheme = replace(scheme, bias_correction=True)
-    finetuning = finetuning_of(algorithms)
+    mixing, finetuning = mixing_of(algorithms), finetuning_of(algorithms)
+    scheme = mixed(scheme, mixing, {}) if mixing else scheme
     return finetuned(scheme, finetuning) if finetuning else scheme

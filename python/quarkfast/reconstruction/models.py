@@ -1,0 +1,21 @@
+"""The two models that reconstruction goes through side by side."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import onnx
+
+__all__ = ["Models"]
+
+
+class Models(NamedTuple):
+    """The float model and the quantized one, with the same names of nodes and of initializers.
+
+    Attributes:
+        float_model: The float model.
+        quantized: The same with pairs behind activations; its weights are float32 values that codes stand for.
+    """
+
+    float_model: onnx.ModelProto
+    quantized: onnx.ModelProto
