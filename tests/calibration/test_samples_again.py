@@ -40,6 +40,22 @@ def _check(passes):
     )
 
 
+@pytest.mark.parametrize("again", [True, False])
+def test_the_first_samples_are_read_before_all_and_again_with_them(again):
+    feeds = [{"x": X[start : start + 3]} for start in range(0, 10, 3)]
+    opened = open_data(feeds if again else iter(feeds), INPUTS)
+    for _ in range(2):
+        assert [len(feed["x"]) for feed in opened.head(4)] == [3, 3]
+    assert [len(feed["x"]) for feed in opened.head(100)] == [3, 3, 3, 1]
+    np.testing.assert_array_equal(np.concatenate([feed["x"] for feed in opened]), X)
+
+
+def test_the_first_samples_are_checked():
+    opened = open_data(iter([{"x": X[:3]}, {"x": X[3:, :2]}]), INPUTS)
+    with pytest.raises(CalibrationError, match="calibration data: sample 2"):
+        opened.head(4)
+
+
 @pytest.mark.parametrize("rows", [None, 4])
 @pytest.mark.parametrize("kind", ["array", "file", "folder", "list", "rewind", "reset", "reset_iter"])
 def test_what_can_be_opened_again_is_read_again(tmp_path, kind, rows):

@@ -15,38 +15,8 @@ from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.pair_trial import PairTrial
 from quarkfast.quantization.activation_precision import LARGEST_SHARE, choose_activations
-from support.tiny_models import run_as_written, tiny_model
-
-# The sum in the middle is small and has channels that differ by a factor of 200, which 8 bits with one scale cannot
-# carry; the layer behind it gives each the same weight.
-TEXT = """g (float[N, 32] x) => (float[N, 24] y) {
-    a = Gemm (x, w1, b1)
-    s = Sigmoid (a)
-    m = Mul (s, factors)
-    t = Tanh (x)
-    p = Gemm (t, w3, b3)
-    q = Add (m, p)
-    y = Gemm (q, w2, b2)
-}"""
-
-
-def model() -> onnx.ModelProto:
-    rng = np.random.default_rng(3)
-    factors = np.float32([1, 200, 1, 200])
-    weights = {
-        "w1": rng.normal(0, 0.3, (32, 4)),
-        "b1": rng.normal(0, 0.3, 4),
-        "factors": factors,
-        "w3": rng.normal(0, 0.1, (32, 4)),
-        "b3": np.zeros(4),
-        "w2": rng.normal(0, 1, (4, 24)) / factors[:, None],
-        "b2": rng.normal(0, 0.3, 24),
-    }
-    return tiny_model(TEXT, {name: np.asarray(value, np.float32) for name, value in weights.items()})
-
-
-def samples(count: int = 32, seed: int = 2) -> np.ndarray:
-    return np.random.default_rng(seed).normal(0, 1, (count, 32)).astype(np.float32)
+from support.quality_models import model, samples
+from support.tiny_models import run_as_written
 
 
 def quantized(least: float, **options) -> quarkfast.QuantizedModel:
@@ -127,7 +97,7 @@ def test_the_command_line_writes_a_report_of_the_levers(tmp_path):
     )
     levers = json.loads((tmp_path / "r.json").read_text())["levers"]
     assert levers[0]["lever"] == "as asked"
-    assert set(levers[0]) == {"lever", "seconds", "bytes", "sqnr", "kept"}
+    assert set(levers[0]) == {"lever", "seconds", "bytes", "sqnr", "kept", "metric"}
     assert (tmp_path / "q.onnx").read_bytes() == quantized(35.0).model_bytes
 
 

@@ -1,4 +1,4 @@
-"""The border to code that is not ours: readers and executors."""
+"""The border to code that is not ours: readers, executors and metrics."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class UserCode:
     Interrupts pass, and so do the errors of this package.
     """
 
-    def __init__(self, expected: str) -> None:
-        """Takes what was expected, as ``<where>: expected <what>``."""
-        self._expected = expected
+    def __init__(self, expected: str, kind: type[QuarkfastError] = CalibrationError) -> None:
+        """Takes what was expected, as ``<where>: expected <what>``, and what to raise."""
+        self._expected, self._kind = expected, kind
 
     def __enter__(self) -> None:
         return None
@@ -26,4 +26,4 @@ class UserCode:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, Exception) and not isinstance(error, QuarkfastError):
-            raise CalibrationError(f"{self._expected}, got {type(error).__name__}: {error}") from error
+            raise self._kind(f"{self._expected}, got {type(error).__name__}: {error}") from error

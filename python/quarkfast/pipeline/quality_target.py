@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,14 @@ from quarkfast.graph.external import check_not_a_source
 from quarkfast.graph.load import ModelSource, external_files, load_model
 from quarkfast.graph.save import to_proto
 from quarkfast.pipeline.progress import Clock
+from quarkfast.pipeline.quality_goal import Goal, Quality, read_goal
 from quarkfast.pipeline.quantize_model import quantize_model
 from quarkfast.pipeline.resolve import resolve
 from quarkfast.pipeline.summary import LeverResult, Summary
 from quarkfast.quantization.activation_precision import choose_activations
 from quarkfast.targets import Target
 
-__all__ = ["quantize_to_sqnr"]
+__all__ = ["quantize_to_goal", "read_goal"]
 
 # Samples that are judged and not calibrated with: the last ones, at most a quarter of all.
 _HELD_APART = 16
@@ -39,11 +40,12 @@ _HELD_APART = 16
 # Samples of those that calibrate on which tensors are chosen.
 _SEARCHED = 2
 
-# What a lever must bring to stay, in dB.
-_LEAST_GAIN = 0.1
-
 # In dB, what the choice of tensors aims at above the target: its samples are others than those that are judged.
 _MARGIN = 1.0
+
+# In dB above what there is, what the choice of tensors aims at, one after the other, where a metric is to be reached.
+# Each is twice the one before, since every try quantizes the model once more.
+_AIMS = (3.0, 6.0, 12.0, 24.0)
 
 # Options by which the same types carry more, the cheapest first. One that the user gave is left as it is.
 _OPTIONS: tuple[tuple[str, str], ...] = (("method", "minmse"), ("rounding", "descent"))
@@ -65,20 +67,21 @@ class _Result:
     plan: _Plan
     data: bytes
     summary: Summary
-    sqnr: float
+    quality: Quality
 
 
-def quantize_to_sqnr(
+def quantize_to_goal(
     model: ModelSource,
     path: Path | None,
     preset: str | Scheme,
     options: Mapping[str, Any],
     calibration_data: CalibrationData | None,
     max_memory: int | str | None,
-    min_sqnr: float,
+    goal: Goal,
     clock: Clock,
+    histograms: bool = False,
 ) -> tuple[bytes, Summary]:
-    """Quantizes `model` until its worst output has `min_sqnr` dB on samples held apart, by the cheapest levers.
+    """Quantizes `model` until it is good enough on samples held apart, by the cheapest levers.
 
     A lever stays where it helps. What was tried is in the summary, and a note where the target is not met.
 
@@ -87,13 +90,11 @@ def quantize_to_sqnr(
         QuarkfastError: As :func:`quarkfast.quantize`. Nothing is left behind.
     """
     scheme, target = resolve(preset, options)
-    if not math.isfinite(min_sqnr):
-        raise ConfigError(f"min_sqnr: expected a finite number of dB, got {min_sqnr}")
     if scheme.encoding != "qdq" or not scheme.activation.needs_range:
-        raise ConfigError(f"min_sqnr: expected a preset whose activations have scales, got {scheme.name}")
+        raise ConfigError(f"{goal.name}: expected a preset whose activations have scales, got {scheme.name}")
     if calibration_data is None:
-        raise ConfigError("min_sqnr: expected calibration_data to judge outputs on, got none")
-    ladder = _Ladder(model, path, scheme, calibration_data, max_memory, min_sqnr, clock)
+        raise ConfigError(f"{goal.name}: expected calibration_data to judge outputs on, got none")
+    ladder = _Ladder(model, path, scheme, calibration_data, max_memory, goal, clock, histograms)
     ladder.pull("as asked", _Plan(scheme, target))
     given = dict(options)
     for name, value in _OPTIONS:
@@ -119,8 +120,9 @@ class _Ladder:
         scheme: Scheme,
         data: CalibrationData,
         max_memory: int | str | None,
-        min_sqnr: float,
+        goal: Goal,
         clock: Clock,
+        histograms: bool,
     ) -> None:
         loaded = load_model(model)
         if path is not None:
@@ -130,16 +132,18 @@ class _Ladder:
         if samples.resizable:
             samples.resize(1)
         if samples.random:
-            raise ConfigError("min_sqnr: expected real samples to judge outputs on, got random ones")
+            raise ConfigError(f"{goal.name}: expected real samples to judge outputs on, got random ones")
         feeds = [dict(feed) for feed in samples]
         apart = min(_HELD_APART, len(feeds) // 4) or len(feeds) // 2
         self._calibration, self._judged = feeds[: len(feeds) - apart], feeds[len(feeds) - apart :] or feeds
         self._model, self._path, self._max_memory, self._clock = model, path, max_memory, clock
+        self._histograms = histograms
         self._tensors = {value.name for node in loaded.graph for value in (*node.inputs, *node.outputs) if value}
         self._reference = to_proto(loaded).SerializeToString()
         session = ort.inference_session(self._reference, ort.session_options(optimize=False))
-        self._wanted = _outputs(session, self._judged)
-        self._least = min_sqnr
+        self._wanted, self._goal = _outputs(session, self._judged), goal
+        with clock.stage("judge"):
+            self._float = Quality(np.inf, goal.measure(session, self._judged))
         self._tried: list[LeverResult] = []
         self._notes: list[str] = []
         self._best: _Result | None = None
@@ -147,59 +151,93 @@ class _Ladder:
     @property
     def is_met(self) -> bool:
         """Whether the best result is good enough."""
-        return self._best is not None and self._best.sqnr >= self._least
+        return self._best is not None and self._goal.is_met(self._best.quality, self._float)
 
     def pull(self, lever: str, plan: _Plan) -> bool:
         """Quantizes by a plan, and keeps the result if it is the best; returns whether it is."""
         start = time.perf_counter()
         scheme = replace(plan.scheme, samples=None, preprocess=None)
         data, summary = quantize_model(
-            self._model, None, scheme, plan.target, self._calibration, None, self._max_memory, self._clock
+            self._model,
+            None,
+            scheme,
+            plan.target,
+            self._calibration,
+            None,
+            self._max_memory,
+            self._clock,
+            self._histograms,
         )
         with self._clock.stage("judge"):
-            found = _worst(self._wanted, _outputs(exact_session(data), self._judged))
-        kept = self._best is None or found > self._best.sqnr + _LEAST_GAIN
+            session = exact_session(data)
+            ratio = _worst(self._wanted, _outputs(session, self._judged))
+            found = Quality(ratio, self._goal.measure(session, self._judged))
+        kept = self._best is None or self._goal.is_better(found, self._best.quality, self._float)
         if kept:
             self._best = _Result(plan, data, summary, found)
-        self._tried.append(LeverResult(lever, time.perf_counter() - start, len(data), found, kept))
+        seconds = time.perf_counter() - start
+        self._tried.append(LeverResult(lever, seconds, len(data), found.sqnr, kept, found.metric))
         return kept
 
     def widen_activations(self) -> None:
-        """Gives 16 bits to the activations that take most from the outputs."""
+        """Gives 16 bits to the activations that take most from the outputs, to more of them until that is enough."""
         best = self._best
         assert best is not None
-        scheme = best.plan.scheme
-        wide = wider_integer(scheme.activation.dtype)
+        wide = wider_integer(best.plan.scheme.activation.dtype)
         if self.is_met or wide is None:
             return
         with self._clock.stage("choose tensors"):
             trial = PairTrial(best.data, self._reference, self._calibration[:_SEARCHED])
-            # A rule names a tensor of the model as it is given; what its preparation made keeps 8 bits.
-            sizes = {name: size for name, size in trial.sizes.items() if name in self._tensors}
-            others = trial.sizes.keys() - sizes.keys()
-            most = 10 ** (-(self._least + _MARGIN) / 10)
-            names = choose_activations(sizes, lambda rounded: trial.noise({*rounded, *others}), most)
-            share = sum(sizes[name] for name in names) / max(sum(trial.sizes.values()), 1)
-            trial.close()
+            noise = cache(trial.noise)
+        before: set[str] = set()
+        for more in _AIMS:
+            aim = self._aim(more)
+            with self._clock.stage("choose tensors"):
+                names, share = self._loudest(trial.sizes, noise, aim)
+            if before >= set(names) and self._goal.metric is not None:
+                continue
+            if not self._widen(best.plan, names, share, wide) or self.is_met or self._goal.metric is None:
+                break
+            before = set(names)
+        trial.close()
+
+    def _aim(self, more: float) -> float:
+        """Returns the ratio in dB to choose tensors for: the least that is wanted, or `more` than there is."""
+        assert self._best is not None
+        found, least = self._best.quality.sqnr, self._goal.min_sqnr
+        return least + _MARGIN if least is not None and found < least else found + more
+
+    def _loudest(
+        self, all_sizes: Mapping[str, int], noise: Callable[[frozenset[str]], float], aim: float
+    ) -> tuple[tuple[str, ...], float]:
+        """Returns the tensors without whose rounding the outputs have `aim` dB, and their part of all bytes."""
+        # A rule names a tensor of the model as it is given; what its preparation made keeps 8 bits.
+        sizes = {name: size for name, size in all_sizes.items() if name in self._tensors}
+        others = all_sizes.keys() - sizes.keys()
+        names = choose_activations(sizes, lambda rounded: noise(frozenset({*rounded, *others})), 10 ** (-aim / 10))
+        return names, sum(sizes[name] for name in names) / max(sum(all_sizes.values()), 1)
+
+    def _widen(self, plan: _Plan, names: Sequence[str], share: float, wide: str) -> bool:
+        """Pulls the lever; returns whether there was anything to widen, and the target takes it."""
+        scheme = plan.scheme
         own = {rule.tensor for rule in scheme.tensors}
         rules = tuple(TensorRule(name, Change.of({"dtype": wide}, "tensors")) for name in names if name not in own)
         if not rules:
-            return
+            return False
         shown = ", ".join(repr(rule.tensor) for rule in rules[:_SHOWN]) + (", ..." if len(rules) > _SHOWN else "")
-        plan = _Plan(replace(scheme, tensors=(*scheme.tensors, *rules)), best.plan.target)
+        widened = _Plan(replace(scheme, tensors=(*scheme.tensors, *rules)), plan.target)
         try:
-            self.pull(f"{wide} for {len(rules)} activations ({shown}; {100 * share:.0f} % of their bytes)", plan)
+            self.pull(f"{wide} for {len(rules)} activations ({shown}; {100 * share:.0f} % of their bytes)", widened)
         except (ConfigError, UnsupportedError) as error:
-            self._notes.append(f"min_sqnr: {plan.target.name} takes no {wide} activations: {error}")
+            self._notes.append(f"{self._goal.name}: {plan.target.name} takes no {wide} activations: {error}")
+            return False
+        return True
 
     def finish(self) -> tuple[bytes, Summary]:
         """Writes the best result, and returns it with the summary of what was tried."""
         best = self._best
         assert best is not None
-        notes = (*best.summary.notes, *self._notes)
-        if not self.is_met:
-            told = f"min_sqnr: {self._least:g} dB cannot be met, {best.sqnr:.1f} dB is the best that was found"
-            notes = (*notes, told)
+        notes = (*best.summary.notes, *self._notes, *self._goal.notes(best.quality, self._float))
         if self._path is not None:
             save_bytes(best.data, self._path)
         seconds = dict(self._clock.seconds)

@@ -69,6 +69,24 @@ class Samples:
         """Returns the first sample alone, or the first feed where feeds cannot be cut."""
         return next(regroup(iter([self.first]), 1)) if self.resizable else self.first
 
+    def head(self, rows: int) -> list[Feed]:
+        """Returns the first feeds, which have `rows` rows or a few more, or all if there are fewer.
+
+        Later iterations yield them again, also where the data can be read only once.
+
+        Raises:
+            CalibrationError: If one does not fit the model, or reading it fails.
+        """
+        again = self._opened is not None
+        opened = self._from_the_first() if again else iter(self)
+        found: list[Feed] = []
+        while sum(map(rows_of, found)) < rows and (feed := next(opened, None)) is not None:
+            check_feed(feed, self._inputs, f"calibration data: sample {len(found) + 1}")
+            found.append(feed)
+        if again:
+            self._opened = itertools.chain(found, opened)
+        return found
+
     def resize(self, rows: int) -> None:
         """Makes batches of `rows` rows from now on, and of fewer where rows are larger than the first one."""
         most = rows * _row_bytes(self.first)

@@ -1,0 +1,113 @@
+"""What a quantized model shall be good for: a ratio of signal to noise, or a metric of the user's own."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from quarkfast.errors import ConfigError
+from quarkfast.pipeline.user_metric import Metric, measure_metric, read_metric
+
+__all__ = ["Goal", "Quality", "read_goal"]
+
+# What a ratio must grow by to count, in dB.
+_LEAST_GAIN = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """What a model achieves.
+
+    Attributes:
+        sqnr: Ratio of signal to quantization noise of the worst output, in dB.
+        metric: The user's metric; None without one.
+    """
+
+    sqnr: float
+    metric: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What is asked for.
+
+    Attributes:
+        min_sqnr: Least ratio in dB of the worst output, or None.
+        max_drop: How far the metric may fall below that of the float model, in its own unit, or None.
+        metric: The user's metric; None without one.
+        data: What the metric is given; None stands for the samples that are held apart.
+    """
+
+    min_sqnr: float | None = None
+    max_drop: float | None = None
+    metric: Metric | None = None
+    data: Any = None
+
+    @property
+    def name(self) -> str:
+        """The option that asks for it."""
+        return "min_sqnr" if self.min_sqnr is not None else "max_drop"
+
+    def measure(self, session: Any, samples: Any) -> float | None:
+        """Returns the metric of a model.
+
+        Raises:
+            ConfigError: If it raises, or returns something else than a finite number.
+        """
+        if self.metric is None:
+            return None
+        return measure_metric(self.metric, session, samples if self.data is None else self.data)
+
+    def is_met(self, found: Quality, reference: Quality) -> bool:
+        """Whether a model is good enough, beside what the float model achieves."""
+        return (self.min_sqnr is None or found.sqnr >= self.min_sqnr) and not self._missing(found, reference)
+
+    def is_better(self, found: Quality, best: Quality, reference: Quality) -> bool:
+        """Whether a model is nearer to the goal than another: first by the metric, up to what is asked for."""
+        if self.is_met(found, reference) != self.is_met(best, reference):
+            return self.is_met(found, reference)
+        one, other = (self._missing(each, reference) for each in (found, best))
+        return found.sqnr > best.sqnr + _LEAST_GAIN if one == other else one < other
+
+    def notes(self, found: Quality, reference: Quality) -> list[str]:
+        """Returns what there is to say of the best that was found, beside what the float model achieves."""
+        notes = []
+        if self.min_sqnr is not None and found.sqnr < self.min_sqnr:
+            best = f"{found.sqnr:.1f} dB is the best that was found"
+            notes.append(f"min_sqnr: {self.min_sqnr:g} dB cannot be met, {best}")
+        if self.metric is not None:
+            missed = f"; a drop of {self.max_drop:g} cannot be met" if self._missing(found, reference) else ""
+            notes.append(f"max_drop: metric {found.metric:.6g}, of the float model {reference.metric:.6g}{missed}")
+        return notes
+
+    def _missing(self, found: Quality, reference: Quality) -> float:
+        """Returns by how much the metric falls too far."""
+        if found.metric is None or reference.metric is None or self.max_drop is None:
+            return 0.0
+        return max(0.0, reference.metric - self.max_drop - found.metric)
+
+
+def read_goal(min_sqnr: float | None, max_drop: float | None, metric: Metric | str | None, metric_data: Any) -> Goal:
+    """Returns what options ask for, one of which is given.
+
+    Args:
+        min_sqnr: Least ratio in dB.
+        max_drop: How far the metric may fall.
+        metric: A function, or ``module:function``, which is looked for in the working folder too.
+        metric_data: What it is given.
+
+    Raises:
+        ConfigError: If an option is missing or out of its range, or there is no such function.
+    """
+    if min_sqnr is not None and not math.isfinite(min_sqnr):
+        raise ConfigError(f"min_sqnr: expected a finite number of dB, got {min_sqnr}")
+    if max_drop is not None and not 0 <= max_drop < math.inf:
+        raise ConfigError(f"max_drop: expected a number from 0 up, in the unit of the metric, got {max_drop}")
+    if max_drop is not None and metric is None:
+        raise ConfigError("max_drop: expected a metric, of which it is the drop, got none")
+    if metric is not None and max_drop is None:
+        raise ConfigError("metric: expected max_drop, how far it may fall below the float model's, got none")
+    if metric_data is not None and metric is None:
+        raise ConfigError("metric_data: expected a metric that takes it, got none")
+    return Goal(min_sqnr, max_drop, None if metric is None else read_metric(metric), metric_data)
