@@ -11,6 +11,7 @@ from quarkfast.algorithms.channel_range_estimation import Activation, find_activ
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, name_of, shape_of, tensor_of
 from quarkfast.graph.builder import GraphBuilder
+from quarkfast.graph.kept_float import keep_float
 from quarkfast.graph.normalization import find_normalization
 
 __all__ = ["divide_channels", "is_own", "split_channels"]
@@ -150,6 +151,7 @@ def _append(
     """Puts a node behind what makes the last of its inputs that is no constant, and returns its output."""
     first, last = inputs[0], next(each for each in reversed(inputs) if not is_constant(each))
     node = ir.node(op_type, inputs, attributes, name=builder.fresh(f"{name_of(first)}_{op_type}"))
+    keep_float(node, "it makes channels smaller that one scale cannot carry")
     result = node.outputs[0]
     result.name, result.type, result.shape = builder.fresh(f"{name_of(first)}_{op_type}_output"), first.type, shape
     producer = last.producer()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +16,7 @@ from quarkfast.graph.operators import find_operator
 __all__ = ["Groups", "Layer", "find_groups"]
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(NamedTuple):
     """A node whose constant takes up the ratio of two factors.
 
     Attributes:

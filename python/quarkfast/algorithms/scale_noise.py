@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +40,7 @@ def _centred(position: int) -> int:
     return (position + POSITIONS // 2) % POSITIONS - POSITIONS // 2
 
 
-@dataclass(frozen=True, slots=True)
-class Noise:
+class Noise(NamedTuple):
     """Ratio of noise to signal for each position of a factor, and the scale that leaves it.
 
     Attributes:

@@ -16,18 +16,26 @@ __all__ = [
     "check_constants",
     "check_new_constants",
     "convert_operator_set",
+    "folds",
     "inline_calls",
     "rewrite",
 ]
 
 
-def rewrite(name: str, function: Callable[[ir.Model], bool]) -> FunctionStep:
+def rewrite(
+    name: str, function: Callable[[ir.Model], bool], applies: Callable[[ModelContext], bool] | None = None
+) -> FunctionStep:
     """Returns a step of preparation that rewrites the model in place; `function` returns whether it changed it."""
 
     def run(context: ModelContext) -> bool:
         return function(context.model)
 
-    return FunctionStep(name, "prepare", run)
+    return FunctionStep(name, "prepare", run) if applies is None else FunctionStep(name, "prepare", run, applies)
+
+
+def folds(context: ModelContext) -> bool:
+    """Whether constant factors may move into layers."""
+    return context.scheme.fold_batch_norm
 
 
 def inline_calls(context: ModelContext) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from quarkfast.algorithms import ALGORITHMS
-from quarkfast.algorithms.weight_rounding import WEIGHT_ROUNDING
+from quarkfast.algorithms.weight_rounding_row import WEIGHT_ROUNDING
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
+from quarkfast.pipeline.outlier_steps import may_split_outliers, split_outliers
 from quarkfast.pipeline.preparation_steps import (
     check_constants,
     check_new_constants,
     convert_operator_set,
+    folds,
     inline_calls,
     rewrite,
 )
@@ -71,8 +73,8 @@ PREPARATION: Recipe = (
     rewrite("widen half precision", widen_half),
     FunctionStep("check constants", "prepare", check_constants),
     rewrite("fold constants", fold_constants),
-    rewrite("fold BatchNormalization", fold_batch_norm),
-    rewrite("fold affine steps", fold_affine),
+    rewrite("fold BatchNormalization", fold_batch_norm, folds),
+    rewrite("fold affine steps", fold_affine, folds),
     *(each for each in ALGORITHMS if each.stage == "prepare"),
     FunctionStep("check new constants", "prepare", check_new_constants),
     rewrite("infer types", infer_types),
@@ -84,7 +86,7 @@ PREPARATION: Recipe = (
 WEIGHT_PREPARATION: Recipe = (
     *_STRUCTURE,
     rewrite("fold constants", fold_constants),
-    rewrite("fold BatchNormalization", fold_batch_norm),
+    rewrite("fold BatchNormalization", fold_batch_norm, folds),
 )
 """Float rewrites in front of stored weights."""
 
@@ -108,6 +110,7 @@ _RESULT: Recipe = (
 STATIC: Recipe = (
     *PREPARATION,
     *_PLACEMENT,
+    FunctionStep("split outlier channels", "prepare", split_outliers, may_split_outliers),
     FunctionStep("choose ranges", "insert", choose_ranges, takes_ranges, request_ranges),
     *(each for each in ALGORITHMS if each.works_on == "float weights" and each.stage == "insert"),
     *_RESULT,
