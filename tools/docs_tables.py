@@ -1,5 +1,5 @@
 """Writes the tables of docs/ that come from tables of the source: options in cli.md, range methods in calibration.md,
-number formats in types.md.
+number formats in types.md, Quark's keys in quark_keys.md.
 
     python -m tools.docs_tables
 """
@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from quarkfast.config import GROUPS, OPTIONS, Option
+from quarkfast.config.options.kinds import Kind
+from quarkfast.config.quark.keys import GROUPS as KEY_GROUPS
+from quarkfast.config.quark.keys import KEYS, Key, holds
 from quarkfast.formats import Format, find, weight_formats
 from quarkfast.ranges.registry import METHODS, PARAMETERS, RangeMethod
 from quarkfast.writers.nodes import find_form
@@ -78,10 +81,55 @@ def _format(row: Format) -> str:
     return f"{'both' if row.activation else 'weights'} | {operators} | {form.opset} | {scale} |"
 
 
+def keys_table() -> str:
+    """Every key of Quark's, by groups, and how many there are of each kind."""
+    found = [holds(row) for row in KEYS.values()]
+    honoured, anyway = found.count("honoured"), found.count("so anyway")
+    counted = (
+        f"{len(found)} keys: for {honoured} some values change the result, {anyway} are so anyway whatever the value,\n"
+        f"and {len(found) - honoured - anyway} are refused with any value but those that ask for nothing."
+    )
+    return "\n\n".join([counted, *("\n".join(_keys(group)) for group in KEY_GROUPS)])
+
+
+def _keys(group: str) -> Iterator[str]:
+    yield f"**{group}**\n"
+    yield "| key | what holds | values that do something | values that ask for nothing | what is done, or why not |"
+    yield "|---|---|---|---|---|"
+    for row in KEY_GROUPS[group]:
+        words = row.honoured.replace("|", "\\|")
+        yield f"| `{row.name}` | {holds(row)} | {words} | {_accepted(row)} | {row.why.removesuffix('.')} |"
+
+
+#: Models of configuration on which Quark's defaults depend, in words.
+_FAMILIES = {
+    "cnn": "NPU CNN", "transformer": "NPU transformer", "dynamic": "dynamic", "block": "blocks", "float": "floats",
+    "integer": "integers",
+}  # fmt: skip
+
+
+def _accepted(row: Key) -> str:
+    """Returns the values of a key that ask for nothing, in words."""
+    parts = [_values(row.default) + " (default)"] if row.default else []
+    parts += [_values(row.already)] if row.already != () else []
+    families: dict[str, list[str]] = {}
+    for family, values in row.families.items():
+        families.setdefault(_values(values) or "none", []).append(_FAMILIES[family])
+    parts += [f"{', '.join(names)}: {words}" for words, names in families.items()]
+    return "; ".join(parts)
+
+
+def _values(values: object) -> str:
+    if isinstance(values, Kind):
+        return values.expects
+    return ", ".join(f"`{value!r}`" for value in values) if isinstance(values, tuple) else ""
+
+
 #: Page -> what is written on it, by the name of the place.
 PLACES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "cli.md": {"options": options_table},
     "calibration.md": {"methods": methods_table},
+    "quark_keys.md": {"keys": keys_table},
     "types.md": {"formats": formats_table},
 }
 

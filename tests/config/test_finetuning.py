@@ -84,7 +84,7 @@ def test_every_field_and_every_key_has_a_row():
 @pytest.mark.parametrize("kind", [quarkfast.AdaRoundConfig, quarkfast.AdaQuantConfig])
 def test_a_setting_is_honoured_or_refused(kind, field, key, value, option, refused):
     if field in ADAROUND_ONLY and kind is quarkfast.AdaQuantConfig:
-        with pytest.raises(TypeError, match=field):
+        with pytest.raises(quarkfast.ConfigError, match=field):
             kind(**{field: value})
         return
     algorithm = kind().name.lower()
@@ -150,7 +150,7 @@ def test_another_way_of_rounding_has_settings_of_its_own():
 def test_a_finetuned_preset_is_its_base_with_a_solver(name):
     config = get_default_config(name)
     if name not in PRESETS:
-        with pytest.raises(quarkfast.UnsupportedError, match=r"for AdaQuant, got|automatic mixed precision"):
+        with pytest.raises(quarkfast.UnsupportedError, match="for AdaQuant, got"):
             scheme_of(config)
         return
     scheme = scheme_of(config)

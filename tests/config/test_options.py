@@ -70,6 +70,8 @@ _VALUES = {
     "method": "Entropy",
     "weight_method": "MinMSE",
     "percentile": 99.9,
+    "bins": 2048,
+    "fuse": [["Mul", "Add"]],
     "percentiles": [99.0, 99.9],
     "metric": "mse",
     "scenario": "p3",
@@ -110,7 +112,7 @@ def test_parameters_of_a_method_reach_the_activations():
         ({"scenario": "p2"}, "scenario: expected one of same, p3, got 'p2'"),
         ({"levels": 1}, "levels: expected 2 to 2048, got 1"),
         ({"method": "entropy", "bins": 100}, "bins: expected a power of two from 128 to 4096, got 100"),
-        ({"bins": 4096}, "bins: expected at most 2048, which every histogram has, got 4096; leave it out"),
+        ({"bins": 4096}, "bins: expected 2048, which every histogram has, beside minmax, got 4096; leave it out"),
         (
             {"method": "entropy", "bins": 128, "levels": 256},
             r"levels: expected at most as many as bins \(128\), got 256",

@@ -102,7 +102,7 @@ def bf16_with(**options):
     [
         ({"BF16QDQToCst": True}, quarkfast.ConfigError, "did you mean 'BF16QDQToCast'"),
         ({"UseUnsignedReLU": True}, quarkfast.ConfigError, "it has no effect in Quark either"),
-        ({"DedicatedQDQPair": True}, quarkfast.UnsupportedError, "DedicatedQDQPair: expected False"),
+        ({"FillAllValueInfo": True}, quarkfast.UnsupportedError, "FillAllValueInfo: expected False"),
         ({"algo_config": [quarkfast.AdaQuantConfig()]}, quarkfast.UnsupportedError, "for AdaQuant, got bfloat16"),
         ({"algo_config": [quarkfast.CLEConfig(cle_steps=2)]}, quarkfast.UnsupportedError, "CLE"),
     ],

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 import quarkfast
@@ -10,7 +11,7 @@ from quarkfast.pipeline.prepare import prepare
 from quarkfast.pipeline.resolve import resolve
 from quarkfast.quantization import place
 from quarkfast.targets import TARGETS, Flow
-from support.tiny_models import conv_relu_model, tiny_model
+from support.tiny_models import conv_relu_model, run_exactly, tiny_model
 
 
 def _place(proto, preset="A8W8", **options):
@@ -206,3 +207,105 @@ def test_a_comparison_reads_an_input_as_it_came(preset):
     found = quarkfast.quantize(proto, preset=preset, calibration_data=x).proto
     (less,) = (node for node in found.graph.node if node.op_type == "Less")
     assert list(less.input) == ["two", "x"]
+
+
+EXTRA = """g (float[1, 4] x) => (float[1, 4] y) {
+    a = Exp(x)
+    b = Cast<to = 6>(a)
+    c = Cast<to = 1>(b)
+    d = Pow(a, two)
+    e = Mul(c, d)
+    y = Sqrt(e)
+}"""
+
+
+def extra_plan(**options):
+    proto = tiny_model(EXTRA, {"two": np.full((), 2, np.float32)})
+    return quarkfast.plan(proto, preset="A8W8", **options)
+
+
+def test_operators_without_a_rule_are_quantized_where_that_is_asked_for():
+    assert set(extra_plan().quantized.values()) == {"Mul"}
+    assert set(extra_plan(extra_op_types=["Exp"]).quantized.values()) == {"Mul", "Exp"}
+    assert set(extra_plan(extra_op_types=["*"]).quantized.values()) == {"Mul", "Exp", "Pow", "Sqrt"}
+
+
+def test_further_operators_join_those_that_are_named():
+    assert set(extra_plan(op_types=["Mul"], extra_op_types=["Pow"]).quantized.values()) == {"Mul", "Pow"}
+
+
+def test_further_operators_have_to_be_in_the_model():
+    with pytest.raises(quarkfast.ConfigError, match="extra_op_types: expected operator types of the model"):
+        extra_plan(extra_op_types=["Exq"])
+
+
+@pytest.mark.parametrize("preset", ["DYNAMIC", "INT8_WO"])
+def test_further_operators_need_scales(preset):
+    message = f"extra_op_types: expected a preset that quantizes activations before the model runs, got {preset}"
+    with pytest.raises(quarkfast.ConfigError, match=message):
+        quarkfast.plan(tiny_model(EXTRA, {"two": np.ones((), np.float32)}), preset=preset, extra_op_types=["Exp"])
+
+
+def test_a_model_whose_every_operator_is_quantized_runs():
+    x = np.linspace(0.5, 2, 4, dtype=np.float32).reshape(1, 4)
+    proto = tiny_model(EXTRA, {"two": np.full((), 2, np.float32)})
+    result = quarkfast.quantize(proto, preset="BF16", calibration_data=x, extra_op_types=["*"], bf16_qdq_to_cast=True)
+    onnx.checker.check_model(result.proto, full_check=True)
+    (expected,) = run_exactly(proto, {"x": x})
+    # Each of six results is rounded to 8 significant bits, and the errors of the factors of a square add up.
+    np.testing.assert_allclose(run_exactly(result.proto, {"x": x})[0], expected, rtol=12 * 2**-9)
+
+
+ENDS = """g (float[1, 4] x, float[1, 4] z) => (float[1, 4] y, float[1, 4] w) {
+    a = Sigmoid(x)
+    b = Mul(a, z)
+    c = Tanh(b)
+    d = Add(c, a)
+    y = Sigmoid(d)
+    w = Tanh(a)
+}"""
+
+
+def test_what_lies_in_front_of_input_nodes_stays_float():
+    names = ["sigmoid_0", "mul_1", "tanh_2", "add_3", "sigmoid_4", "tanh_5"]
+    proto = tiny_model(ENDS)
+    assert [node.name for node in proto.graph.node] == names
+    for options, left in (
+        ({"input_nodes": ["mul_1"]}, {"sigmoid_0"}),
+        ({"input_nodes": ["sigmoid_0", "mul_1"]}, set()),
+        ({"output_nodes": ["add_3"]}, {"sigmoid_4"}),
+        ({"output_nodes": ["mul_1"]}, {"tanh_2", "add_3", "sigmoid_4"}),
+        ({"input_nodes": ["tanh_2"], "output_nodes": ["add_3"]}, {"sigmoid_0", "mul_1", "sigmoid_4"}),
+    ):
+        placement = _place(proto, **options)
+        assert {each.node for each in placement.left_float} == left
+        assert set(placement.quantized) == set(names) - left
+
+
+def test_an_end_that_is_no_node_is_an_error():
+    with pytest.raises(ConfigError, match=r"output_nodes: expected .*'mul_2'"):
+        _place(tiny_model(ENDS), output_nodes=["mul_2"])
+
+
+@pytest.mark.parametrize("options", [{"exclude_outputs": ["add_3"]}, {"exclude_output_types": ["Add"]}])
+def test_a_result_that_is_excluded_has_a_pair_only_for_quantized_readers(options):
+    assert set(_place(tiny_model(ENDS), **options).activations) == {"x", "z", "a", "b", "c", "d", "y", "w"}
+    apart = _place(tiny_model(ENDS), **options, exclude=["sigmoid_4"])
+    assert "d" not in apart.activations
+    assert "add_3" in apart.quantized
+    assert "d" in _place(tiny_model(ENDS), exclude=["sigmoid_4"]).activations
+
+
+def test_an_excluded_result_has_to_be_in_the_model():
+    with pytest.raises(ConfigError, match=r"exclude_outputs: expected .*'add_9'"):
+        _place(tiny_model(ENDS), exclude_outputs=["add_9"])
+    with pytest.raises(ConfigError, match="exclude_output_types: expected operator types of the model"):
+        _place(tiny_model(ENDS), exclude_output_types=["Adds"])
+
+
+def test_no_pair_stands_between_operators_that_are_named():
+    assert "d" not in _place(tiny_model(ENDS), fuse=[("Add", "Sigmoid")]).activations
+    placement = _place(tiny_model(ENDS), fuse=[("Tanh", "Add"), ("Sigmoid", "Mul")])
+    assert "c" not in placement.activations
+    assert "a" in placement.activations  # which others read too
+    assert "c" in _place(tiny_model(ENDS), fuse=[("Tanh", "Add")], exclude=["add_3"]).activations

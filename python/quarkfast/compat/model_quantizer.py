@@ -63,7 +63,7 @@ class ModelQuantizer:
             calibration_data_reader: Anything that :func:`quarkfast.quantize` takes as calibration data.
             calibration_data_path: A file or folder of calibration data, read when there is no reader.
             algorithms: Algorithms to run besides those of the configuration: CLEConfig, BiasCorrectionConfig,
-                AdaRoundConfig, AdaQuantConfig.
+                AdaRoundConfig, AdaQuantConfig, AutoMixprecisionConfig.
 
         Returns:
             The quantized model when `model_output` is None.

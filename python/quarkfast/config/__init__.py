@@ -5,7 +5,7 @@ from quarkfast.config.options import GROUPS, OPTIONS, Option, apply_options, sch
 from quarkfast.config.patterns import match_names
 from quarkfast.config.presets import PRESETS, find_preset
 from quarkfast.config.rules import BiasKind, Change, LayerRule, TensorRule
-from quarkfast.config.scheme import Encoding, Scheme
+from quarkfast.config.scheme import Encoding, Scheme, Shares
 from quarkfast.config.spec import Granularity, ScaleKind, TensorSpec
 from quarkfast.config.types import check_types, default_bias, takes_int32_bias
 
@@ -21,6 +21,7 @@ __all__ = [
     "Option",
     "ScaleKind",
     "Scheme",
+    "Shares",
     "TensorRule",
     "TensorSpec",
     "apply_options",

@@ -64,13 +64,16 @@ def choose_moving_average(scheme: Scheme, value: bool) -> Scheme:
 
 def choose_parameter(name: str) -> Callable[[Scheme, Any], Scheme]:
     """Returns what sets a parameter of the method of activations."""
-    limit = PARAMETERS[name].unread_limit
+    unread = PARAMETERS[name].unread
 
     def apply(scheme: Scheme, value: Any) -> Scheme:
-        if limit is None or name in METHODS[scheme.activation.method].parameters:
+        if unread is None or name in METHODS[scheme.activation.method].parameters:
             return choose("activation", name)(scheme, value)
-        if value > limit:
-            raise ConfigError(f"{name}: expected at most {limit}, which every histogram has, got {value}; leave it out")
+        if value != unread:
+            raise ConfigError(
+                f"{name}: expected {unread}, which every histogram has, beside {scheme.activation.method}, "
+                f"got {value}; leave it out"
+            )
         return scheme
 
     return apply

@@ -6,15 +6,20 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Literal
 
+from quarkfast.config.mixed_precision import MixedPrecision, read_mixed_precision
 from quarkfast.config.rules import BiasKind, Change, LayerRule, TensorRule, read_exclude, read_layers, read_tensors
 from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError, did_you_mean
 from quarkfast.formats.block import Rounding
 
-__all__ = ["BiasKind", "Encoding", "Factors", "Scheme", "WeightRounding"]
+__all__ = ["BiasKind", "Encoding", "Factors", "Scheme", "Shares", "WeightRounding"]
+
+# Fields that plain data leaves out where they are empty.
+_LEFT_OUT = ("extra_op_types", "input_nodes", "output_nodes", "exclude_outputs", "exclude_output_types", "fuse")
 
 Encoding = Literal["qdq", "cast", "dynamic", "nbits"]
 Factors = Literal["useful_octaves", "octaves", "exact"]
+Shares = Literal["pair", "codes", "nothing"]
 WeightRounding = Literal["nearest", "descent", "adaround", "adaquant", "gptq"]
 
 
@@ -34,6 +39,8 @@ class Scheme:
             ``"dynamic"`` quantizes activations while the model runs, in front of integer operators; ``"nbits"`` writes
             onnxruntime's MatMulNBits, for 4-bit weights beside float activations only.
         keep_float_weights: Keep weights in float32 with a pair of nodes behind them instead of storing codes.
+        shares: What the readers of a tensor share: the ``"pair"``; its ``"codes"``, so that each has a DequantizeLinear
+            of its own; or ``"nothing"``, so that each has a pair. Values are the same.
         clip_bfloat16: Put a Clip to +-3.38953139e38 in front of activations that become bfloat16, so that none becomes
             infinite.
         packed_weights: Store weights of block formats packed, with the operator ``quarkfast::DequantizeBlock`` behind
@@ -41,6 +48,7 @@ class Scheme:
         block_rounding: Where block formats round a value half way between two codes; float elements of the OCP formats
             always round to even.
         force_pass_through: Quantize data movement (Reshape, MaxPool, ...) also where its input is float.
+        fold_batch_norm: Fold BatchNormalization, and other steps that multiply and add constants, into layers.
         equalize: Scale channels between layers first, so that weights need fewer bits
             (`quarkfast.algorithms.cross_layer_equalization`); where `smoothed` says so, also those
             that stand out in front of matrix products.
@@ -56,13 +64,23 @@ class Scheme:
             outputs (`quarkfast.quantization.weight_precision`).
         align_scales: Whether tensors are multiplied so that powers of two fit them well
             (`quarkfast.algorithms.scale_alignment`); None does so where `rounding` is not to the nearest.
+        constraints: Rules of the target that are on or off otherwise than in itself, by name, in the order of names
+            (`quarkfast.targets.switches`).
+        fuse: Pairs of operator types between which no pair stands, where nothing else reads what the first computes.
         op_types: Operator types to quantize; empty means all that the target has a rule for.
+        extra_op_types: Operator types to quantize though the target has no rule for them; ``"*"`` means all that
+            compute on floats.
         include: Names, globs or regular expressions of the only nodes to quantize; empty means all.
+        input_nodes: Names, globs or regular expressions of nodes: what lies in front of them alone stays float.
+        output_nodes: The same of nodes behind which all stays float.
+        exclude_outputs: Names, globs or regular expressions of nodes whose results get no pair of their own.
+        exclude_output_types: Operator types of such nodes.
         exclude: Names, globs or regular expressions (``^...``) of nodes that stay float, and pairs of names (of
             nodes or tensors) between which all nodes stay float.
         exclude_op_types: Operator types that stay float.
         layers: What single layers have of their own, the later winning over the earlier.
         tensors: What single tensors have of their own, winning over `layers`.
+        mixed_precision: Which layers may get other types, and how far that may go; None gives all the same.
         samples: Number of calibration samples to read, or None for all of them.
         batch_size: Rows a run, or None for what fits a budget; readers and iterables are fed item by item.
         preprocess: How image files become arrays: ``"imagenet"``, ``"cifar"``, ``"yolo"`` or ``"none"``.
@@ -80,10 +98,12 @@ class Scheme:
     bias: BiasKind | None = "int32"
     encoding: Encoding = "qdq"
     keep_float_weights: bool = False
+    shares: Shares = "pair"
     clip_bfloat16: bool = False
     packed_weights: bool = False
     block_rounding: Rounding = "half_even"
     force_pass_through: bool = False
+    fold_batch_norm: bool = True
     equalize: bool = False
     portable: bool = True
     rounding: WeightRounding = "nearest"
@@ -91,12 +111,20 @@ class Scheme:
     bias_correction: bool = True
     strict: bool = False
     align_scales: bool | None = None
+    constraints: tuple[tuple[str, bool], ...] = ()
+    fuse: tuple[tuple[str, str], ...] = ()
     op_types: tuple[str, ...] = ()
+    extra_op_types: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
+    input_nodes: tuple[str, ...] = ()
+    output_nodes: tuple[str, ...] = ()
+    exclude_outputs: tuple[str, ...] = ()
+    exclude_output_types: tuple[str, ...] = ()
     exclude: tuple[str | tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
     exclude_op_types: tuple[str, ...] = ()
     layers: tuple[LayerRule, ...] = ()
     tensors: tuple[TensorRule, ...] = ()
+    mixed_precision: MixedPrecision | None = None
     samples: int | None = None
     batch_size: int | None = None
     preprocess: str | None = None
@@ -126,6 +154,16 @@ class Scheme:
         return self.equalize and self.encoding == "dynamic" and self.weight.granularity == "channel"
 
     @property
+    def splits_outliers(self) -> bool:
+        """Whether channels that stand out in front of matrix products are split by what samples show of them.
+
+        `quarkfast.algorithms.outlier_channel_splitting` does so: with ``equalize``, where activations have 8 bits or
+        fewer and scales that are known beforehand.
+        """
+        row = self.activation.format
+        return self.equalize and self.encoding == "qdq" and row.is_integer and row.bits <= 8
+
+    @property
     def aligned(self) -> bool:
         """Whether tensors are multiplied so that powers of two fit them well.
 
@@ -149,10 +187,18 @@ class Scheme:
     def to_dict(self) -> dict[str, Any]:
         """Returns the scheme as plain data, for JSON; :meth:`from_dict` makes it again."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        options = plain.pop("rounding_options")
+        options, mixed = plain.pop("rounding_options"), plain.pop("mixed_precision")
+        constraints, folded = plain.pop("constraints"), plain.pop("fold_batch_norm")
+        shares = plain.pop("shares")
+        added = {key: plain.pop(key) for key in _LEFT_OUT}
         return (
             plain
             | ({"rounding_options": dict(options)} if options else {})
+            | {key: value for key, value in added.items() if value}
+            | ({} if shares == "pair" else {"shares": shares})
+            | ({} if folded else {"fold_batch_norm": False})
+            | ({"constraints": dict(constraints)} if constraints else {})
+            | ({"mixed_precision": mixed.to_plain()} if mixed is not None else {})
             | {
                 "activation": asdict(self.activation),
                 "weight": asdict(self.weight),
@@ -190,6 +236,12 @@ class Scheme:
         if "rounding_options" in plain:
             options = dict(plain["rounding_options"]).items()
             given["rounding_options"] = tuple((key, tuple(v) if isinstance(v, list) else v) for key, v in options)
+        if "fuse" in plain:
+            given["fuse"] = tuple((first, second) for first, second in plain["fuse"])
+        if "constraints" in plain:
+            given["constraints"] = tuple(sorted(dict(plain["constraints"]).items()))
+        if plain.get("mixed_precision") is not None:
+            given["mixed_precision"] = read_mixed_precision(plain["mixed_precision"])
         given["exclude"] = read_exclude(plain.get("exclude", ()))
         given["layers"] = read_layers(plain.get("layers", ()))
         given["tensors"] = read_tensors(plain.get("tensors", {}))
@@ -198,7 +250,7 @@ class Scheme:
     def specs(self) -> tuple[TensorSpec, ...]:
         """Returns the form of every kind of tensor: the two for all, and those of single layers and tensors."""
         found = [self.activation, self.weight]
-        for rule in self.layers:
+        for rule in (*self.layers, *(self.mixed_precision.forms if self.mixed_precision is not None else ())):
             found += [change.apply(self.activation) for change in (rule.activation, rule.output) if change is not None]
             found += [rule.weight.apply(self.weight)] if rule.weight is not None else []
         for own in self.tensors:

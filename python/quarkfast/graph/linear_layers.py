@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,7 @@ _TYPES = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _LEAST = 2.0**-102
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """What a layer's weight and bias become, in float64; None where they stay as they are."""
 
     weight: Values | None

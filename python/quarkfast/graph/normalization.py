@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, is_standard, rank_of
@@ -12,8 +12,7 @@ __all__ = ["Normalization", "find_normalization", "is_vector", "vector_of"]
 _NORMALIZATIONS = frozenset({"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"})
 
 
-@dataclass(frozen=True, slots=True)
-class Normalization:
+class Normalization(NamedTuple):
     """A layer normalization of `source`: ``normalized * gain + offset``, constants with one value for each channel."""
 
     source: ir.Value | None

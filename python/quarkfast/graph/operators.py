@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from quarkfast.deferred import ir
 from quarkfast.graph.contrib import key_of
@@ -24,8 +24,7 @@ DEQUANTIZERS = frozenset(
 ChannelAxis = Callable[[ir.Node, int], int]
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
+class Operator(NamedTuple):
     """Where an operator's constants are.
 
     Attributes:

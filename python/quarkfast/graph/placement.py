@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from quarkfast.config import TensorSpec
 
@@ -21,8 +21,7 @@ class Edge:
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConstantSlot:
+class ConstantSlot(NamedTuple):
     """A constant that becomes integer codes for the edges that read it.
 
     Attributes:
@@ -41,8 +40,7 @@ class ConstantSlot:
     spec: TensorSpec
 
 
-@dataclass(frozen=True, slots=True)
-class BiasSlot:
+class BiasSlot(NamedTuple):
     """A bias, with what its scale is made of.
 
     Attributes:
@@ -60,8 +58,7 @@ class BiasSlot:
     weight_tensor: str
 
 
-@dataclass(frozen=True, slots=True)
-class LeftFloat:
+class LeftFloat(NamedTuple):
     """A node that stays float, and why."""
 
     node: str

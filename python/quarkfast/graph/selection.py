@@ -8,12 +8,24 @@ from dataclasses import replace
 from quarkfast.config import BiasKind, LayerRule, Scheme, TensorSpec, match_names
 from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError, did_you_mean
-from quarkfast.graph.access import is_constant, name_of
+from quarkfast.graph.access import is_constant, is_standard, name_of
 from quarkfast.graph.name_provenance import names_in_file, names_of, op_types_in_file, original_name, tensors_in_file
 from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.qparams import code_range
 
 __all__ = ["Choices"]
+
+
+# Operators that compute on no floats, or whose result rounding could change altogether: types, shapes, codes,
+# comparisons, bodies and random numbers.
+_STRUCTURE = frozenset(
+    {
+        *("Bernoulli", "Cast", "CastLike", "Constant", "ConstantOfShape", "DequantizeLinear", "DynamicQuantizeLinear"),
+        *("Equal", "EyeLike", "Greater", "GreaterOrEqual", "If", "IsInf", "IsNaN", "Less", "LessOrEqual", "Loop"),
+        *("Multinomial", "NonMaxSuppression", "NonZero", "OneHot", "QuantizeLinear", "RandomNormal"),
+        *("RandomNormalLike", "RandomUniform", "RandomUniformLike", "Range", "Scan", "Shape", "Size"),
+    }
+)
 
 
 class Choices:
@@ -35,12 +47,16 @@ class Choices:
         self._known = names_in_file(model) | {original_name(node) for node in self._nodes} | _names(self._nodes)
         self._types = {node.op_type for node in self._nodes} | op_types_in_file(model)
         self._check_types("op_types", scheme.op_types)
+        self._check_types("extra_op_types", (each for each in scheme.extra_op_types if each != "*"))
+        self._check_types("exclude_output_types", scheme.exclude_output_types)
+        self._outputs = self._match(scheme.exclude_outputs, "exclude_outputs")
         self._check_types("exclude_op_types", scheme.exclude_op_types)
         single = [item for item in scheme.exclude if isinstance(item, str)]
         self._excluded = self._match(single, "exclude")
         for item in scheme.exclude:
             if not isinstance(item, str):
                 self._excluded |= self._between(*item)
+        self._excluded |= self._outside(scheme)
         self._included = self._match(scheme.include, "include") if scheme.include else None
         self._rules: dict[str, list[LayerRule]] = {}
         self._tensors: dict[str, TensorSpec] = {}
@@ -56,9 +72,18 @@ class Choices:
             return "excluded"
         if self._included is not None and name not in self._included:
             return "not among the nodes to quantize"
-        if self._scheme.op_types and node.op_type not in self._scheme.op_types:
+        if self._scheme.op_types and node.op_type not in self._scheme.op_types and not self.is_extra(node):
             return "not among op_types"
         return ""
+
+    def leaves_outputs(self, node: ir.Node) -> bool:
+        """Whether what `node` computes gets no pair on its account."""
+        return node.op_type in self._scheme.exclude_output_types or name_of(node) in self._outputs
+
+    def is_extra(self, node: ir.Node) -> bool:
+        """Whether the user wants `node` quantized even where the target has no rule for it."""
+        extra = self._scheme.extra_op_types
+        return node.op_type in extra or ("*" in extra and is_standard(node) and node.op_type not in _STRUCTURE)
 
     def activation(self, tensor: str) -> TensorSpec:
         """Returns the spec of an activation."""
@@ -153,6 +178,18 @@ class Choices:
                 known = ", ".join(sorted(self._types))
                 raise ConfigError(f"{where}: expected operator types of the model ({known}), got {name!r}")
 
+    def _outside(self, scheme: Scheme) -> frozenset[str]:
+        """Returns the nodes in front of the first ones to quantize, and those behind the last ones."""
+        outside = set[ir.Node]()
+        for patterns, where, near, far in (
+            (scheme.input_nodes, "input_nodes", _readers, _producers),
+            (scheme.output_nodes, "output_nodes", _producers, _readers),
+        ):
+            names = self._match(patterns, where)
+            ends = [node for node in self._nodes if name_of(node) in names]
+            outside |= _reach(ends, far) - _reach(ends, near)
+        return frozenset(map(name_of, outside))
+
     def _between(self, starts: tuple[str, ...], ends: tuple[str, ...]) -> frozenset[str]:
         """Returns the nodes on a path from one of `starts` to one of `ends`, both of them included.
 
@@ -160,8 +197,7 @@ class Choices:
         """
         first = [node for name in starts for node in self._at(name, "start")]
         last = [node for name in ends for node in self._at(name, "end")]
-        behind = _reach(first, lambda node: (user for output in node.outputs for user, _ in output.uses()))
-        before = _reach(last, lambda node: (p for value in node.inputs if value and (p := value.producer())))
+        behind, before = _reach(first, _readers), _reach(last, _producers)
         path = {name_of(node) for node in behind & before}
         if not path:
             raise ConfigError(f"exclude: expected a path from {list(starts)} to {list(ends)}, got none")
@@ -185,6 +221,14 @@ class Choices:
 
 def _names(nodes: Iterable[ir.Node]) -> set[str]:
     return {name_of(node) for node in nodes}
+
+
+def _readers(node: ir.Node) -> Iterable[ir.Node]:
+    return (reader for output in node.outputs for reader, _ in output.uses())
+
+
+def _producers(node: ir.Node) -> Iterable[ir.Node]:
+    return (found for value in node.inputs if value and (found := value.producer()))
 
 
 def _reach(starts: Iterable[ir.Node], step: Callable[[ir.Node], Iterable[ir.Node]]) -> set[ir.Node]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import onnx
 
@@ -18,8 +18,7 @@ __all__ = ["NO_OUTPUT", "Unchanged", "copy_unchanged"]
 NO_OUTPUT = "quantize: expected an output for a model of more than 2 GiB, got none"
 
 
-@dataclass(frozen=True, slots=True)
-class Unchanged:
+class Unchanged(NamedTuple):
     """A model as it came.
 
     Attributes:

@@ -7,6 +7,8 @@ from quarkfast.quantization.place import place
 from quarkfast.quantization.plan import Plan, make_plan
 from quarkfast.quantization.portable_weights import is_portable, saturation_note
 from quarkfast.quantization.quantized_tensor import QuantizedBlocks, QuantizedTensor
+from quarkfast.quantization.record_plan import record_nodes, record_plan
+from quarkfast.quantization.records import Records
 from quarkfast.quantization.scale_conflicts import resolve_conflicts
 
 __all__ = [
@@ -14,6 +16,7 @@ __all__ = [
     "Plan",
     "QuantizedBlocks",
     "QuantizedTensor",
+    "Records",
     "compute_qparams",
     "diagnose",
     "is_portable",
@@ -22,6 +25,8 @@ __all__ = [
     "observed_channels",
     "observed_tensors",
     "place",
+    "record_nodes",
+    "record_plan",
     "resolve_conflicts",
     "saturation_note",
 ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, name_of
@@ -68,8 +69,7 @@ def limit_masks(
     return limiter.limited()
 
 
-@dataclass(frozen=True, slots=True)
-class _Mask:
+class _Mask(NamedTuple):
     """A mask beside scores: how far down it must reach, and the range of the scores where it does not mask."""
 
     name: str

@@ -19,6 +19,7 @@ from quarkfast.quantization.bias import bias_quantizer, raise_for_headroom
 from quarkfast.quantization.degenerate_ranges import count_flat
 from quarkfast.quantization.portable_weights import make_portable
 from quarkfast.quantization.scales import quantizer_for_range, quantizer_for_values, unit_quantizer
+from quarkfast.quantization.shared_ranges import share_ranges
 from quarkfast.targets import Target
 
 __all__ = ["compute_qparams", "constant_quantizer", "needs_ranges"]
@@ -49,9 +50,11 @@ def compute_qparams(
     2. A weight takes its own extremes, per channel where its slot has an axis. A channel of zeros takes the largest
        scale of its tensor: any scale is exact, and this one leaves its bias precise.
     3. An attention mask reaches no further down than it needs to (`quarkfast.quantization.attention_masks`).
-    4. Where a portable scheme asks for it, weights leave sums in 16 bits (`quarkfast.quantization.portable_weights`).
-    5. Where ``bias / (s_x * s_w)`` would leave int32, ``s_w`` is raised until it fits, and a note says so.
-    6. Tensors that say nothing about a scale are counted (`quarkfast.quantization.degenerate_ranges`).
+    4. The inputs of an operator whose scales the target joins take the range of its output
+       (`quarkfast.quantization.shared_ranges`).
+    5. Where a portable scheme asks for it, weights leave sums in 16 bits (`quarkfast.quantization.portable_weights`).
+    6. Where ``bias / (s_x * s_w)`` would leave int32, ``s_w`` is raised until it fits, and a note says so.
+    7. Tensors that say nothing about a scale are counted (`quarkfast.quantization.degenerate_ranges`).
 
     Args:
         model: The prepared model, for the values of its constants.
@@ -62,13 +65,14 @@ def compute_qparams(
         seen: What calibration saw of them, which tells masks; `ranges` by default.
         channel_absmax: The largest magnitude of each channel of activations, where calibration gathered it.
     """
-    notes: list[str] = []
+    notes, initializers = list[str](), model.graph.initializers
     if needs_ranges(scheme):
         ranges, masks = limit_masks(model, placement, ranges, seen or ranges)
         notes.extend(masks)
-    initializers = model.graph.initializers
+    placement, ranges, joined = share_ranges(model, placement, ranges, target.one_range)
+    limits = {slot: joined.get(slot) or _limit(slot.tensor, placement, ranges) for slot in placement.constants}
     constants = {
-        slot: constant_quantizer(slot, array_of(initializers[slot.tensor]), _limit(slot.tensor, placement, ranges))
+        slot: constant_quantizer(slot, array_of(initializers[slot.tensor]), limits[slot])
         for slot in placement.constants
     }
     moved = {slot.tensor: quantizer for slot, quantizer in constants.items() if slot.role == "activation"}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,19 +23,20 @@ __all__ = ["Diagnostics", "diagnose"]
 _WORST = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostics:
+class Diagnostics(NamedTuple):
     """What deserves a look.
 
     Attributes:
         constant: Activations that had one value in all of the calibration.
         saturated: Activations of which less than half of the range that was seen is kept.
         worst: The five tensors with the least expected signal to quantization noise, in dB, the worst first.
+        sqnr: That ratio of every tensor of which it is known.
     """
 
     constant: tuple[str, ...] = ()
     saturated: tuple[str, ...] = ()
     worst: tuple[tuple[str, float], ...] = ()
+    sqnr: Mapping[str, float] = MappingProxyType({})
 
 
 def diagnose(plan: Plan, statistics: Mapping[str, TensorSummary]) -> Diagnostics:
@@ -65,7 +67,8 @@ def diagnose(plan: Plan, statistics: Mapping[str, TensorSummary]) -> Diagnostics
             if found.histogram is not None:
                 sqnr[tensor] = _activation_sqnr(found.histogram, quantizer)
     ordered = sorted(((value, name) for name, value in sqnr.items() if math.isfinite(value)))[:_WORST]
-    return Diagnostics(tuple(constant), tuple(saturated), tuple((name, round(value, 2)) for value, name in ordered))
+    worst = tuple((name, round(value, 2)) for value, name in ordered)
+    return Diagnostics(tuple(constant), tuple(saturated), worst, sqnr)
 
 
 def _is_integer(quantizer: Quantizer) -> bool:

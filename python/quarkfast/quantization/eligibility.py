@@ -15,6 +15,7 @@ from quarkfast.targets.rules import Rule
 __all__ = ["Eligibility"]
 
 _NO_RULE = Rule()
+_EXTRA = Rule()
 
 
 class Eligibility:
@@ -29,8 +30,9 @@ class Eligibility:
         self._objections: dict[ir.Node, str] = {}  # a node is asked about by those in front of it too
 
     def rule(self, node: ir.Node) -> Rule:
-        """Returns the rule of the target for a node; an empty one where it has none."""
-        return self._target.rules.get(key_of(node), _NO_RULE)
+        """Returns the rule of the target for a node; else one for all floats if the user wants it, or an empty one."""
+        row = self._target.rules.get(key_of(node))
+        return row or (_EXTRA if self._choices.is_extra(node) else _NO_RULE)
 
     def is_float(self, value: ir.Value | None) -> bool:
         """Whether a tensor holds data to quantize."""

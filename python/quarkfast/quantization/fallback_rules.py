@@ -9,6 +9,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import holds_floats, is_constant, name_of
 from quarkfast.graph.attention import Masks, adds_bias, find_masks, nodes_of_attention
 from quarkfast.graph.functions import nodes_within_functions
+from quarkfast.graph.kept_float import why_kept_float
 from quarkfast.quantization.cubic_resizes import cubic_resizes
 
 __all__ = ["Sensitive"]
@@ -49,6 +50,10 @@ class Sensitive:
 
     7. A cubic Resize (`quarkfast.quantization.cubic_resizes`). It reads what is computed in front of it without a pair.
 
+    And whatever the type:
+
+    8. What a rewrite has added to be computed in float (`quarkfast.graph.kept_float`).
+
     Matrix products, where the time goes, are quantized all the same.
     """
 
@@ -77,7 +82,7 @@ class Sensitive:
 
     def objection(self, node: ir.Node) -> str:
         """Returns the reason, empty if there is none."""
-        return self._reasons.get(node, "")
+        return self._reasons.get(node) or why_kept_float(node)
 
 
 def _reason(node: ir.Node, reasons: dict[ir.Node, str]) -> str:

@@ -44,8 +44,9 @@ def place(model: ir.Model, scheme: Scheme, target: Target) -> Placement:
        without a pair, and a matrix product that nothing else reads gets none. What stays float reads masks without
        a pair, and a comparison what no quantized node computed: rounding could move it to the other side. A cubic
        Resize reads everything so.
-    9. Where the target quantizes operands alone, outputs get no pair, unless the scheme gives one its own type, and all
-       other readers of an operand read it as it was computed.
+    9. What a node computes whose outputs the scheme excludes gets no pair, unless a quantized node reads it.
+    10. Where the target quantizes operands alone, outputs get no pair, unless the scheme gives one its own type, and
+       all other readers of an operand read it as it was computed.
 
     Raises:
         ConfigError: If the scheme names a node, tensor or operator type that the model does not have.
@@ -147,8 +148,9 @@ class _Placer:
             if index != bias:
                 self._mark_input(node, index, rule)
         self._constants.add_bias(node)
-        for output in node.outputs:
-            self._mark_output(node, output, rule)
+        if not self._choices.leaves_outputs(node):
+            for output in node.outputs:
+                self._mark_output(node, output, rule)
 
     def _compare_floats(self, node: ir.Node) -> None:
         """Notes that a comparison reads what no quantized node computed without a pair, which could change sides."""
@@ -199,7 +201,8 @@ class _Placer:
                 self._operands.add(node, index)
             return
         passed_through = rule.flow is Flow.PASS_THROUGH
-        self._constants.add_input(node, index, "activation" if passed_through else self._target.constants)
+        role = "activation" if passed_through else rule.constants or self._target.constants
+        self._constants.add_input(node, index, role)
 
     def _mark_output(self, node: ir.Node, output: ir.Value, rule: Rule) -> None:
         name = name_of(output)
@@ -240,7 +243,9 @@ class _Placer:
         reader, index = uses[0]
         if adds_bias(reader) == 1 - index:
             return not self._nodes.objection(reader)
+        if (node.op_type, reader.op_type) in self._scheme.fuse:
+            return reader.graph is node.graph and not self._nodes.objection(reader)
         producers = self._target.fused.get(reader.op_type, frozenset())
-        if index != 0 or reader.graph is not node.graph or node.op_type not in producers:
+        if (index != 0 and reader.op_type != "Add") or reader.graph is not node.graph or node.op_type not in producers:
             return False
         return not self._nodes.objection(reader)

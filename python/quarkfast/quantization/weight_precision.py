@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,14 +66,13 @@ class Weight:
         """Returns the values as the codes of the form that `change` makes of its own stand for them."""
         spec = self.slot.spec if change is None else change.apply(self.slot.spec)
         axis = self.axis if spec.granularity == "channel" else None
-        quantizer = constant_quantizer(replace(self.slot, spec=spec, axis=axis), self.values, None)
+        quantizer = constant_quantizer(self.slot._replace(spec=spec, axis=axis), self.values, None)
         rank = self.values.ndim
         steps = codes_of(self.values, quantizer) - zero_point_along(quantizer, rank)
         return steps.astype(np.float32) * scale_along(quantizer, rank)
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """A form that weights may get instead of the scheme's own.
 
     Attributes:
@@ -265,8 +265,7 @@ def _error(weight: Weight, rounded: NDArray[np.float32]) -> float:
     return float(np.divide(noise, signal, out=np.zeros_like(noise), where=signal > 0).sum())
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(NamedTuple):
     noise: float
     weights: tuple[Weight, ...]
 

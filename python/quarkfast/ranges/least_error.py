@@ -9,7 +9,7 @@ from quarkfast.qparams import code_range
 from quarkfast.ranges.error_metrics import squared_error
 from quarkfast.ranges.extremes import minmax
 from quarkfast.ranges.params import params_for
-from quarkfast.ranges.summary import ClippingRange, RangeSpec, TensorSummary, histogram_of
+from quarkfast.ranges.summary import ClippingRange, RangeSpec, TensorSummary, histogram_of, mirrored
 
 __all__ = ["auto", "minmse"]
 
@@ -20,7 +20,7 @@ def minmse(summary: TensorSummary, spec: RangeSpec) -> ClippingRange:
     """Returns the range of the least expected squared error, among powers of two where scales are such."""
     codes = code_range(spec.dtype, symmetric=spec.symmetric, reduce_range=spec.reduce_range)
     find = kernels.power_of_two_range if spec.scale == "power_of_two" else kernels.least_error_range
-    return find(histogram_of(summary), *codes, symmetric=spec.symmetric)
+    return mirrored(*find(histogram_of(summary), *codes, symmetric=spec.symmetric), spec)
 
 
 def auto(summary: TensorSummary, spec: RangeSpec) -> ClippingRange:

@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from quarkfast.errors import ConfigError
 
@@ -23,8 +23,7 @@ __all__ = ["METHODS", "PARAMETERS", "Parameter", "RangeMethod"]
 ValueKind = Literal["number", "numbers", "count", "name"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One parameter of range methods: an option for activations, and a field of a `TensorSpec`.
 
     Attributes:
@@ -34,8 +33,8 @@ class Parameter:
         help: One sentence for the command line and the pages.
         quark_key: Quark's key.
         check: Raises ConfigError for a value of the kind that makes no sense.
-        unread_limit: The largest value that is accepted, without effect, beside a method that does not read the
-            parameter; None accepts every value.
+        unread: The value that is accepted, without effect, beside a method that does not read the parameter; None
+            accepts every value.
     """
 
     name: str
@@ -44,7 +43,7 @@ class Parameter:
     help: str
     quark_key: str
     check: Callable[[str, Any], None]
-    unread_limit: int | None = None
+    unread: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +147,7 @@ _PARAMETERS = (
         help="With entropy: onnxruntime's rule, with so many bins.",
         quark_key="NumBins",
         check=_check_bins,
-        unread_limit=2048,  # which every histogram has
+        unread=2048,  # what every histogram has on each side of zero
     ),
     Parameter(
         name="levels",

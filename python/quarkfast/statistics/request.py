@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from quarkfast.errors import CalibrationError
 
 __all__ = ["StatisticsRequest", "TensorRequest"]
 
 
-@dataclass(frozen=True, slots=True)
-class TensorRequest:
+class TensorRequest(NamedTuple):
     """What is wanted of one tensor beside its range, which is always gathered.
 
     Attributes:

@@ -4,9 +4,12 @@ from types import MappingProxyType
 
 from quarkfast.targets.rule_tables import ACTIVATION, AVERAGE, COMPUTE, FIRST, MOVEMENT, SOFTMAX, rows
 from quarkfast.targets.rules import Rule
+from quarkfast.targets.switches import FLOAT_SCALES, behind_products, fusion
 from quarkfast.targets.target import Target
 
 __all__ = ["ORT_CPU"]
+
+_PRODUCERS = frozenset({"Add", "Conv", "Gemm", "MatMul", "Mul"})
 
 ORT_CPU = Target(
     name="ort-cpu",
@@ -24,7 +27,17 @@ ORT_CPU = Target(
     ),
     # ReluQuantFusion and ClipQuantFusion drop the activation when the following Q saturates at its bounds, which the
     # zero point of an asymmetric range does.
-    fused=MappingProxyType(dict.fromkeys(("Clip", "Relu"), frozenset({"Add", "Conv", "Gemm", "MatMul", "Mul"}))),
+    fused=MappingProxyType(dict.fromkeys(("Clip", "Relu"), _PRODUCERS)),
     constants="activation",
     cpu_kernels=True,
+    switches=MappingProxyType(
+        {
+            **FLOAT_SCALES,
+            "fuse_clip": fusion("Clip", _PRODUCERS),
+            "fuse_leaky_relu": fusion("LeakyRelu", _PRODUCERS),
+            "fuse_mul_add": behind_products,
+            "fuse_prelu": fusion("PRelu", _PRODUCERS),
+            "fuse_relu": fusion("Relu", _PRODUCERS),
+        }
+    ),
 )

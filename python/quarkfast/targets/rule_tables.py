@@ -18,6 +18,7 @@ __all__ = [
     "MOVEMENT",
     "RYZENAI",
     "RYZENAI_FUSED",
+    "RYZENAI_PRODUCERS",
     "SOFTMAX",
     "constant_weight",
     "rows",
@@ -112,11 +113,12 @@ RYZENAI: Mapping[str, Rule] = MappingProxyType(
     {**_STANDARD, **{f"com.microsoft::{name}": rule for name, rule in _CONTRIB.items()}}
 )
 
-_PRODUCERS = frozenset(
+#: Operators that Ryzen AI computes an activation function along with.
+RYZENAI_PRODUCERS = frozenset(
     {"Add", "AveragePool", "Conv", "ConvTranspose", "Gemm", "GlobalAveragePool", "MatMul", "MaxPool"}
 )
 
 #: Activation function -> the operators that compute it along on Ryzen AI.
 RYZENAI_FUSED: Mapping[str, frozenset[str]] = MappingProxyType(
-    dict.fromkeys(("Clip", "LeakyRelu", "PRelu", "Relu"), _PRODUCERS)
+    dict.fromkeys(("Clip", "LeakyRelu", "PRelu", "Relu"), RYZENAI_PRODUCERS)
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
+from typing import Literal, NamedTuple
 
 from quarkfast.deferred import ir
 
@@ -32,13 +32,13 @@ class Flow(Enum):
     """An activation function: a range of its own, and the operator in front of it may compute it along."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One row of a placement table.
 
     Attributes:
         flow: What happens to the scale.
         inputs: Indices of the inputs that hold data; None means every float input.
+        constants: Whose spec a constant operand takes; None leaves it to the target.
         output_range: Range of the output when the operator's definition gives it (Softmax).
         objection: Why this very node cannot be quantized; empty if it can.
         passes_through: For `Flow.PASS_THROUGH`, whether this very node can keep its input's scale; otherwise it
@@ -51,6 +51,7 @@ class Rule:
 
     flow: Flow = Flow.COMPUTE
     inputs: tuple[int, ...] | None = None
+    constants: Literal["activation", "weight"] | None = None
     output_range: tuple[float, float] | None = None
     objection: Callable[[ir.Node], str] = _no_objection
     passes_through: Callable[[ir.Node], bool] = _always

@@ -1,9 +1,13 @@
 """Ryzen AI's NPU in int8 and int16 with float scales (A8W8, A16W8)."""
 
+from types import MappingProxyType
+
 from quarkfast.config import Scheme
 from quarkfast.targets.checks.operator_support import A8W8, A16W8, Device
 from quarkfast.targets.checks.ryzenai import ryzenai_checks
+from quarkfast.targets.checks.type_audit import bias_scales, types
 from quarkfast.targets.rule_tables import RYZENAI, RYZENAI_FUSED
+from quarkfast.targets.switches import FLOAT_SCALES, FUSED
 from quarkfast.targets.target import Target
 from quarkfast.transforms.write_conv_attributes import write_conv_attributes
 
@@ -19,6 +23,8 @@ RYZENAI_A8W8 = Target(
     name="ryzenai-a8w8",
     rules=RYZENAI,
     fused=RYZENAI_FUSED,
+    switches=MappingProxyType({**FLOAT_SCALES, **FUSED}),
     transforms=(write_conv_attributes,),
     checks=ryzenai_checks(_device),
+    audits=(types, bias_scales),
 )

@@ -1,8 +1,11 @@
 """Ryzen AI's NPU in bfloat16, float16 and BFP16."""
 
+from types import MappingProxyType
+
 from quarkfast.targets.checks.operator_support import BF16
 from quarkfast.targets.checks.ryzenai import ryzenai_checks
 from quarkfast.targets.rule_tables import RYZENAI, RYZENAI_FUSED
+from quarkfast.targets.switches import FLOAT_SCALES, FUSED
 from quarkfast.targets.target import Target
 from quarkfast.transforms.write_conv_attributes import write_conv_attributes
 
@@ -12,6 +15,7 @@ RYZENAI_BF16 = Target(
     name="ryzenai-bf16",
     rules=RYZENAI,
     fused=RYZENAI_FUSED,
+    switches=MappingProxyType({**FLOAT_SCALES, **FUSED}),
     transforms=(write_conv_attributes,),
     checks=ryzenai_checks(lambda scheme: BF16),
 )

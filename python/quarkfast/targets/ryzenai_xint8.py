@@ -1,9 +1,14 @@
 """Ryzen AI's NPU in int8 with power-of-two scales (XINT8): it shifts where others multiply."""
 
+from types import MappingProxyType
+
 from quarkfast.targets.checks.operator_support import XINT8
 from quarkfast.targets.checks.ryzenai import ryzenai_checks
-from quarkfast.targets.constraints import ALIGNED, limit_shifts
+from quarkfast.targets.checks.shift_audit import fixed_points, shifts
+from quarkfast.targets.checks.type_audit import types
+from quarkfast.targets.constraints import ALIGNED, ShiftLimits
 from quarkfast.targets.rule_tables import RYZENAI, RYZENAI_FUSED
+from quarkfast.targets.switches import CONSTANT_MATMUL, FUSED, SHIFTS
 from quarkfast.targets.target import Target
 from quarkfast.transforms.write_conv_attributes import write_conv_attributes
 
@@ -20,6 +25,8 @@ RYZENAI_XINT8 = Target(
     per_channel=False,
     one_scale=frozenset(ALIGNED),
     transforms=(write_conv_attributes,),
-    constraints=(limit_shifts,),
+    constraints=(ShiftLimits(),),
+    switches=MappingProxyType({**SHIFTS, **FUSED, **CONSTANT_MATMUL}),
     checks=ryzenai_checks(lambda scheme: XINT8),
+    audits=(types, fixed_points, shifts),
 )

@@ -8,12 +8,13 @@ from typing import Literal, TypeAlias, get_args
 
 from quarkfast.config import BiasKind, ScaleKind, Scheme, TensorSpec, default_bias
 from quarkfast.deferred import ir
-from quarkfast.errors import ConfigError, UnsupportedError
+from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 from quarkfast.graph.placement import Placement
 from quarkfast.graph.quantizer import Quantizers
+from quarkfast.targets.checks.finding import Audit
 from quarkfast.targets.rules import Rule
 
-__all__ = ["Check", "Constraint", "Target", "Transform"]
+__all__ = ["Check", "Constraint", "Switch", "Target", "Transform"]
 
 Transform: TypeAlias = "Callable[[ir.Model], None]"
 """Rewrites a prepared model in place and keeps its values."""
@@ -23,6 +24,10 @@ Constraint: TypeAlias = "Callable[[ir.Model, Quantizers], Quantizers]"
 
 Check: TypeAlias = "Callable[[ir.Model, Placement, Scheme], Iterable[str]]"
 """Yields what keeps the device from running a placed model, one sentence each with a remedy."""
+
+
+Switch: TypeAlias = "Callable[[Target, bool], Target]"
+"""Returns a target with one of its rules on or off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +55,14 @@ class Target:
         lowest_opset: The oldest operator set that the device takes; older models are converted.
         highest_opset: The newest one; None means any.
         one_scale: Operator types of the standard whose inputs and output have one scale in the end, by a constraint.
+        one_range: Operator types of the standard whose inputs take the range of their output, before scales are
+            computed.
         transforms: Rewrites of the prepared model that the device needs, in order.
         constraints: What limits scales once they are computed, in order.
+        switches: What the option ``constraints`` may turn on or off, by name: a function of the target and of whether
+            it is on that returns the target so.
         checks: What keeps the device from running a model, in the order of the report.
+        audits: What breaks a rule in a model that is quantized already, by whatever tool (`quarkfast.check_model`).
         cpu_kernels: Whether ONNX Runtime's processor kernels run the result. Residual sums are then kept from being
             fused, and with ``portable`` weights leave sums of products in 16 bits.
 
@@ -80,9 +90,12 @@ class Target:
     lowest_opset: int = 1
     highest_opset: int | None = None
     one_scale: frozenset[str] = frozenset()
+    one_range: frozenset[str] = frozenset()
     transforms: tuple[Transform, ...] = ()
     constraints: tuple[Constraint, ...] = ()
+    switches: Mapping[str, Switch] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
+    audits: tuple[Audit, ...] = ()
     cpu_kernels: bool = False
 
     def __post_init__(self) -> None:
@@ -152,6 +165,27 @@ class Target:
                 f"model: expected opset {self.highest_opset} or older for {self.name}, got {version} with the types "
                 "asked for; export it in an older one, or use types that need none newer"
             )
+
+    def with_constraints(self, given: Iterable[tuple[str, bool]]) -> Target:
+        """Returns the target with rules of its own turned on or off.
+
+        Raises:
+            ConfigError: If it has none of a name.
+
+        Example:
+            >>> from quarkfast.targets import TARGETS
+            >>> TARGETS["ryzenai-a8w8"].with_constraints([("concat", True)]).one_range
+            frozenset({'Concat'})
+        """
+        target = self
+        for name, on in given:
+            if name not in self.switches:
+                known = ", ".join(self.switches) or "none"
+                raise ConfigError(
+                    f"constraints: expected {known} for {self.name}, got {name!r}{did_you_mean(name, self.switches)}"
+                )
+            target = self.switches[name](target, on)
+        return target
 
     def refine(self, model: ir.Model, quantizers: Quantizers) -> Quantizers:
         """Rewrites `model` as the device needs it, in place, and returns scales that it can work with."""

@@ -10,12 +10,10 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import shape_of
 from quarkfast.graph.aside import large_tensors_aside
 from quarkfast.graph.contrib import type_outputs
+from quarkfast.graph.shape_inference import inferred
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
 
 __all__ = ["infer_types"]
-
-# What the shape inference of onnx raises where a model contradicts itself.
-_FAILURES = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError)
 
 # No real dimension is larger; tables of words have some 2^18 rows.
 _LARGEST = 1 << 24
@@ -39,12 +37,10 @@ def _infer(model: ir.Model, propagate: bool) -> None:
     """Takes over what onnx infers, types as they are: onnx_ir's own pass makes tensors of sequences."""
     with large_tensors_aside(model):
         proto = ir.serde.serialize_model(model)
-    try:
-        inferred = onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=propagate)
-    except _FAILURES:
-        return
-    for graph, found in zip(graphs_of(model), _graphs(inferred.graph), strict=True):
-        _take_over(graph, found)
+    found = inferred(proto, propagate=propagate)
+    if found is not None:
+        for graph, typed in zip(graphs_of(model), _graphs(found.graph), strict=True):
+            _take_over(graph, typed)
 
 
 def _take_over(graph: ir.Graph, proto: onnx.GraphProto) -> None:

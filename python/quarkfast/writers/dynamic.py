@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +18,7 @@ from quarkfast.quantization.quantized_tensor import QuantizedBlocks, QuantizedTe
 __all__ = ["insert_dynamic"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Activation:
+class _Activation(NamedTuple):
     """The outputs of a DynamicQuantizeLinear."""
 
     codes: ir.Value
@@ -28,8 +26,7 @@ class _Activation:
     zero_point: ir.Value
 
 
-@dataclass(frozen=True, slots=True)
-class _Weight:
+class _Weight(NamedTuple):
     """A weight as codes: of the layout that the integer operator wants, its scale ready to be multiplied."""
 
     codes: ir.Value
@@ -94,7 +91,7 @@ class _Rewriter:
         if transposed:
             # A runtime turns a constant once; the file keeps one form of a table that Gather reads too.
             turned = [self._node(node, "Transpose", [weight.codes], [ir.AttrInt64s("perm", [1, 0])])]
-            weight = replace(weight, codes=turned[0].outputs[0])
+            weight = weight._replace(codes=turned[0].outputs[0])
         added = turned + self._product(node, "MatMulInteger", weight)
         bias = self._bias(node)
         if bias is not None:

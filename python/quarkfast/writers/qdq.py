@@ -32,6 +32,7 @@ from quarkfast.writers.nodes import (
     quantize_nodes,
     round_node,
 )
+from quarkfast.writers.own_pairs import OwnPairs
 from quarkfast.writers.residual_sums import keep_sums
 
 __all__ = ["insert"]
@@ -94,6 +95,7 @@ class _Inserter:
         self._decoded: dict[str, list[tuple[QuantizedTensor, list[ir.Node]]]] = {}
         self._builder = GraphBuilder(model)
         self._add = self._builder.initializer
+        self._own = OwnPairs(self._builder, model.graph, scheme.shares)
         self._nodes = {node.name: node for node in model.graph}
         self._parameters: dict[str, tuple[ir.Value, ...]] = {}
 
@@ -102,7 +104,9 @@ class _Inserter:
             self._parameters[root] = self._initialize(root, quantizer, self._scheme.encoding)
         name, readers = name_of(value), self._readers(value)
         clip = self._clip(value, quantizer)
-        nodes = clip + self._pair(clip[0].outputs[0] if clip else value, name, quantizer, self._parameters[root])
+        quantize, decode = self._pair(clip[0].outputs[0] if clip else value, name, quantizer, self._parameters[root])
+        nodes = clip + quantize + decode
+        self._own.add(nodes, len(clip + quantize))
         splice(self._graph, value, nodes, nodes[-1].outputs[0], self._inner(value), readers)
 
     def _readers(self, value: ir.Value) -> list[tuple[ir.Node, int]]:
@@ -158,11 +162,13 @@ class _Inserter:
                 return
         if self._scheme.keep_float_weights and spelling != "bias":
             source = self._add(f"{tensor}_quantized", constant.representable())
-            added = self._pair(source, tensor, quantizer, self._initialize(stem, quantizer, spelling))
+            quantize, decode = self._pair(source, tensor, quantizer, self._initialize(stem, quantizer, spelling))
+            added = quantize + decode
         else:
             source = self._add(f"{tensor}_quantized", constant.encoded())
             added = self._decode(source, tensor, stem, quantizer, spelling)
         self._decoded.setdefault(stem, []).append((constant, added))
+        self._own.add(added, 0)
         self._connect(added, edges)
 
     def _connect(self, added: list[ir.Node], edges: tuple[Edge, ...]) -> None:
@@ -173,7 +179,8 @@ class _Inserter:
             node.replace_input_with(edge.index, added[-1].outputs[0])
 
     def finish(self) -> None:
-        """Drops float constants that nothing reads any more and imports the domains in use."""
+        """Gives readers nodes of their own, drops float constants that nothing reads and imports the domains in use."""
+        self._own.write()
         drop_unread(self._graph)
         for node in self._graph:
             if not is_standard(node):
@@ -188,11 +195,12 @@ class _Inserter:
 
     def _pair(
         self, value: ir.Value, name: str, quantizer: Quantizer, parameters: tuple[ir.Value, ...]
-    ) -> list[ir.Node]:
+    ) -> tuple[list[ir.Node], list[ir.Node]]:
+        """Returns the nodes that lead to codes, and those that lead back."""
         quantize = quantize_nodes(value, parameters, quantizer, self._scheme.encoding)
         named = self._call(quantize, f"{name}_QuantizeLinear")
         dequantize = dequantize_nodes(named[-1].outputs[0], parameters, quantizer, self._scheme.encoding)
-        return named + self._call(dequantize, f"{name}_DequantizeLinear")
+        return named, self._call(dequantize, f"{name}_DequantizeLinear")
 
     def _call(self, nodes: Iterable[ir.Node], name: str) -> list[ir.Node]:
         """Names nodes and their outputs; what stands beside the operator that the name is of says so."""

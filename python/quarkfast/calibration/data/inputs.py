@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +16,7 @@ Feed = dict[str, NDArray[Any]]
 """One run's inputs by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelInput:
+class ModelInput(NamedTuple):
     """One graph input: name, NumPy dtype (strings are ``object``), and dimensions.
 
     A dimension is a size, the name of one that is open, or None for one that is open and has no name. A shape of None

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from quarkfast.config.scheme import Scheme
+from quarkfast.config.mixed_precision import read_mixed_precision
+from quarkfast.config.scheme import Scheme, Shares
 from quarkfast.errors import ConfigError
 
 __all__ = [
     "set_align_scales",
     "set_casts",
+    "set_constraints",
     "set_equalize",
+    "set_extra",
     "set_field",
     "set_group_size",
     "set_in_spec",
+    "set_mixed_precision",
     "set_per_channel",
     "set_read",
     "set_rounding",
+    "set_shares",
     "set_target",
 ]
 
@@ -93,6 +98,20 @@ def set_align_scales(scheme: Scheme, value: bool) -> Scheme:
     return replace(scheme, align_scales=value)
 
 
+def set_mixed_precision(scheme: Scheme, value: Any) -> Scheme:
+    """Lets layers have other types.
+
+    Raises:
+        ConfigError: If a setting is unknown or of the wrong kind, or the preset quantizes no activations beforehand.
+    """
+    if scheme.weights_only or scheme.encoding == "dynamic":
+        raise ConfigError(
+            f"mixed_precision: expected a preset that quantizes activations before the model runs, got {scheme.name}; "
+            "leave it out"
+        )
+    return replace(scheme, mixed_precision=read_mixed_precision(value))
+
+
 def set_target(scheme: Scheme, value: str) -> Scheme:
     """Names another target, which decides on biases.
 
@@ -108,6 +127,37 @@ def set_target(scheme: Scheme, value: str) -> Scheme:
 def set_casts(scheme: Scheme, value: bool) -> Scheme:
     """Writes pairs of Cast, or of QuantizeLinear and DequantizeLinear."""
     return replace(scheme, encoding="cast" if value else "qdq")
+
+
+def set_constraints(scheme: Scheme, value: Mapping[str, bool]) -> Scheme:
+    """Turns rules of the target on or off; it says which it has once it is known."""
+    return replace(scheme, constraints=tuple(sorted(value.items())))
+
+
+def set_extra(scheme: Scheme, value: Sequence[str]) -> Scheme:
+    """Names further operator types to quantize.
+
+    Raises:
+        ConfigError: If activations get no scale beforehand.
+    """
+    if value and (scheme.weights_only or scheme.encoding == "dynamic"):
+        raise ConfigError(
+            f"extra_op_types: expected a preset that quantizes activations before the model runs, got {scheme.name}; "
+            "leave it out"
+        )
+    return replace(scheme, extra_op_types=tuple(value))
+
+
+def set_shares(scheme: Scheme, value: Shares) -> Scheme:
+    """Says what readers of a tensor share.
+
+    Raises:
+        ConfigError: If it is less than a pair, and the preset writes none.
+    """
+    blocks = all(spec.is_block for spec in (scheme.activation, scheme.weight))
+    if value != "pair" and (scheme.weights_only or blocks or scheme.encoding not in ("qdq", "cast")):
+        raise ConfigError(f"shares: expected pair for {scheme.name}, which writes none, got {value!r}")
+    return replace(scheme, shares=value)
 
 
 def set_rounding(scheme: Scheme, value: str) -> Scheme:

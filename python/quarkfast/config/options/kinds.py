@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from quarkfast.config.method_options import is_method
+from quarkfast.config.mixed_precision import MixedPrecision
 from quarkfast.config.rules import BiasKind
-from quarkfast.config.scheme import WeightRounding
+from quarkfast.config.scheme import Shares, WeightRounding
 
 __all__ = [
     "BIAS",
@@ -18,12 +18,16 @@ __all__ = [
     "GROUP",
     "MAPPING",
     "METHOD",
+    "MIXED",
     "NAME",
     "NAMES",
     "NUMBER",
     "NUMBERS",
+    "PAIRS",
     "ROUNDING",
     "RULES",
+    "SHARES",
+    "SWITCHES",
     "TARGET",
     "Kind",
 ]
@@ -31,8 +35,7 @@ __all__ = [
 _GROUP_SIZES = (16, 32, 64, 128, 256)
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """One kind of values.
 
     Attributes:
@@ -82,6 +85,7 @@ NUMBERS = Kind("a list of numbers", _list_of(_is_number), float, many=True)
 NAME = Kind("a string", _is_name, str)
 NAMES = Kind("a list of strings", _list_of(_is_name), str, many=True)
 BIAS = Kind("int32, weight or float", lambda value: value in get_args(BiasKind), str)
+SHARES = Kind("pair, codes or nothing", lambda value: value in get_args(Shares), str)
 ROUNDING = Kind("nearest, descent, adaround, adaquant or gptq", lambda value: value in get_args(WeightRounding), str)
 METHOD = Kind("the name of a method", is_method, str)
 TARGET = Kind("the name of a target or a Target", _is_name, str)
@@ -89,4 +93,22 @@ EXCLUDE = Kind("a list of strings and of pairs of lists of strings", _is_list, s
 RULES = Kind("a list of mappings", _is_list, str, is_json=True)
 MAPPING = Kind(
     "a mapping from names of tensors to mappings", lambda value: isinstance(value, Mapping), str, is_json=True
+)
+PAIRS = Kind(
+    "a list of pairs of strings",
+    _list_of(lambda value: _is_list(value) and len(value) == 2 and all(map(_is_name, value))),
+    str,
+    is_json=True,
+)
+SWITCHES = Kind(
+    "a mapping from names to True or False",
+    lambda value: isinstance(value, Mapping) and all(map(_is_name, value)) and all(map(_is_bool, value.values())),
+    str,
+    is_json=True,
+)
+MIXED = Kind(
+    "a mapping of settings of mixed precision",
+    lambda value: isinstance(value, Mapping | MixedPrecision),
+    str,
+    is_json=True,
 )

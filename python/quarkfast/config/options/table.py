@@ -7,9 +7,8 @@ translation of Quark's keys, and the table of docs/cli.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from quarkfast.config.method_options import choose, choose_method, choose_moving_average, choose_parameter
 from quarkfast.config.options import changes, kinds
@@ -29,8 +28,7 @@ GROUPS = (_DATA, _TYPES, _RANGES, _MODEL, _SELECTION)
 """Groups of options, in the order of the command line's help and of docs/cli.md."""
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One option.
 
     Attributes:
@@ -119,6 +117,11 @@ _ROWS = (
         "Type of biases: int32, weight (quantized like weights) or float.", metavar="KIND",
     ),
     Option(
+        "shares", kinds.SHARES, changes.set_shares, _TYPES,
+        "What readers of a tensor share: its pair, its codes (each has a DequantizeLinear), or nothing.",
+        metavar="KIND",
+    ),
+    Option(
         "keep_float_weights", kinds.BOOL, changes.set_field("keep_float_weights"), _TYPES,
         "Keep weights in float32 with a Q/DQ pair behind them.", "AddQDQPairToWeight",
     ),
@@ -129,6 +132,18 @@ _ROWS = (
     Option(
         "force_pass_through", kinds.BOOL, changes.set_field("force_pass_through"), _MODEL,
         "Quantize data movement (Reshape, MaxPool) also where its input is float.", "ForceQuantizeNoInputCheck",
+    ),
+    Option(
+        "fold_batch_norm", kinds.BOOL, changes.set_field("fold_batch_norm"), _MODEL,
+        "Fold BatchNormalization and other constant factors into layers; on by default.", "FoldBatchNorm",
+    ),
+    Option(
+        "constraints", kinds.SWITCHES, changes.set_constraints, _MODEL,
+        "Rules of the target to turn on or off, by name (docs/rules.md): an object of true and false.",
+    ),
+    Option(
+        "fuse", kinds.PAIRS, changes.set_read("fuse", lambda value: tuple(map(tuple, value))), _MODEL,
+        "Operator types between which no pair stands, first and second: a list of pairs.", "RemoveQDQBetweenOps",
     ),
     Option(
         "equalize", kinds.BOOL, changes.set_equalize, _MODEL,
@@ -160,8 +175,21 @@ _ROWS = (
         "Quantize only operators of this type.", "OpTypesToQuantize", "TYPE",
     ),
     Option(
+        "extra_op_types", kinds.NAMES, changes.set_extra, _SELECTION,
+        "Quantize operators of this type too, though the target has no rule for it; * means all.",
+        "ExtraOpTypesToQuantize", "TYPE",
+    ),
+    Option(
         "include", kinds.NAMES, changes.set_field("include"), _SELECTION,
         "Quantize only nodes of this name, glob or ^regular expression.", "NodesToQuantize", "NODE",
+    ),
+    Option(
+        "input_nodes", kinds.NAMES, changes.set_field("input_nodes"), _SELECTION,
+        "Leave what lies in front of these nodes alone in float.", "InputNodes", "NODE",
+    ),
+    Option(
+        "output_nodes", kinds.NAMES, changes.set_field("output_nodes"), _SELECTION,
+        "Leave what lies behind these nodes in float.", "OutputNodes", "NODE",
     ),
     Option(
         "exclude", kinds.EXCLUDE, changes.set_read("exclude", read_exclude), _SELECTION,
@@ -172,12 +200,25 @@ _ROWS = (
         "Leave operators of this type in float.", "OpTypesToExclude", "TYPE",
     ),
     Option(
+        "exclude_outputs", kinds.NAMES, changes.set_field("exclude_outputs"), _SELECTION,
+        "Give what these nodes compute no pair, unless what reads it is quantized.",
+        "NodesToExcludeOutputQuantization", "NODE",
+    ),
+    Option(
+        "exclude_output_types", kinds.NAMES, changes.set_field("exclude_output_types"), _SELECTION,
+        "The same for all operators of this type.", "OpTypesToExcludeOutputQuantization", "TYPE",
+    ),
+    Option(
         "layers", kinds.RULES, changes.set_read("layers", read_layers), _SELECTION,
         "Settings of single layers: a list of objects.",
     ),
     Option(
         "tensors", kinds.MAPPING, changes.set_read("tensors", read_overrides), _SELECTION,
         "Settings of single tensors: an object by tensor name.", "TensorQuantOverrides",
+    ),
+    Option(
+        "mixed_precision", kinds.MIXED, changes.set_mixed_precision, _SELECTION,
+        "Other types for layers, chosen by what they do to the outputs: an object (docs/quality.md).",
     ),
     Option(
         "samples", kinds.COUNT, changes.set_field("samples"), _DATA,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from quarkfast.errors import UnsupportedError
+from quarkfast.errors import ConfigError, UnsupportedError
 from quarkfast.formats.block import BLOCK_FORMATS, BlockFormat, Rounding
 
-__all__ = ["block_of", "block_rounding"]
+__all__ = ["block_of", "block_rounding", "block_with", "check_attributes"]
 
 _ROUNDINGS: Mapping[int, Rounding] = MappingProxyType({0: "half_away", 1: "half_up", 2: "half_even"})
 _KEYS = MappingProxyType({"BFPQuantizeDequantize": "BFPAttributes", "MXQuantizeDequantize": "MXAttributes"})
@@ -37,13 +37,47 @@ def block_of(key: str, options: Mapping[str, Any]) -> str:
         >>> block_of("MXAttributes", {"MXAttributes": {"element_dtype": "fp4_e2m1", "block_size": 32}})
         'mxfp4_e2m1'
     """
-    given = {name: value for name, value in options.get(key, {}).items() if name != "rounding_mode"}
-    wanted = {"axis": 1, **_DEFAULTS[key], **given}
+    return _find(key, options, _DEFAULTS[key])
+
+
+def block_with(name: str, options: Mapping[str, Any]) -> str:
+    """Returns the format that a block format is with the attributes that `options` have for its operator.
+
+    Raises:
+        UnsupportedError: The attributes are no format that has a row, or the axis is another than 1.
+
+    Example:
+        >>> block_with("mx4", {"BFPAttributes": {"bit_width": 13}}), block_with("mx4", {"MXAttributes": {}})
+        ('mx6', 'mx4')
+    """
+    row = BLOCK_FORMATS[name]
+    key = _KEYS[row.operator]
+    return _find(key, options, {**_DEFAULTS[key], **row.attributes}) if options.get(key) else name
+
+
+def _find(key: str, options: Mapping[str, Any], otherwise: Mapping[str, Any]) -> str:
+    given = {name: value for name, value in (options.get(key) or {}).items() if name != "rounding_mode"}
+    wanted = {"axis": 1, **otherwise, **given}
     for row in BLOCK_FORMATS.values():
         if _KEYS[row.operator] == key and {"axis": 1, **_DEFAULTS[key], **_decisive(row, wanted)} == wanted:
             return row.name
     known = ", ".join(row.name for row in BLOCK_FORMATS.values() if _KEYS[row.operator] == key)
     raise UnsupportedError(f"option {key}: expected the attributes of {known}, got {given!r}")
+
+
+def check_attributes(dtypes: Iterable[str], options: Mapping[str, Any]) -> None:
+    """Make sure that attributes of block formats are for one that is there.
+
+    Raises:
+        ConfigError: None is.
+    """
+    names = list(dict.fromkeys(dtypes))
+    read = {_KEYS[BLOCK_FORMATS[name].operator] for name in names if name in BLOCK_FORMATS}
+    for key in _KEYS.values():
+        if options.get(key) and key not in read:
+            raise ConfigError(
+                f"option {key}: expected a configuration with such a block format, got {', '.join(names)}; leave it out"
+            )
 
 
 def block_rounding(dtypes: tuple[str, str], options: Mapping[str, Any], otherwise: Rounding) -> Rounding:

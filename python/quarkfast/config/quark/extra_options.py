@@ -7,54 +7,145 @@ from typing import Any
 
 from quarkfast.config.options import OPTIONS
 from quarkfast.config.quark.algorithm import refuse_algorithm
-from quarkfast.config.quark.keys import ALGORITHM_KEYS, DEAD_KEYS, NEUTRAL_VALUES, UNSUPPORTED_KEYS
+from quarkfast.config.quark.blocks import check_attributes
+from quarkfast.config.quark.keys import KEYS, LIMITS, Family, Key, accepts, family_of, words_of
+from quarkfast.config.scheme import Scheme
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 
-__all__ = ["translated_options"]
+__all__ = ["check_keys", "translated_options"]
 
-# Keys that other modules of this folder translate, or this one below.
-_OTHER_KEYS = frozenset(
-    {
-        *("ActivationSymmetric", "WeightSymmetric", "ForceQuantizeNoInputCheck", "EnableNPUCnn"),
-        *("BFPAttributes", "MXAttributes", "QuantizeBias", "Int32Bias", "FastFinetune", "UseGPTQ", "GPTQParams"),
-    }
-)
+# Options that are read where a scheme is made.
+_READ_BEFORE = frozenset({"ActivationSymmetric", "WeightSymmetric", "ForceQuantizeNoInputCheck"})
+# Settings -> the key that turns on what they are for.
+_SWITCHES = {
+    "MatMulNBitsParams": "UseMatMulNBits",
+    "GPTQParams": "UseGPTQ",
+    "MixedPrecisionTensor": "SpecificTensorPrecision",
+    "SpecificTensorPrecision": "MixedPrecisionTensor",
+}
+_EXTRA = (OPTIONS["extra_op_types"].name, OPTIONS["extra_op_types"].quark_key)
 
 
-def translated_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that quarkfast has; refuse the others unless their value changes nothing.
+def translated_options(options: Mapping[str, Any], scheme: Scheme) -> dict[str, Any]:
+    """Return the options that quarkfast has; refuse the others unless their value asks for nothing else.
+
+    Args:
+        options: By Quark's keys or quarkfast's names.
+        scheme: What the rest of the configuration amounts to, on which Quark's defaults depend.
 
     Raises:
         UnsupportedError: an option asks for something that quarkfast does not support yet.
         ConfigError: an option is unknown, or has no effect.
     """
+    check_keys(options, family_of(scheme))
     own = {option.quark_key for option in OPTIONS.values()} | set(OPTIONS)
-    kept = {}
-    for key, value in options.items():
-        if key in own - _OTHER_KEYS:
-            kept[key] = value
-        elif key not in _OTHER_KEYS:
-            _check(key, value, own)
-    # In Quark, QuantizeBias=False leaves biases in float, and Int32Bias=False quantizes them like weights.
+    kept = {key: value for key, value in options.items() if key in own - _READ_BEFORE and not _is_left_out(key, value)}
+    kept |= _constraints(options, family_of(scheme))
+    check_attributes([spec.dtype for spec in scheme.specs()], options)
+    for key, switch in _SWITCHES.items():
+        if options.get(key) and switch not in options:
+            raise ConfigError(f"option {key}: expected {switch} beside it, got none; leave it out")
+    if options.get("QuantizeAllOpTypes"):
+        kept = {key: value for key, value in kept.items() if key not in _EXTRA} | {"extra_op_types": ["*"]}
+    return _preparation(options) | _shares(options) | kept | _tensors(options) | _bias(options, scheme)
+
+
+def _tensors(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the overrides that MixedPrecisionTensor means, with those of the user, which win.
+
+    Raises:
+        ConfigError: It is no mapping from types to names.
+    """
+    named = options.get("MixedPrecisionTensor")
+    if not named or not options.get("SpecificTensorPrecision"):
+        return {}
+    if not isinstance(named, Mapping) or not all(isinstance(names, list | tuple) for names in named.values()):
+        raise ConfigError(f"option MixedPrecisionTensor: expected lists of names by their type, got {named!r}")
+    found = {name: [{"quant_type": member}] for member, names in named.items() for name in names}
+    return {"TensorQuantOverrides": {**found, **options.get("TensorQuantOverrides", {})}}
+
+
+def _preparation(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what OptimizeModel=False means: folding is Quark's only part of it that is done here."""
+    said = options.keys() & {"FoldBatchNorm", "fold_batch_norm"}
+    return {"fold_batch_norm": False} if options.get("OptimizeModel") is False and not said else {}
+
+
+def _shares(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what DedicatedQDQPair and DedicateDQNode mean; the first asks for more."""
+    if options.get("DedicatedQDQPair"):
+        return {"shares": "nothing"}
+    return {"shares": "codes"} if options.get("DedicateDQNode") else {}
+
+
+def _bias(options: Mapping[str, Any], scheme: Scheme) -> dict[str, Any]:
+    """Returns what becomes of biases: QuantizeBias=False leaves them in float, Int32Bias=False is like weights.
+
+    Raises:
+        UnsupportedError: int32 is wanted beside other types than integers.
+    """
+    family, wanted = family_of(scheme), options.get("Int32Bias")
     if options.get("QuantizeBias") is False:
-        kept["bias"] = "float"
-    elif options.get("Int32Bias") is False:
-        kept["bias"] = "weight"
-    return kept
+        return {"bias": "float"}
+    if wanted is None or any(accepts(values, wanted) for values in KEYS["Int32Bias"].accepted(family)):
+        return {}
+    if wanted and not (scheme.activation.format.is_integer and scheme.weight.format.is_integer):
+        got = f"{scheme.activation.dtype} and {scheme.weight.dtype}"
+        raise UnsupportedError(f"option Int32Bias: expected False beside {got}, got True; leave it out")
+    return {"bias": "int32" if wanted else "weight"}
 
 
-def _check(key: str, value: Any, own: set[str | None]) -> None:
-    """Raise for an option that quarkfast does not have, unless its value describes what quarkfast does anyway."""
-    if key in ALGORITHM_KEYS:
-        refuse_algorithm(ALGORITHM_KEYS[key])
-    if key in DEAD_KEYS:
-        raise ConfigError(f"option {key}: expected an option with an effect, got {value!r}; {DEAD_KEYS[key]}")
-    if key in UNSUPPORTED_KEYS:
-        raise UnsupportedError(f"option {key}: expected it left out in this version, got {value!r}")
-    if key not in NEUTRAL_VALUES:
-        known = own | set(NEUTRAL_VALUES) | set(ALGORITHM_KEYS) | set(DEAD_KEYS) | set(UNSUPPORTED_KEYS) | _OTHER_KEYS
-        names = [str(name) for name in known if name]
-        raise ConfigError(f"option: expected a known name, got {key!r}{did_you_mean(key, names)}")
-    if value not in NEUTRAL_VALUES[key]:
-        expected = " or ".join(map(repr, NEUTRAL_VALUES[key]))
-        raise UnsupportedError(f"option {key}: expected {expected} in this version, got {value!r}")
+def check_keys(options: Mapping[str, Any], family: Family) -> None:
+    """Make sure that every key is known, and that a value without effect asks for none.
+
+    Raises:
+        UnsupportedError: a value asks for something that quarkfast does not support yet.
+        ConfigError: a key is unknown, or has no effect in Quark either.
+    """
+    for key, value in options.items():
+        row = KEYS.get(key)
+        if row is None and key not in OPTIONS:
+            raise ConfigError(f"option: expected a known name, got {key!r}{did_you_mean(key, [*KEYS, *OPTIONS])}")
+        accepted = row is None or any(accepts(values, value) for values in row.accepted(family))
+        if row is not None and not accepted and not _is_honoured(row, value):
+            _refuse(row, value, family)
+
+
+def _is_left_out(key: str, value: Any) -> bool:
+    """Whether None stands for no value, as it does in Quark."""
+    return value is None and key in KEYS and None in KEYS[key].default
+
+
+def _is_honoured(row: Key, value: Any) -> bool:
+    """Whether something is done for a value, or another module checks it."""
+    words = {word.strip() for word in row.honoured.split(",")}
+    return isinstance(value, bool) if words <= {"True", "False"} else bool(row.honoured)
+
+
+def _constraints(options: Mapping[str, Any], family: Family) -> dict[str, Any]:
+    """Returns the option ``constraints``: that of the user, and what keys turn on or off."""
+    rows = {key: KEYS[key] for key in options if key in KEYS and KEYS[key].constraint}
+    found = {
+        row.constraint: options[key]
+        for key, row in rows.items()
+        if not any(accepts(values, options[key]) for values in row.accepted(family))
+    }
+    if options.get("NPULimitationCheck") is False:
+        limits = {row.constraint for row in LIMITS}
+        kept = {name: on for name, on in found.items() if name not in limits}
+        found = kept | (dict.fromkeys(limits, False) if family == "cnn" else {})
+    own = options.get("constraints", {})
+    return {"constraints": {**found, **own}} if found and isinstance(own, Mapping) else {}
+
+
+def _refuse(row: Key, value: Any, family: Family) -> None:
+    if row.dead:
+        raise ConfigError(f"option {row.name}: expected an option with an effect, got {value!r}; {row.why}")
+    if row.algorithm:
+        refuse_algorithm(row.algorithm)
+    words = [words_of(values) for values in row.accepted(family) if values != ()]
+    words += row.honoured.split(", ") if row.honoured else []
+    reason = f"; {row.why}" if row.why else ""
+    raise UnsupportedError(
+        f"option {row.name}: expected {' or '.join(dict.fromkeys(words))} in this version, got {value!r}{reason}"
+    )

@@ -11,10 +11,12 @@ from quarkfast.config.presets import PRESETS
 from quarkfast.config.quark.algorithm import refuse_algorithm
 from quarkfast.config.quark.assemble import equalized, make_scheme, make_spec
 from quarkfast.config.quark.blocks import block_of, block_rounding
-from quarkfast.config.quark.extra_options import translated_options
+from quarkfast.config.quark.extra_options import check_keys, translated_options
 from quarkfast.config.quark.finetuning import finetuned
 from quarkfast.config.quark.gptq import gptq_parameters, gptq_scheme
+from quarkfast.config.quark.keys import family_of
 from quarkfast.config.quark.legacy import QuantizationConfig
+from quarkfast.config.quark.mixed_precision import mixed
 from quarkfast.config.quark.nbits import nbits_scheme
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
@@ -34,21 +36,22 @@ _METHODS = {
     ("Int16Method", "MinMax"): ("minmax", "int16"),
     ("LayerWiseMethod", "LayerWisePercentile"): ("layerwise_percentile", "float32"),
 }
+# Formats by member -> the key of the attributes that activations and weights have then.
+_FORMATS = {"QDQ": "", "FixNeuron": "", "BFPFixNeuron": "BFPAttributes", "MXFixNeuron": "MXAttributes"}
 _FIELD_ALGORITHMS = {
     "include_sq": "SmoothQuant",
     "include_rotation": "QuaRot",
-    "include_auto_mp": "automatic mixed precision",
 }
 _BLOCK_ATTRIBUTES = {"QBFP": "BFPAttributes", "QMX": "MXAttributes"}
 # Fields that only concern how Quark itself runs.
 _NEUTRAL_FIELDS = {
-    "optimize_model", "use_external_data_format", "print_summary", "ignore_warnings", "debug_mode",
-    "include_fast_ft", "quant_format", "execution_providers",
+    "use_external_data_format", "print_summary", "ignore_warnings", "include_fast_ft", "include_auto_mp",
 }  # fmt: skip
 _TRANSLATED_FIELDS = {
     "calibrate_method", "activation_type", "weight_type", "extra_options", "per_channel", "nodes_to_exclude",
     "nodes_to_quantize", "subgraphs_to_exclude", "op_types_to_quantize", "enable_npu_cnn", "reduce_range",
-    "enable_npu_transformer", "use_dynamic_quant", "include_cle",
+    "enable_npu_transformer", "use_dynamic_quant", "include_cle", "optimize_model", "quant_format",
+    "extra_op_types_to_quantize", "input_nodes", "output_nodes", "specific_tensor_precision",
 }  # fmt: skip
 
 
@@ -59,45 +62,66 @@ def scheme_of_legacy(config: QuantizationConfig) -> Scheme:
         UnsupportedError: it asks for something that quarkfast does not support yet.
         ConfigError: a method, type or option is unknown.
     """
-    options = config.extra_options
+    options = _options(config)
     finetuning = config.include_fast_ft or bool(options.get("FastFinetune"))
-    gptq = gptq_parameters(None, options)
-    if gptq is not None and not options.get("UseMatMulNBits"):
+    gptq, nbits = gptq_parameters(None, options), options.get("UseMatMulNBits")
+    _check_fields(config.changed())
+    if gptq is not None or nbits:
+        scheme = nbits_scheme(options) if nbits else gptq_scheme(gptq or {}, options)
+        check_keys(options, family_of(scheme))
         chosen = {"exclude": [*config.nodes_to_exclude], "op_types": config.op_types_to_quantize}
-        scheme = gptq_scheme(gptq, options)
         scheme = finetuned(scheme, {}) if finetuning else scheme
         return apply_options(scheme, {key: value for key, value in chosen.items() if value})
-    if options.get("UseMatMulNBits"):
-        return finetuned(nbits_scheme(options), {}) if finetuning else nbits_scheme(options)
-    _check_fields(config.changed())
+    scheme = _base(config, options)
+    if finetuning:
+        scheme = finetuned(scheme, options.get("FastFinetune") or {})
+    if config.include_auto_mp or options.get("AutoMixprecision"):
+        scheme = mixed(scheme, options.get("AutoMixprecision") or {}, options)
+    return apply_options(scheme, {**translated_options(options, scheme), **_selection(config)})
+
+
+def _options(config: QuantizationConfig) -> dict[str, Any]:
+    """Returns the extra options, with fields that have a key of their own; the key wins."""
+    fields: dict[str, Any] = {} if config.optimize_model else {"OptimizeModel": False}
+    fields |= {"SpecificTensorPrecision": True} if config.specific_tensor_precision else {}
+    return {**fields, **config.extra_options}
+
+
+def _base(config: QuantizationConfig, options: Mapping[str, Any]) -> Scheme:
+    """Returns the scheme of types, method and target."""
     method, scale = _method(config.calibrate_method)
-    activation = _dtype(config.activation_type, options)
-    weight = _dtype(config.weight_type, options)
+    block = _block(config.quant_format)
+    activation = block_of(block, options) if block else _dtype(config.activation_type, options)
+    weight = block_of(block, options) if block else _dtype(config.weight_type, options)
     symmetric = options.get("ActivationSymmetric", not find(activation).is_integer)
     weight_symmetric = options.get("WeightSymmetric", find(weight).signed)
     granularity = "channel" if config.per_channel else "tensor"
     scheme = make_scheme(
         make_spec(activation, symmetric, "tensor", scale, method),
         make_spec(weight, weight_symmetric, granularity, scale, "minmse" if scale == "power_of_two" else "minmax"),
-        config.enable_npu_cnn,
+        options.get("EnableNPUCnn", config.enable_npu_cnn),
         options.get("ForceQuantizeNoInputCheck", False),
     )
     if config.enable_npu_transformer:
         scheme = replace(scheme, target="ryzenai-transformer")
     if config.use_dynamic_quant:
-        scheme = _dynamic(scheme.weight)
+        scheme = _dynamic(scheme.weight, options)
     scheme = replace(scheme, block_rounding=block_rounding((activation, weight), options, "half_away"))
-    scheme = equalized(scheme, config.include_cle)
-    if finetuning:
-        scheme = finetuned(scheme, options.get("FastFinetune") or {})
+    return equalized(scheme, config.include_cle)
+
+
+def _selection(config: QuantizationConfig) -> dict[str, Any]:
+    """Returns the options that fields amount to."""
     selection = {
         "include": config.nodes_to_quantize,
         "exclude": [*config.nodes_to_exclude, *config.subgraphs_to_exclude],
         "op_types": config.op_types_to_quantize,
+        "extra_op_types": config.extra_op_types_to_quantize,
+        "input_nodes": config.input_nodes,
+        "output_nodes": config.output_nodes,
         "reduce_range": config.reduce_range,
     }
-    given = {key: value for key, value in selection.items() if value}
-    return apply_options(scheme, {**translated_options(options), **given})
+    return {key: value for key, value in selection.items() if value}
 
 
 def _check_fields(changed: Mapping[str, Any]) -> None:
@@ -109,8 +133,30 @@ def _check_fields(changed: Mapping[str, Any]) -> None:
             raise UnsupportedError(f"QuantizationConfig: {key}: expected its default in this version, got {value!r}")
 
 
-def _dynamic(weight: TensorSpec) -> Scheme:
-    """Returns the preset DYNAMIC with this weight; Quark uses MinMax for it, whatever the method for activations."""
+def _block(quant_format: Any) -> str:
+    """Returns the key of the block format that a format of Quark's earlier versions forces; nothing for the others.
+
+    Raises:
+        UnsupportedError: Operators in integers are wanted.
+        ConfigError: It is no format.
+    """
+    name = getattr(quant_format, "name", "")
+    if name == "QOperator":
+        raise UnsupportedError("quant_format: expected QDQ in this version, got QOperator")
+    if name not in _FORMATS:
+        raise ConfigError(f"quant_format: expected QuantFormat.QDQ or ExtendedQuantFormat.QDQ, got {quant_format!r}")
+    return _FORMATS[name]
+
+
+def _dynamic(weight: TensorSpec, options: Mapping[str, Any]) -> Scheme:
+    """Returns the preset DYNAMIC with this weight; Quark uses MinMax for it, whatever the method for activations.
+
+    Raises:
+        UnsupportedError: Activations are to be symmetric, which DynamicQuantizeLinear does not make them.
+    """
+    symmetric = options.get("ActivationSymmetric")
+    if symmetric:
+        raise UnsupportedError(f"option ActivationSymmetric: expected False with use_dynamic_quant, got {symmetric!r}")
     return replace(PRESETS["DYNAMIC"], weight=replace(weight, scale="float32", method="minmax"))
 
 

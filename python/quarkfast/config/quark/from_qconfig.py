@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from quarkfast.config.options import apply_options
 from quarkfast.config.quark.algorithm import CLEConfig, GPTQConfig, refuse_algorithms
-from quarkfast.config.quark.assemble import equalized, make_scheme, make_spec
-from quarkfast.config.quark.blocks import block_rounding
-from quarkfast.config.quark.enums import CalibMethod, QuantGranularity, ScaleType
-from quarkfast.config.quark.extra_options import translated_options
+from quarkfast.config.quark.assemble import equalized, make_scheme
+from quarkfast.config.quark.blocks import block_rounding, block_with
+from quarkfast.config.quark.extra_options import check_keys, translated_options
 from quarkfast.config.quark.finetuning import finetuned, finetuning_of
 from quarkfast.config.quark.gptq import gptq_parameters, gptq_scheme
+from quarkfast.config.quark.keys import family_of
+from quarkfast.config.quark.layer_rules import bias_kind, is_power_of_two, layer_rule, tensor_spec, weight_method
+from quarkfast.config.quark.mixed_precision import mixed, mixing_of
 from quarkfast.config.quark.nbits import nbits_scheme
 from quarkfast.config.quark.qconfig import QConfig
-from quarkfast.config.quark.spec import QLayerConfig, QTensorConfig
-from quarkfast.config.rules import Change, LayerRule
+from quarkfast.config.quark.spec import QLayerConfig
+from quarkfast.config.rules import LayerRule
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import UnsupportedError
@@ -24,21 +27,6 @@ from quarkfast.formats import find
 from quarkfast.formats.block import Rounding
 
 __all__ = ["scheme_of_qconfig"]
-
-_SCALES = {ScaleType.Float32: "float32", ScaleType.PowerOf2: "power_of_two", ScaleType.Int16: "int16"}
-_GRANULARITIES = {
-    QuantGranularity.Tensor: "tensor",
-    QuantGranularity.Channel: "channel",
-    QuantGranularity.Group: "group",
-}
-_METHODS = {
-    CalibMethod.MinMax: "minmax",
-    CalibMethod.MinMSE: "minmse",
-    CalibMethod.Percentile: "percentile",
-    CalibMethod.Entropy: "entropy",
-    CalibMethod.LayerwisePercentile: "layerwise_percentile",
-    CalibMethod.Distribution: "distribution",
-}
 
 
 def scheme_of_qconfig(config: QConfig) -> Scheme:
@@ -52,17 +40,16 @@ def scheme_of_qconfig(config: QConfig) -> Scheme:
     finetuning = {**finetuning_of(config.algo_config), **(options.get("FastFinetune") or {})}
     gptq = gptq_parameters(config.algo_config, options)
     refuse_algorithms([each for each in config.algo_config or () if not isinstance(each, GPTQConfig)])
-    if gptq is not None and not options.get("UseMatMulNBits"):
+    nbits = options.get("UseMatMulNBits")
+    if gptq is not None or nbits:
         selection = {"exclude": list(config.exclude)} if config.exclude else {}
-        scheme = gptq_scheme(gptq, options)
+        scheme = nbits_scheme(options) if nbits else gptq_scheme(gptq or {}, options)
+        check_keys(options, family_of(scheme))
         return apply_options(finetuned(scheme, finetuning) if finetuning else scheme, selection)
-    if options.get("UseMatMulNBits"):
-        return finetuned(nbits_scheme(options), finetuning) if finetuning else nbits_scheme(options)
     if layer.output_tensors is not None and layer.output_tensors != layer.input_tensors:
         raise UnsupportedError("QConfig: output_tensors: expected the same as input_tensors in this version")
-    activation = _tensor_spec(layer.input_tensors, layer.input_tensors.calibration_method)
-    weight = _tensor_spec(layer.weight, _weight_method(layer.weight))
-    npu_cnn = options.get("EnableNPUCnn", _is_power_of_two(layer.input_tensors) and _is_power_of_two(layer.weight))
+    activation, weight = _specs(layer, options)
+    npu_cnn = options.get("EnableNPUCnn", is_power_of_two(layer.input_tensors) and is_power_of_two(layer.weight))
     scheme = make_scheme(activation, weight, npu_cnn, options.get("ForceQuantizeNoInputCheck", False))
     dtypes = activation.dtype, weight.dtype
     # Quark fills in attributes for its MX formats only; BFP16 keeps the operator's default.
@@ -72,52 +59,40 @@ def scheme_of_qconfig(config: QConfig) -> Scheme:
     scheme = equalized(scheme, any(isinstance(each, CLEConfig) for each in config.algo_config or ()))
     if finetuning:
         scheme = finetuned(scheme, finetuning)
+    mixing = {**mixing_of(config.algo_config), **(options.get("AutoMixprecision") or {})}
+    scheme = mixed(scheme, mixing, options) if mixing else scheme
     given: dict[str, Any] = {"exclude": list(config.exclude)} if config.exclude else {}
+    bias = bias_kind(layer)
+    translated = ({} if bias is None else {"bias": bias}) | translated_options(options, scheme)
     if None in config.layer_type_config:
         given["exclude_op_types"] = list(config.layer_type_config[None])
     if rules := _layer_rules(config):
         given["layers"] = rules
-    return apply_options(scheme, {**translated_options(options), **given})
+    return apply_options(scheme, {**translated, **given})
+
+
+def _specs(layer: QLayerConfig, options: Mapping[str, Any]) -> tuple[TensorSpec, TensorSpec]:
+    """Returns the specs of activations and weights; keys of symmetry and of block formats win over the layer's."""
+    found = [
+        tensor_spec(layer.input_tensors, layer.input_tensors.calibration_method),
+        tensor_spec(layer.weight, weight_method(layer.weight)),
+    ]
+    for index, key in enumerate(("ActivationSymmetric", "WeightSymmetric")):
+        spec = found[index]
+        if spec.is_block:
+            found[index] = spec.with_type(block_with(spec.dtype, options))
+        elif key in options and spec.format.is_integer:
+            found[index] = replace(spec, symmetric=options[key])
+    return found[0], found[1]
 
 
 def _layer_rules(config: QConfig) -> list[LayerRule]:
     """Returns the rules for operator types, then those for nodes, which win (Quark's specification, section 1.3)."""
     rules = [
-        replace(_layer_rule(layer), op_types=tuple(types))
+        replace(layer_rule(layer), op_types=tuple(types))
         for layer, types in config.layer_type_config.items()
         if layer is not None
     ]
     return rules + [
-        replace(_layer_rule(layer), nodes=tuple(names)) for layer, names in config.specific_layer_config.items()
+        replace(layer_rule(layer), nodes=tuple(names)) for layer, names in config.specific_layer_config.items()
     ]
-
-
-def _layer_rule(layer: QLayerConfig) -> LayerRule:
-    inputs = _change(_tensor_spec(layer.input_tensors, layer.input_tensors.calibration_method))
-    output = layer.output_tensors
-    return LayerRule(
-        activation=inputs,
-        weight=_change(_tensor_spec(layer.weight, _weight_method(layer.weight))),
-        output=None if output is None else _change(_tensor_spec(output, output.calibration_method)),
-    )
-
-
-def _change(spec: TensorSpec) -> Change:
-    return Change(tuple(sorted(asdict(spec).items())))
-
-
-def _is_power_of_two(config: QTensorConfig) -> bool:
-    return config.scale_type is ScaleType.PowerOf2
-
-
-def _weight_method(config: QTensorConfig) -> CalibMethod:
-    """Weights are all there, so Quark takes their extremes unless it searches (its specification, section 1.3)."""
-    searches = _is_power_of_two(config) or config.calibration_method is CalibMethod.MinMSE
-    return config.calibration_method if searches else CalibMethod.MinMax
-
-
-def _tensor_spec(config: QTensorConfig, calibration: CalibMethod) -> TensorSpec:
-    scale, method = _SCALES[config.scale_type], _METHODS[calibration]
-    if _is_power_of_two(config) and calibration is CalibMethod.MinMax:
-        method = "nonoverflow"
-    return make_spec(config.data_type.dtype, config.symmetric, _GRANULARITIES[config.quant_granularity], scale, method)

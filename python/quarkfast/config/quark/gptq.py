@@ -31,7 +31,7 @@ _FIELDS: Mapping[str, str] = MappingProxyType(
 GPTQ_KEYS = tuple(_FIELDS.values())
 """Keys of ``GPTQParams``."""
 
-_SELECTING = [OPTIONS[name].quark_key for name in ("op_types", "exclude", "exclude_op_types")]
+_SELECTING = [OPTIONS[name].quark_key for name in ("op_types", "exclude", "exclude_op_types", "samples")]
 
 
 def gptq_parameters(algorithms: Sequence[AlgoConfig] | None, options: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -48,7 +48,7 @@ def gptq_parameters(algorithms: Sequence[AlgoConfig] | None, options: Mapping[st
     found = [each for each in algorithms or () if isinstance(each, GPTQConfig)]
     use = options.get("UseGPTQ", False)
     if not isinstance(use, bool):
-        raise ConfigError(f"UseGPTQ: expected True or False, got {use!r}")
+        raise ConfigError(f"option UseGPTQ: expected True or False, got {use!r}")
     given = dict(options.get("GPTQParams") or {})
     for each in found:
         given = {key: getattr(each, name) for name, key in _FIELDS.items()} | each.options | given

@@ -47,4 +47,4 @@ def nbits_scheme(options: Mapping[str, Any]) -> Scheme:
     return with_gptq(scheme, gptq_parameters(None, {**options, "UseGPTQ": True}) or {})
 
 
-_SELECTING = [OPTIONS[name].quark_key for name in ("op_types", "exclude", "exclude_op_types")]
+_SELECTING = [OPTIONS[name].quark_key for name in ("op_types", "exclude", "exclude_op_types", "samples")]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from quarkfast.config.quark.algorithm import AlgoConfig
+from quarkfast.config.quark.arguments import checked_arguments
 from quarkfast.config.quark.legacy import Config, get_default_config
 from quarkfast.config.quark.spec import (
     BFloat16Spec,
@@ -20,6 +21,7 @@ from quarkfast.errors import ConfigError
 __all__ = ["QCONFIGS", "QConfig"]
 
 
+@checked_arguments
 class QConfig:
     """Quark's configuration of a quantization.
 

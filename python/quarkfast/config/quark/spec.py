@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from quarkfast.config.quark import data_type
+from quarkfast.config.quark.arguments import checked_arguments
 from quarkfast.config.quark.data_type import DataType
 from quarkfast.config.quark.enums import CalibMethod, QuantGranularity, ScaleType
 from quarkfast.errors import ConfigError
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 
+@checked_arguments
 class QTensorConfig:
     """How one kind of tensor is quantized, in Quark's terms.
 
@@ -130,6 +132,7 @@ def _checked(name: str, value: Any, kind: type) -> Any:
     return value
 
 
+@checked_arguments
 class _Spec(QTensorConfig):
     """A tensor configuration whose data type is fixed; the defaults of the others are class attributes."""
 
@@ -182,6 +185,7 @@ MXFP6E2M3Spec = _make(data_type.MXFP6E2M3, True, CalibMethod.MinMax)
 MXFP4E2M1Spec = _make(data_type.MXFP4E2M1, True, CalibMethod.MinMax)
 
 
+@checked_arguments
 class QLayerConfig:
     """Tensor configurations of a layer; `activation` is Quark's older name of `input_tensors`.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["A8W8", "A16W8", "BF16", "OPSET", "XINT8", "Device"]
 
@@ -10,8 +10,7 @@ __all__ = ["A8W8", "A16W8", "BF16", "OPSET", "XINT8", "Device"]
 OPSET = 17
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(NamedTuple):
     """What the compiler takes in one format.
 
     Attributes:

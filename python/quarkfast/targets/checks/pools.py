@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard, name_of
@@ -56,8 +56,7 @@ def _fixed_sizes(value: ir.Value | None) -> list[int] | None:
     return fixed if sizes and len(fixed) == len(sizes) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
+class _Window(NamedTuple):
     kernel: list[int]
     strides: list[int]
     dilations: list[int]

@@ -8,7 +8,7 @@ import numpy as np
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, name_of
-from quarkfast.graph.placement import ConstantSlot, Edge
+from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge
 from quarkfast.graph.quantizer import Quantizer, Quantizers
 
 __all__ = ["Positions"]
@@ -30,7 +30,18 @@ class Positions:
 
     def quantizers(self) -> Quantizers:
         """Returns the quantizers with the positions as they are now."""
-        return replace(self._given, quantizers=self._quantizers, constants=tuple(self._constants.items()))
+        biases = tuple((slot, self._bias(slot, quantizer)) for slot, quantizer in self._given.biases)
+        constants = tuple(self._constants.items())
+        return replace(self._given, quantizers=self._quantizers, constants=constants, biases=biases)
+
+    def _bias(self, slot: BiasSlot, quantizer: Quantizer) -> Quantizer:
+        """Returns the quantizer of a bias with the scale of the products as it is now: of two powers of two."""
+        weight = self._slots.get(slot.weight) or self._given.activations[slot.weight_tensor]
+        data = self._given.activations.get(slot.data)
+        if data is None:
+            return quantizer
+        scale = np.asarray(self._quantizers[data].scale * self._quantizer(weight).scale, np.float32)
+        return replace(quantizer, scale=np.broadcast_to(scale, quantizer.scale.shape).copy())
 
     def of_input(self, node: ir.Node, index: int) -> int | None:
         """Returns the position of an input of `node`; None if it is left out or float."""

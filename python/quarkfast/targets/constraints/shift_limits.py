@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard
@@ -10,13 +11,28 @@ from quarkfast.graph.quantizer import Quantizers
 from quarkfast.targets.constraints.fixed_point import Positions
 from quarkfast.targets.constraints.shift_rules import RULES
 
-__all__ = ["limit_shifts"]
+__all__ = ["ShiftLimits", "limit_shifts"]
 
 # One rule may break what an earlier one set right; Quark stops after 5 rounds as well.
 _ROUNDS = 5
 
 
-def limit_shifts(model: ir.Model, quantizers: Quantizers) -> Quantizers:
+@dataclass(frozen=True, slots=True)
+class ShiftLimits:
+    """The constraint of a target that applies all rules but some.
+
+    Attributes:
+        off: Names of the rules that do not hold (`quarkfast.targets.constraints.shift_rules.NAMES`).
+    """
+
+    off: frozenset[str] = frozenset()
+
+    def __call__(self, model: ir.Model, quantizers: Quantizers) -> Quantizers:
+        """Returns `quantizers` with scales that keep to the rules."""
+        return limit_shifts(model, quantizers, self.off)
+
+
+def limit_shifts(model: ir.Model, quantizers: Quantizers, off: Collection[str] = ()) -> Quantizers:
     """Returns `quantizers` with scales between which AMD's XINT8 accelerator can shift.
 
     Each round goes through the nodes once for each rule, in topological order; the rounds end when nothing moves.
@@ -24,14 +40,15 @@ def limit_shifts(model: ir.Model, quantizers: Quantizers) -> Quantizers:
     Args:
         model: The prepared model, before insertion.
         quantizers: From `quarkfast.quantization.compute_qparams`; every scale is a power of two, one for each tensor.
+        off: Names of rules that do not hold.
     """
     positions, total = Positions(quantizers), 0
     for _ in range(_ROUNDS):
         positions.moved = 0
-        for rule in RULES:
+        for rule, names in RULES:
             for node in model.graph:
-                if is_standard(node) and node.op_type in rule:
-                    rule[node.op_type](node, positions)
+                if is_standard(node) and node.op_type in names and names[node.op_type] not in off:
+                    rule(node, positions)
         total += positions.moved
         if not positions.moved:
             break

@@ -4,12 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from quarkfast.deferred import ir
-from quarkfast.targets.constraints.fixed_point import Positions
 
-__all__ = ["ALIGNED", "RULES", "Refiner"]
+__all__ = ["ALIGNED", "NAMES", "POOLS", "RULES", "Refiner"]
+
+
+class Positions(Protocol):
+    """Numbers of bits behind the point of a node's tensors, which rules read and move."""
+
+    def of_input(self, node: ir.Node, index: int) -> int | None:
+        """Returns the position of an input of `node`; None if it is left out or float."""
+
+    def of_output(self, node: ir.Node) -> int | None:
+        """Returns the position of the first output of `node`, or of the activation that absorbs it; None if float."""
+
+    def is_zero(self, node: ir.Node, index: int) -> bool:
+        """Whether an input of `node` is a constant of zeros, whose position says nothing."""
+
+    def move_input(self, node: ir.Node, index: int, position: int) -> None:
+        """Gives an input of `node` another position."""
+
+    def move_output(self, node: ir.Node, position: int) -> None:
+        """Gives the first output of `node` another position."""
+
 
 Refiner: TypeAlias = "Callable[[ir.Node, Positions], None]"
 
@@ -87,19 +106,25 @@ def _feeds_leaky_relu(node: ir.Node) -> bool:
     return any(reader.op_type == "LeakyRelu" for reader, _ in node.outputs[0].uses())
 
 
-ALIGNED = ("Concat", "AveragePool", "GlobalAveragePool", "MaxPool")
+POOLS = ("AveragePool", "GlobalAveragePool", "MaxPool")
+"""Operators that move or average values."""
+
+ALIGNED = ("Concat", *POOLS)
 """Operators whose inputs and output have one scale."""
 
-RULES: tuple[Mapping[str, Refiner], ...] = tuple(
-    MappingProxyType(dict.fromkeys(op_types, rule))
-    for rule, op_types in (
-        (align, ALIGNED),
-        (shift_read, ("Add", "Sub")),
-        (shift_write_sum, ("Add",)),
-        (shift_write_product, ("Mul",)),
-        (shift_cut, ("Conv", "Gemm")),
-        (shift_bias, ("Conv", "Gemm")),
-        (hard_sigmoid, ("HardSigmoid",)),
+RULES: tuple[tuple[Refiner, Mapping[str, str]], ...] = tuple(
+    (rule, MappingProxyType(names))
+    for rule, names in (
+        (align, {"Concat": "concat"} | dict.fromkeys(POOLS, "pool")),
+        (shift_read, dict.fromkeys(("Add", "Sub"), "shift_read")),
+        (shift_write_sum, {"Add": "shift_write"}),
+        (shift_write_product, {"Mul": "shift_write"}),
+        (shift_cut, dict.fromkeys(("Conv", "Gemm"), "shift_cut")),
+        (shift_bias, dict.fromkeys(("Conv", "Gemm"), "shift_bias")),
+        (hard_sigmoid, {"HardSigmoid": "hard_sigmoid"}),
     )
 )
-"""The rules in the order in which a round applies them, each by operator type."""
+"""The rules in the order in which a round applies them: operator type -> the name that turns the rule off for it."""
+
+NAMES = tuple(dict.fromkeys(name for _, names in RULES for name in names.values()))
+"""Names of the rules, in that order."""

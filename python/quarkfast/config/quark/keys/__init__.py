@@ -1,0 +1,46 @@
+"""Quark's option keys, one row each: which values do something, which hold anyway, and why others are refused.
+
+The checks of :mod:`quarkfast.config.quark.extra_options` and the page docs/quark_keys.md read these rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from quarkfast.config.options import OPTIONS
+from quarkfast.config.quark.keys import algorithms, calibration, npu, placement, preparation, running, selection, types
+from quarkfast.config.quark.keys.row import Family, Key, accepts, family_of, holds, words_of
+
+__all__ = ["GROUPS", "KEYS", "LIMITS", "Family", "Key", "accepts", "family_of", "holds", "words_of"]
+
+_GROUPS = {
+    "Preparation": preparation.ROWS,
+    "What is quantized": selection.ROWS,
+    "Types and scales": types.ROWS,
+    "Placement of Q/DQ pairs": placement.ROWS,
+    "Calibration": calibration.ROWS,
+    "The NPU's CNNs": npu.ROWS,
+    "Algorithms": algorithms.ROWS,
+    "How Quark itself runs": running.ROWS,
+}
+
+
+def _options() -> tuple[Key, ...]:
+    """Returns the rows of keys that are options, which the table of options describes."""
+    written = {row.name for rows in _GROUPS.values() for row in rows}
+    return tuple(
+        Key(option.quark_key, f"option `{option.name}`", honoured=option.kind.expects)
+        for option in OPTIONS.values()
+        if option.quark_key is not None and option.quark_key not in written
+    )
+
+
+GROUPS: Mapping[str, tuple[Key, ...]] = MappingProxyType({**_GROUPS, "Options by another name": _options()})
+"""Heading -> rows, in the order of the page."""
+
+LIMITS = tuple(row for row in npu.ROWS if row.constraint)
+"""The rows of what `NPULimitationCheck` turns off."""
+
+KEYS: Mapping[str, Key] = MappingProxyType({row.name: row for rows in GROUPS.values() for row in rows})
+"""Key -> row."""

@@ -1,0 +1,38 @@
+"""Keys of calibration."""
+
+from __future__ import annotations
+
+from quarkfast.config.options.kinds import COUNT
+from quarkfast.config.quark.keys.row import BOTH, Key
+
+__all__ = ["ROWS"]
+
+_DEAD = "it has no effect in Quark either; leave it out"
+_MEMORY = "activations are never written to files, nor kept"
+
+ROWS = (
+    Key("CalibMovingAverageConstant", _DEAD, default=(0.01,), dead=True),
+    Key("MinimumRealRange", _DEAD, default=(None,), dead=True),
+    Key("LWPUseHistogram", "percentiles are read from histograms", default=(True,)),
+    Key("MinMSEModePof2Scale", "`minmse` searches over all values", default=("All",)),
+    Key("CalibOptimizeMem", _MEMORY, already=BOTH),
+    Key("CalibWorkerNum", "all processors calibrate, with the same result", already=COUNT),
+    Key("CalibPassthroughOpTypes", default=([],)),
+    Key("UseRandomData", default=(False,)),
+    Key("RandomDataReaderInputShape", default=({},)),
+    Key("RandomDataReaderInputDataRange", default=(None,)),
+    Key("SaveAndRestore", default=(None,)),
+    Key(
+        "TensorsRangeFile",
+        "Quark 0.12 dropped this name; give a saved calibration (calibration=) instead",
+        default=(None,),
+        dead=True,
+    ),
+    Key("SaveTensorHistFig", default=(False,)),
+    Key(
+        "QuantizationPreference",
+        "give the settings of FastFinetune that it stands for; all else in it is how Quark itself runs",
+        default=(None,),
+        already=("resource_efficiency",),
+    ),
+)

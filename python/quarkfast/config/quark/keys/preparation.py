@@ -1,0 +1,43 @@
+"""Keys of what is done to a model before it is quantized."""
+
+from __future__ import annotations
+
+from quarkfast.config.quark.keys.row import BOTH, Key
+
+__all__ = ["ROWS"]
+
+_ANYWAY = "identities are dropped and constants are computed in any case"
+
+_PATTERNS = "a function that is written in several operators stays so"
+
+ROWS = (
+    Key("OptimizeModel", "option `fold_batch_norm`, unless FoldBatchNorm says so", default=(True,), honoured="False"),
+    Key("SimplifyModel", _ANYWAY, default=(True,)),
+    Key("SimplifyModelOptions", "there is no onnxslim to pass them to", default=({}, None)),
+    Key("SkipPreprocess", _ANYWAY, default=(False,)),
+    Key("ShapeShifterYaml", "there are no declarative passes", default=(None,)),
+    Key("PreprocessYAML", "Quark 0.12 dropped this name; leave it out", default=(None,), dead=True),
+    Key("ConvertFP16ToFP32", default=(False,)),
+    Key("ConvertNCHWToNHWC", default=(False,)),
+    Key("ConvertOpsetVersion", default=(None,)),
+    Key("ConvertBNToConv", default=(False,)),
+    Key("ConvertReduceMeanToGlobalAvgPool", default=(False,)),
+    Key("SplitLargeKernelPool", default=(False,)),
+    Key("ConvertSplitToSlice", default=(False,)),
+    Key("ConvertClipToRelu", default=(False,)),
+    Key("FixShapes", default=(None,)),
+    Key("CopySharedInit", default=(None,)),
+    Key("CopyBiasInit", default=(["Conv", "ConvTranspose", "Gemm"], None)),
+    Key("FuseInstanceNorm", _PATTERNS, default=(True,), already=BOTH),
+    Key("FuseL2Norm", _PATTERNS, default=(True,), already=BOTH),
+    Key("FuseGelu", _PATTERNS, default=(True,), already=BOTH),
+    Key("FuseLayerNorm", _PATTERNS, default=(True,), already=BOTH),
+    Key(
+        "FoldRelu",
+        "no pair stands between a layer and its Relu, which then changes no code where the zero point is the lowest",
+        default=(False,),
+        already=BOTH,
+    ),
+    Key("ReplaceClip6Relu", "equalization reads a Clip as it is", default=(False,)),
+    Key("RemoveInputInit", "constants are no inputs of the result", default=(True,)),
+)
