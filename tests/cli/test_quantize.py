@@ -14,6 +14,7 @@ from quarkfast.cli import main
 from quarkfast.cli.exit_codes import ExitCode
 from quarkfast.config import OPTIONS
 from quarkfast.demo.data import INPUT_NAME, MODEL, load_images
+from quarkfast.errors import OutputError
 
 
 @pytest.fixture
@@ -183,3 +184,39 @@ def test_a_report_that_cannot_be_written_stops_before_any_work(
     assert quantize(model, *arguments) == ExitCode.OUTPUT
     assert re.fullmatch(r"quarkfast: error: output: expected an existing folder.*\n", capsys.readouterr().err)
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_report_is_a_page_or_plain_data_by_its_ending(
+    model: Path, samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = model.with_name("r.HTML")
+    assert quantize(model, "--calibration-data", samples, "--verify", "--report", page) == ExitCode.OK
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>")
+    assert all(
+        word in text
+        for word in ("digits.onnx in A8W8", "QLinearConv", "default session", "Layers and tensors", "kB \u2192 ")
+    )
+    assert '"k":"activation"' in text
+    assert all('"h":' in each for each in re.findall(r'{[^{}]*"k":"activation"[^{}]*"v":[^{}]*}', text))
+    capsys.readouterr()
+    before = sorted(model.parent.iterdir())
+    assert quantize(model, "--calibration-data", samples, "--report", "r.txt", "--force") == ExitCode.OUTPUT
+    said = capsys.readouterr().err
+    assert said == "quarkfast: error: report: expected a file name that ends in .html or .json, got 'r.txt'\n"
+    assert sorted(model.parent.iterdir()) == before
+
+
+def test_a_report_that_fails_late_loses_neither_model_nor_the_report_before(
+    model: Path, samples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = model.with_name("r.html")
+    report.write_text("the one before", encoding="utf-8")
+
+    def fail(data: bytes, output: Path) -> None:
+        raise OutputError(f"output: expected to write {str(output)!r}, got No space left on device")
+
+    monkeypatch.setattr("quarkfast.pipeline.quantize.save_bytes", fail)
+    assert quantize(model, "--calibration-data", samples, "--report", report) == ExitCode.OUTPUT
+    onnx.checker.check_model(onnx.load(model.with_name("digits_a8w8.onnx")), full_check=True)
+    assert report.read_text(encoding="utf-8") == "the one before"

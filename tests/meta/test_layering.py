@@ -26,6 +26,7 @@ PYTHON_LAYERS = [
     ["targets", "reconstruction"],
     ["algorithms", "quantization"],
     ["writers"],
+    ["report"],
     ["pipeline"],
     ["demo"],
     ["quarkfast"],

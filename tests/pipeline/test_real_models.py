@@ -10,20 +10,19 @@ import pytest
 
 import quarkfast
 from quarkfast import ort
-from quarkfast.evaluate import sqnr, top1
+from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 
 MEAN = np.float32([0.485, 0.456, 0.406])[:, None, None]
 STD = np.float32([0.229, 0.224, 0.225])[:, None, None]
 
-# Percentage points of top-1 that a preset may lose on 2,000 images. XINT8 gives 68 of them another class than the float
-# model: were these drawn by coins, accuracy would move by 0.82 points as two standard deviations.
+# Percentage points of top-1 that a preset may lose, beside what chance decides on 2,000 images.
 BARS = [
     pytest.param("A8W8", {}, 0.3, id="A8W8"),
     pytest.param("A8W8", {"per_channel": True}, 0.3, id="A8W8 per channel"),
     pytest.param("A16W8", {}, 0.2, id="A16W8"),
     pytest.param("U8S8", {}, 0.5, id="U8S8"),
-    pytest.param("XINT8", {}, 0.9, id="XINT8"),
+    pytest.param("XINT8", {}, 0.6, id="XINT8"),
     pytest.param("FP16", {"bf16_qdq_to_cast": True}, 0.2, id="FP16"),
     pytest.param("BF16", {"bf16_qdq_to_cast": True}, 0.2, id="BF16"),
 ]
@@ -56,17 +55,21 @@ def evaluation(shared):
 
 
 @pytest.fixture(scope="module")
-def float_top1(resnet20, evaluation):
+def float_right(resnet20, evaluation):
     x, y = evaluation
-    return top1(_logits(resnet20, x), y)
+    return _logits(resnet20, x).argmax(axis=1) == y
 
 
 @pytest.mark.parametrize(("preset", "options", "bar"), BARS)
-def test_resnet20_keeps_its_accuracy(resnet20, calibration, evaluation, float_top1, preset, options, bar):
+def test_resnet20_keeps_its_accuracy(resnet20, calibration, evaluation, float_right, preset, options, bar):
     result = quarkfast.quantize(resnet20, preset=preset, calibration_data=calibration, **options)
     onnx.checker.check_model(result.proto, full_check=True)
     x, y = evaluation
-    assert top1(_logits(result.model_bytes, x), y) >= float_top1 - bar
+    right = _logits(result.model_bytes, x).argmax(axis=1) == y
+    # Answers that are right in one model alone: were each drawn by a coin, their difference had this deviation.
+    deviation = np.sqrt(np.count_nonzero(right != float_right))
+    lost = np.count_nonzero(float_right) - np.count_nonzero(right)
+    assert 100 * (lost - 2 * deviation) / len(y) <= bar
 
 
 # What AMD Quark's preset of the same name gives in dB, on these images and with the same calibration data

@@ -26,3 +26,8 @@ def test_three_nodes_are_all_named():
 def test_plain_data_names_every_node():
     nodes = [FloatNode(f"relu_{index}", "Relu", "no rule") for index in range(5)]
     assert [node["name"] for node in _summary(*nodes).to_dict()["left_float"]] == [node.name for node in nodes]
+
+
+def test_records_are_no_part_of_plain_data():
+    assert "records" not in _summary().to_dict()
+    assert "records" not in repr(_summary())

@@ -2,7 +2,7 @@ import numpy as np
 import onnx
 import pytest
 
-from quarkfast.reconstruction import output_error
+from quarkfast.reconstruction.output_error import output_error
 from support.tiny_models import tiny_model
 
 TEXT = "g (float[N, 2] x) => (float[N, 2] y, int64[2] s) { y = Mul (x, f) s = Shape (x) }"

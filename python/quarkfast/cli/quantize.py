@@ -24,6 +24,7 @@ from quarkfast.cli.options import (
     chosen_preset,
     with_options,
 )
+from quarkfast.config import OPTIONS
 from quarkfast.errors import ModelError, OutputError
 
 _VERIFIED = 8  # samples that --verify runs, where the model does not fix its batch
@@ -41,7 +42,8 @@ Verify = Annotated[
 ]
 
 
-@with_options()
+# The metric of a method of range estimation goes the same way as one of outputs.
+@with_options(name for name in OPTIONS if name != "metric")
 def quantize(
     model: ModelPath,
     output: Output = None,
@@ -55,9 +57,25 @@ def quantize(
     min_sqnr: Annotated[
         float | None, typer.Option(metavar="DB", help="What the worst output shall have on samples held apart.")
     ] = None,
+    max_drop: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="How far --metric may fall below the float model's.")
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="A function of a session and data; more is better. Or the metric of --method layerwise_percentile.",
+        ),
+    ] = None,
+    metric_data: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What --metric is given; the samples held apart by default.")
+    ] = None,
     force: Force = False,
     verify: Verify = False,
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the summary to this JSON file.")] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page about it all to FILE.html, or the summary to FILE.json."),
+    ] = None,
     as_json: AsJson = False,
     **options: Any,
 ) -> int:
@@ -65,7 +83,8 @@ def quantize(
 
     Options that are not given have the preset's values.
     """
-    given = as_given({"calibration": calibration, "max_memory": max_memory, "min_sqnr": min_sqnr, **options})
+    quality = {"min_sqnr": min_sqnr, "max_drop": max_drop, "metric": metric, "metric_data": metric_data}
+    given = as_given({"calibration": calibration, "max_memory": max_memory, **quality, **options})
     check_environment()
     chosen = chosen_preset(preset, config)
     path = output or beside(model, f"{preset.lower() if config is None else config.stem}.onnx")
@@ -73,16 +92,19 @@ def quantize(
         raise OutputError(f"output: expected a new file, got {str(path)!r}, which exists; --force replaces it")
     _check_report(report)
     start = time.perf_counter()
+    if report is not None and report.suffix.lower() == ".html":
+        given["histograms"] = True
     result = _quantize(model, path, chosen, calibration_data, given)
     seconds = time.perf_counter() - start
     data = calibration_data if result.summary.quantized else None  # which an unchanged copy need not fit
     found = _verified(path, model, data, given) if verify else None
-    document = {"model": str(model), "output": str(path), "total_seconds": seconds, **result.summary.to_dict()}
+    more: dict[str, Any] = {"model": str(model), "output": str(path), "total_seconds": seconds}
     if found is not None:
-        document["verification"] = found.to_dict()
-    _write_report(report, document)
+        more["verification"] = found.to_dict()
+    if report is not None:
+        result.write_report(report, more=more)
     if as_json:
-        typer.echo(json.dumps(document, indent=2))
+        typer.echo(json.dumps({**more, **result.summary.to_dict()}, indent=2))
         return ExitCode.OK
     rows = [*result.summary.rows(), *(found.rows() if found is not None else ())]
     console.show_facts([("model", str(model)), ("output", str(path)), *rows, ("total", f"{seconds:.2f} s")])
@@ -119,16 +141,9 @@ def beside(model: Path, ending: str) -> Path:
 def _check_report(report: Path | None) -> None:
     """Make sure that the report can be written before any work is done."""
     if report is not None:
-        from quarkfast.atomic_files import check_output
+        from quarkfast.pipeline.quantize import check_report
 
-        check_output(report)
-
-
-def _write_report(report: Path | None, document: Mapping[str, Any]) -> None:
-    if report is not None:
-        from quarkfast.atomic_files import save_bytes
-
-        save_bytes((json.dumps(document, indent=2) + "\n").encode(), report)
+        check_report(report)
 
 
 def _exists(path: Path) -> bool:

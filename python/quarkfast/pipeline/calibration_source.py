@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from quarkfast.calibration import CalibrationRun, calibrate_prepared, live_bytes, parse_bytes, readable
 from quarkfast.calibration.data import CalibrationData, Feed, Samples, model_inputs, open_data
@@ -47,7 +48,7 @@ class CalibrationSource:
         self.limit = None if max_memory is None else parse_bytes(max_memory)
         self._data = data
         self._samples: Samples | None = None
-        self._live: tuple[tuple[tuple[str, ...], ...], int] | None = None
+        self._live: tuple[Any, int] | None = None
 
     @property
     def is_table(self) -> bool:
@@ -82,7 +83,7 @@ class CalibrationSource:
             return self.calibration
         # Opened before the stage begins: it says how many samples there are, and one that does not fit stops here.
         samples = self.samples(model, scheme)
-        run = CalibrationRun(model, request, key, scheme.batch_size, max_memory=self.limit)
+        run = CalibrationRun(model, request, key, scheme.batch_size, max_memory=self.limit, live=self._live_bytes)
         with clock.stage("calibrate", samples.total) as report:
             return calibrate_prepared(run, samples, report)
 
@@ -105,9 +106,10 @@ class CalibrationSource:
             return first, ()
         return None, (f"the outputs on the first sample are not measured: its activations take {readable(live)}",)
 
-    def _live_bytes(self, model: ir.Model, first: Feed) -> int:
-        """Returns the bytes of activations of one run; known for as long as the model has the same nodes."""
-        nodes = tuple((node.op_type, *(value.name or "" for value in node.outputs)) for node in model.graph)
-        if self._live is None or self._live[0] != nodes:
-            self._live = nodes, live_bytes(model, first)
+    def _live_bytes(self, model: ir.Model, feed: Feed) -> int:
+        """Returns the bytes of activations of one run; known while nodes and shapes of inputs stay the same."""
+        nodes = [(node.op_type, *(value.name for value in node.outputs)) for node in model.graph]
+        key = nodes, {name: values.shape for name, values in feed.items()}
+        if self._live is None or self._live[0] != key:
+            self._live = key, live_bytes(model, feed)
         return self._live[1]

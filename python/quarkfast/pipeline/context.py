@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.calibration.data import Feed
-from quarkfast.config import Scheme
+from quarkfast.config import Scheme, TensorRule
 from quarkfast.deferred import ir
 from quarkfast.graph.load import ModelSource
 from quarkfast.graph.placement import Placement
@@ -21,7 +21,7 @@ from quarkfast.kernels import Range
 from quarkfast.pipeline.calibration_source import CalibrationSource
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.simulate import read_samples, simulate
-from quarkfast.quantization import Diagnostics, Plan, QuantizedBlocks, QuantizedTensor
+from quarkfast.quantization import Diagnostics, Plan, QuantizedBlocks, QuantizedTensor, Records
 from quarkfast.reconstruction import Models
 from quarkfast.statistics import Calibration, StatisticsRequest, TensorStatistics
 from quarkfast.targets import Target
@@ -50,8 +50,7 @@ class ModelContext:
     checked: Checked = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenModel:
+class WrittenModel(NamedTuple):
     """The bytes of the ONNX file.
 
     Attributes:
@@ -80,6 +79,7 @@ class Context(ModelContext):
         resources: Closed when the recipe is at its end.
         unchanged: Whether there is nothing to quantize, so that the recipe ends early.
         placement: Where pairs go.
+        weight_rules: Forms of weights other than the scheme's own.
         weight_plan: Which weights are stored in a narrower type, and their codes, where activations are left alone.
         request: The statistics that the steps of the stage wanted.
         calibration: What came of that; None where nothing was wanted.
@@ -91,6 +91,8 @@ class Context(ModelContext):
         quantizers: Every scale and zero point.
         plan: The quantizers and the codes of constants, until they are written into the model.
         diagnostics: What is noteworthy about tensors.
+        histograms: Whether a histogram of each activation is gathered also where no method reads it.
+        records: What there is to show of every node and tensor.
         preflight: What keeps an NPU from running the model.
         first_sample: The sample on which outputs are measured, or None.
         notes: What was done differently from what was asked, one sentence each.
@@ -108,6 +110,7 @@ class Context(ModelContext):
     resources: ExitStack = field(default_factory=ExitStack)
     unchanged: bool = False
     placement: Placement = field(init=False)
+    weight_rules: tuple[TensorRule, ...] = ()
     weight_plan: WeightPlan = field(init=False)
     request: StatisticsRequest = field(default_factory=StatisticsRequest)
     calibration: Calibration | None = None
@@ -119,6 +122,8 @@ class Context(ModelContext):
     quantizers: Quantizers | None = None
     plan: Plan | None = None
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    histograms: bool = False
+    records: Records = field(default_factory=Records)
     preflight: tuple[str, ...] = ()
     first_sample: Feed | None = None
     notes: list[str] = field(default_factory=list)

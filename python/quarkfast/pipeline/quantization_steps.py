@@ -27,6 +27,7 @@ from quarkfast.quantization import (
     needs_ranges,
     observed_channels,
     place,
+    record_plan,
     resolve_conflicts,
     saturation_note,
 )
@@ -123,7 +124,9 @@ def request_channels(context: Context) -> StatisticsRequest:
 
 
 def _reads_histograms(context: Context) -> bool:
-    return any(needs_histogram(context.placement.specs[name]) for name in context.placement.observed)
+    return context.histograms or any(
+        needs_histogram(context.placement.specs[name]) for name in context.placement.observed
+    )
 
 
 def choose_ranges(context: Context) -> bool:
@@ -190,6 +193,7 @@ def insert_plan(context: Context) -> bool:
     """Writes the plan into the model, and into its metadata what made it."""
     assert context.plan is not None
     assert context.quantizers is not None
+    context.records = record_plan(context.model, context.plan, context.statistics, context.diagnostics.sqnr)
     context.notes += insert(context.model, context.plan, context.scheme, context.target)
     context.plan = None  # which holds the float weights
     description = describe(context.placement, context.scheme)

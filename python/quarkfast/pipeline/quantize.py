@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quarkfast.atomic_files import check_output, save_bytes
 from quarkfast.config import Scheme
-from quarkfast.errors import ConfigError
+from quarkfast.errors import ConfigError, OutputError
 from quarkfast.pipeline.garbage import only_new_objects_collected
 from quarkfast.pipeline.progress import Clock, Progress
 from quarkfast.pipeline.resolve import resolve
@@ -20,9 +22,13 @@ if TYPE_CHECKING:
 
     from quarkfast.calibration.data import CalibrationData
     from quarkfast.graph.load import ModelSource
+    from quarkfast.pipeline.user_metric import Metric
+    from quarkfast.report import ComparedRow
     from quarkfast.statistics import Calibration
 
-__all__ = ["QuantizedModel", "quantize"]
+__all__ = ["QuantizedModel", "check_report", "quantize"]
+
+_REPORTS = (".html", ".json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,59 @@ class QuantizedModel:
         save_bytes(self.model_bytes, output)
         return output
 
+    def write_report(
+        self,
+        path: str | os.PathLike[str],
+        compared: Sequence[ComparedRow] = (),
+        more: Mapping[str, Any] | None = None,
+    ) -> Path:
+        """Writes one self-contained page about the quantization, whole or not at all (``docs/report.md``).
+
+        Args:
+            path: Where to write it: HTML, or with the ending ``.json`` the plain data of the summary.
+            compared: Tensors beside their float originals (`quarkfast.report.ComparedRow`).
+            more: What to show beside the summary, under the names of the JSON report: ``model``, ``output``,
+                ``total_seconds``, ``verification``.
+
+        Returns:
+            The path.
+
+        Raises:
+            OutputError: If the ending is another, the folder does not exist or the file cannot be written.
+
+        Example:
+            >>> import tempfile, quarkfast
+            >>> from quarkfast.demo.data import MODEL, load_images
+            >>> result = quarkfast.quantize(MODEL, calibration_data=load_images().calibration)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     result.write_report(f"{folder}/report.html").read_text(encoding="utf-8")[:15]
+            '<!doctype html>'
+        """
+        output = check_report(path)
+        found: dict[str, Any] = {} if self.path is None else {"output": str(self.path)}
+        found |= more or {}
+        if output.suffix.lower() == ".json":
+            text = json.dumps({**found, **self.summary.to_dict()}, indent=2) + "\n"
+        else:
+            from quarkfast.pipeline.report_content import report_content
+            from quarkfast.report import render_page
+
+            text = render_page(report_content(self.model_bytes, self.summary, found, compared))
+        save_bytes(text.encode(), output)
+        return output
+
+
+def check_report(path: str | os.PathLike[str]) -> Path:
+    """Returns the path of a report after making sure that it can be written there, before any work is done.
+
+    Raises:
+        OutputError: If the ending is neither ``.html`` nor ``.json``, or no file can be written there.
+    """
+    output = Path(path)
+    if output.suffix.lower() not in _REPORTS:
+        raise OutputError(f"report: expected a file name that ends in {' or '.join(_REPORTS)}, got {str(output)!r}")
+    return check_output(output)
+
 
 def quantize(
     model: ModelSource,
@@ -68,7 +127,11 @@ def quantize(
     calibration: Calibration | str | os.PathLike[str] | None = None,
     max_memory: int | str | None = None,
     min_sqnr: float | None = None,
+    max_drop: float | None = None,
+    metric: Metric | str | None = None,
+    metric_data: Any = None,
     progress: Progress | None = None,
+    histograms: bool = False,
     **options: Any,
 ) -> QuantizedModel:
     """Quantizes an ONNX model.
@@ -85,7 +148,14 @@ def quantize(
         max_memory: Most memory that the process may hold while it calibrates, in bytes or as text such as ``"2GB"``.
         min_sqnr: Ratio of signal to quantization noise in dB that the worst output shall have on samples held apart
             (``docs/quality.md``). Where it cannot be met, the summary says so.
+        max_drop: How far `metric` may fall below that of the float model, in its own unit; likewise.
+        metric: A function, or ``"module:function"``, from an ``onnxruntime.InferenceSession`` with exact sums and
+            `metric_data` to a number, of which more is better. A name without a colon is the option of that name, the
+            metric of a method of range estimation.
+        metric_data: What `metric` is given as it stands; None for the feeds that are held apart.
         progress: Called as stages begin and samples are read: stage, samples done, samples in all or None.
+        histograms: Whether a histogram of each activation is gathered for :meth:`QuantizedModel.write_report` also
+            where no method reads it. The model is the same.
         **options: Rows of :data:`quarkfast.OPTIONS` or Quark's keys for them, such as ``per_channel=True``; ``target``
             is the name of a row of :data:`quarkfast.TARGETS`, or a :class:`quarkfast.Target` of one's own.
 
@@ -110,19 +180,29 @@ def quantize(
         >>> [node.op_type for node in result.proto.graph.node][:2]
         ['QuantizeLinear', 'DequantizeLinear']
     """
+    if isinstance(metric, str) and ":" not in metric:
+        options["metric"], metric = metric, None
     scheme, target = resolve(preset, options)
     clock = Clock(progress)
     with clock.stage("import"):  # onnx, onnx_ir and all that needs them, after mistakes in arguments are found
-        from quarkfast.pipeline.quantize_model import quantize_model
+        if scheme.mixed_precision is None:
+            from quarkfast.pipeline.quantize_model import quantize_model as run
+        else:
+            from quarkfast.pipeline.mixed_precision import quantize_mixed as run
     path = None if output is None else check_output(output)
-    if min_sqnr is not None:
-        if calibration is not None:
-            raise ConfigError("min_sqnr: expected calibration_data to judge outputs on, got a calibration")
-        from quarkfast.pipeline.quality_target import quantize_to_sqnr
+    if not all(each is None for each in (min_sqnr, max_drop, metric, metric_data)):
+        from quarkfast.pipeline.quality_target import quantize_to_goal, read_goal
 
+        goal = read_goal(min_sqnr, max_drop, metric, metric_data)
+        if calibration is not None:
+            raise ConfigError(f"{goal.name}: expected calibration_data to judge outputs on, got a calibration")
+        if scheme.mixed_precision is not None:
+            raise ConfigError(f"{goal.name}: expected it or mixed_precision, got both; leave one out")
         with only_new_objects_collected():
-            found = quantize_to_sqnr(model, path, preset, options, calibration_data, max_memory, min_sqnr, clock)
+            found = quantize_to_goal(
+                model, path, preset, options, calibration_data, max_memory, goal, clock, histograms
+            )
         return QuantizedModel(*found, path)
     with only_new_objects_collected():  # before the model is loaded, so that what is replaced of it is collected
-        data, summary = quantize_model(model, path, scheme, target, calibration_data, calibration, max_memory, clock)
+        data, summary = run(model, path, scheme, target, calibration_data, calibration, max_memory, clock, histograms)
     return QuantizedModel(data, summary, path)

@@ -41,6 +41,7 @@ def quantize_model(
     calibration: Calibration | str | os.PathLike[str] | None,
     max_memory: int | str | None,
     clock: Clock,
+    histograms: bool = False,
 ) -> tuple[bytes, Summary]:
     """Runs the recipe of `scheme` over `model`, and returns the bytes of the ONNX file and the summary.
 
@@ -53,6 +54,7 @@ def quantize_model(
         calibration: Statistics of samples, or None.
         max_memory: Most memory to hold while calibrating.
         clock: Measures the stages.
+        histograms: Whether a histogram of each activation is gathered also where no method reads it.
 
     Raises:
         QuarkfastError: As :func:`quarkfast.quantize`. Nothing is left behind.
@@ -88,6 +90,7 @@ def quantize_model(
         key=key,
         path=path,
         two_files=outside,
+        histograms=histograms,
     )
     del loaded  # preparation puts another in its place
     with context.resources:
@@ -136,4 +139,5 @@ def _summarize(context: Context, before: int) -> Summary:
         outputs=context.outputs,
         preflight=context.preflight,
         reductions=found.reductions if found else (),
+        records=context.records,
     )

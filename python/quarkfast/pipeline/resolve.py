@@ -35,6 +35,7 @@ def resolve(preset: str | Scheme, options: Mapping[str, Any]) -> tuple[Scheme, T
     target = own if isinstance(own, Target) else find_target(scheme.target)
     if target is own and isinstance(preset, str) and "bias" not in given:
         scheme = replace(scheme, bias=None)  # a preset states what a registered target of that name says
+    target = target.with_constraints(scheme.constraints)
     if scheme.bias is None:
         scheme = replace(scheme, bias=target.bias_of(scheme))
     if not scheme.weights_only:

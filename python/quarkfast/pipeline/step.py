@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from quarkfast.statistics import StatisticsRequest
 
@@ -48,8 +47,7 @@ def _nothing(context: Any) -> StatisticsRequest:
     return StatisticsRequest()
 
 
-@dataclass(frozen=True)
-class FunctionStep:
+class FunctionStep(NamedTuple):
     """A step made of functions.
 
     Example:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from quarkfast.graph.quantizer import Reduction
+    from quarkfast.quantization import Records
 
-__all__ = ["FloatNode", "LeverResult", "Summary"]
+__all__ = ["FloatNode", "LeverResult", "Summary", "pareto_front"]
 
 _SHOWN = 5
 
@@ -26,7 +27,7 @@ class FloatNode:
 
 @dataclass(frozen=True, slots=True)
 class LeverResult:
-    """What one lever of a quality target cost and brought.
+    """What one lever of a quality target, or one choice of layers, cost and brought.
 
     Attributes:
         lever: What was done beyond the levers that were kept before it.
@@ -34,6 +35,7 @@ class LeverResult:
         bytes: Size of the model.
         sqnr: Of the worst output on the samples held apart, in dB, with exact sums.
         kept: Whether it stayed.
+        metric: The user's metric, with exact sums; None without one.
     """
 
     lever: str
@@ -41,11 +43,33 @@ class LeverResult:
     bytes: int
     sqnr: float
     kept: bool
+    metric: float | None = None
 
     def __str__(self) -> str:
         """Returns one line."""
+        metric = "" if self.metric is None else f"metric {self.metric:.6g}, "
         end = "" if self.kept else ", not kept"
-        return f"{self.lever}: {self.sqnr:.1f} dB, {self.bytes:,} bytes, {self.seconds:.1f} s{end}"
+        return f"{self.lever}: {metric}{self.sqnr:.1f} dB, {self.bytes:,} bytes, {self.seconds:.1f} s{end}"
+
+    @property
+    def quality(self) -> tuple[float, float]:
+        """What is more for a better model: the metric where there is one, then the ratio."""
+        return (0.0 if self.metric is None else self.metric), self.sqnr
+
+
+def pareto_front(levers: Sequence[LeverResult]) -> tuple[LeverResult, ...]:
+    """Returns what was tried but for what something else of as few bytes is better than, the smallest first.
+
+    Example:
+        >>> small, large = LeverResult("a", 1.0, 100, 20.0, True), LeverResult("b", 1.0, 200, 19.0, False)
+        >>> [each.lever for each in pareto_front([large, small])]
+        ['a']
+    """
+    front: list[LeverResult] = []
+    for each in sorted(levers, key=lambda lever: (lever.bytes, *(-part for part in lever.quality))):
+        if not front or each.quality > front[-1].quality:
+            front.append(each)
+    return tuple(front)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +101,9 @@ class Summary:
             where a model takes more than one file.
         preflight: What keeps an NPU from running the model or a part of it, one sentence each with a remedy.
         reductions: What the weights of layers lost so that their sums fit 16 bits.
-        levers: With ``min_sqnr``, what was tried, in this order.
+        levers: With a quality target or ``mixed_precision``, what was tried, in this order.
+        records: Every node and every quantized tensor, for the page that `QuantizedModel.write_report` writes; no part
+            of the plain data.
 
     Example:
         >>> s = Summary("A8W8", "ryzenai-a8w8", "int8", "int8", {"Conv": 2}, (), 3, 2, 2, 8, 13, 1000, 300, {}, ())
@@ -107,13 +133,18 @@ class Summary:
     preflight: tuple[str, ...] = ()
     reductions: tuple[Reduction, ...] = ()
     levers: tuple[LeverResult, ...] = ()
+    records: Records | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON, which has no infinity: None stands for it."""
         outputs = [(name, value if math.isfinite(value) else None) for name, value in self.outputs]
         levers = [asdict(each) | {"sqnr": each.sqnr if math.isfinite(each.sqnr) else None} for each in self.levers]
-        plain = {"outputs": outputs, "levers": levers}
-        return asdict(self) | plain | {"quantized": dict(self.quantized), "seconds": dict(self.seconds)}
+        plain: dict[str, Any] = {"outputs": outputs, "levers": levers}
+        if levers:
+            plain["pareto_front"] = [each.lever for each in pareto_front(self.levers)]
+        found = asdict(replace(self, records=None)) | plain
+        del found["records"]
+        return found | {"quantized": dict(self.quantized), "seconds": dict(self.seconds)}
 
     def rows(self) -> list[tuple[str, str]]:
         """Returns what a table of two columns shows."""

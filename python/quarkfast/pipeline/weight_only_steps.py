@@ -13,6 +13,7 @@ from quarkfast.graph.unchanged import NO_OUTPUT
 from quarkfast.pipeline.context import Context, WrittenModel
 from quarkfast.pipeline.metadata import write_metadata
 from quarkfast.pipeline.model_plan import describe_weights
+from quarkfast.quantization import Records, record_nodes
 
 __all__ = ["choose_weights", "store_weights", "write_stored_weights"]
 
@@ -30,10 +31,12 @@ def store_weights(context: Context) -> bool:
     """Puts streams of codes in place of weights, and into the metadata what made it."""
     from quarkfast.writers.weight_only import rewrite
 
+    placement = context.weight_plan.placement
+    context.records = Records(record_nodes(context.model, placement.quantized, placement.left_float))
     # The list grows while constants are written.
     context.weight_plan.notes[:0] = context.notes
     context.notes = rewrite(context.model, context.weight_plan, context.scheme)
-    write_metadata(context.model, describe_weights(context.weight_plan.placement, context.scheme), {})
+    write_metadata(context.model, describe_weights(placement, context.scheme), {})
     return True
 
 

@@ -75,6 +75,7 @@ def _place_anew(context: Context, choice: Choice, count: int) -> bool:
             return False
         fold_constants(context.model)
         infer_types(context.model)
+    context.weight_rules = choice.rules
     if choice.rules:
         context.placement = place(context.model, scheme, context.target)
     context.notes.append(_note(context, choice, count))

@@ -1,0 +1,217 @@
+"""The page as a whole: head, key figures, sections, and the data of what is drawn later."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+from quarkfast.report.content import Content
+from quarkfast.report.details import details_json
+from quarkfast.report.figures import (
+    bar,
+    bytes_figure,
+    depth_figure,
+    depth_series,
+    lowest_table,
+    seconds_figure,
+    tried_figure,
+)
+from quarkfast.report.layers import float_table, layer_section, state_counts
+from quarkfast.report.markup import Markup, decibels, element, join, size, table
+from quarkfast.report.verified import verified_section
+
+__all__ = ["render_page"]
+
+# Below it the summary calls an output poor: noise of a quarter of the signal's amplitude.
+_POOR = 12.0
+
+# Ratio in dB at which the bar of an output is full: that of 10 bits.
+_FULL = 60.0
+
+# Notes that are shown at once.
+_NOTES = 6
+
+# Rows of the summary that have sections of their own.
+_ELSEWHERE = frozenset({"left float", "lever", "NPU", "note", "measured SQNR", "seconds"})
+
+
+def render_page(content: Content) -> str:
+    """Returns a page that needs nothing else: no network, and scripts only to sort, to filter and to draw tensors.
+
+    The same content gives the same page. Its content security policy lets no script run but its own, whatever the
+    names of tensors hold.
+
+    Example:
+        >>> page = render_page(Content(document={"preset": "A8W8"}, facts=[("preset", "<A8W8>")]))
+        >>> page[:15], "&lt;A8W8&gt;" in page
+        ('<!doctype html>', True)
+    """
+    style, script = _part("report.css"), _part("report.js")
+    policy = (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+    )
+    title = _title(content.document)
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("title", f"{title} \u2013 quarkfast"),
+        element("style", Markup(style)),
+    )
+    sections = [each for each in _sections(content) if each is not None]
+    links = [element("li", element("a", text, href=f"#{name}")) for name, text, _ in sections]
+    body = element(
+        "body",
+        element("a", "Skip to the content", href="#content", class_="skip"),
+        element("header", element("h1", title), element("p", _subtitle(content))),
+        element("nav", element("ul", *links), aria_label="Sections"),
+        element("main", _figures(content), *(_section(*each) for each in sections), id="content"),
+        element("footer", element("p", f"Written by quarkfast {content.version}. Nothing was loaded from a network.")),
+        element("script", Markup(details_json(content)), type="application/json", id="data"),
+        element("script", Markup(script)),
+    )
+    return "<!doctype html>\n" + element("html", head, body, lang="en") + "\n"
+
+
+def _part(name: str) -> str:
+    return resources.files("quarkfast.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _title(document: Mapping[str, Any]) -> str:
+    name = str(document.get("model") or document.get("output") or "a model").replace("\\", "/").rpartition("/")[2]
+    return f"{name} in {document.get('preset', 'other types')}"
+
+
+def _subtitle(content: Content) -> str:
+    found = content.document
+    types = f"activations {found.get('activation', 'as they were')}, weights {found.get('weight', 'as they were')}"
+    return f"What quantization did: {types}, placed for {found.get('target', 'no target')}."
+
+
+def _section(name: str, title: str, inside: Markup) -> Markup:
+    return element("section", element("h2", title, id=f"{name}-head"), inside, id=name, aria_labelledby=f"{name}-head")
+
+
+def _sections(content: Content) -> list[tuple[str, str, Markup] | None]:
+    """Returns name, title and contents of each section, None for those of which nothing is known."""
+    found = content.document
+    notes = _notes(found.get("notes", ()), found.get("preflight", ()))
+    facts = [row for row in content.facts if row[0] not in _ELSEWHERE]
+    series = depth_series(content.records, content.compared)
+    depth = _joined(depth_figure(series), lowest_table(content.records, content.compared))
+    tried, seconds = tried_figure(found), seconds_figure(found.get("seconds", {}))
+    space = bytes_figure(found.get("bytes_before", 0), found.get("bytes_after", 0), content.sizes)
+    layers = join([layer_section(content), _reading()]) if content.records.nodes else None
+    made: list[tuple[str, str, Markup | None]] = [
+        ("summary", "Summary", table("What was done", ("what", "result"), facts)),
+        ("notes", "Warnings and notes", notes),
+        ("outputs", "Outputs", _outputs(found.get("outputs", ()))),
+        ("error", "Error along the network", depth),
+        ("space", "Where the bytes are", space if found.get("bytes_after") else None),
+        ("tries", "What was tried", tried),
+        ("verified", "On this processor", verified_section(found.get("verification"))),
+        ("layer-table", "Layers and tensors", layers),
+        (
+            "float",
+            "What stayed float, and why",
+            float_table(found.get("left_float", ()), "Nodes that compute on floats"),
+        ),
+        ("time", "Where the time went", seconds),
+        ("made", "How it was made", _made(content.made)),
+    ]
+    return [(name, title, inside) if inside is not None else None for name, title, inside in made]
+
+
+def _joined(*parts: Markup | None) -> Markup | None:
+    found = [part for part in parts if part is not None]
+    return join(found) if found else None
+
+
+def _made(made: Mapping[str, str]) -> Markup | None:
+    """Returns texts that open: they are long, and for whoever wants to do the same again."""
+    parts = [
+        element("details", element("summary", name), element("pre", element("code", text)))
+        for name, text in made.items()
+    ]
+    return _joined(*parts)
+
+
+def _figures(content: Content) -> Markup:
+    """Returns the few numbers that everybody wants first."""
+    found, tiles = content.document, list[tuple[str, str, str]]()
+    before, after = found.get("bytes_before"), found.get("bytes_after")
+    if before and after:
+        tiles.append(("size", f"{size(before)} \u2192 {size(after)}", f"{before / after:.2f} times smaller"))
+    outputs = found.get("outputs") or ()
+    if outputs:
+        name, ratio = outputs[0]
+        said = "" if ratio is None or ratio >= _POOR else "; poor"
+        tiles.append(("worst output", f"{_ratio(ratio)} dB", f"{name!r} on the first sample{said}"))
+    counts = state_counts(content.records)
+    if content.records.nodes:
+        whole = counts["quantized"] + counts["float"]
+        tiles.append(("nodes quantized", f"{counts['quantized']} of {whole}", f"{counts['float']} stay float"))
+    if found.get("samples"):
+        tiles.append(("calibrated on", f"{found['samples']} samples", _tensors(content)))
+    seconds = found.get("total_seconds", sum(found.get("seconds", {}).values()))
+    if seconds:
+        tiles.append(("took", f"{seconds:.1f} s", "from the float model to the file"))
+    items = (
+        element("div", element("dt", name), element("dd", element("b", value), element("small", more)))
+        for name, value, more in tiles
+    )
+    return element("dl", *items, class_="tiles")
+
+
+def _tensors(content: Content) -> str:
+    count = sum(each.kind == "activation" for each in content.records.tensors.values())
+    return f"{count} activations, {content.document.get('weights', 0)} weights"
+
+
+def _ratio(value: float | None) -> str:
+    return decibels(float("inf") if value is None else value)
+
+
+def _notes(notes: Sequence[str], preflight: Sequence[str]) -> Markup | None:
+    items = [
+        *(element("li", element("strong", "NPU: "), text) for text in preflight),
+        *(element("li", text) for text in notes),
+    ]
+    if not items:
+        return None
+    rest = element("ul", *items[_NOTES:])
+    more = element("details", element("summary", f"{len(items) - _NOTES} more"), rest) if len(items) > _NOTES else None
+    return element("div", element("ul", *items[:_NOTES]), more, class_="notes")
+
+
+def _outputs(outputs: Sequence[tuple[str, float | None]]) -> Markup | None:
+    """Returns what the outputs have on the first sample."""
+    if not outputs:
+        return None
+    rows = [
+        (element("code", name), _ratio(ratio), bar(min((_FULL if ratio is None else ratio) / _FULL, 1.0)))
+        for name, ratio in outputs
+    ]
+    caption = f"Signal to quantization noise in dB, on the first sample with exact sums; the bar ends at {_FULL:.0f}"
+    return table(caption, ("output", "dB", "bar"), rows, numbers=(1,))
+
+
+_HINTS = (
+    "Expected ratios come from calibration: even rounding and what is cut off; measured ones from two models.",
+    "A tensor that stands out below its neighbours is where to look: exclude its node, or give it 16 bits.",
+    "Select a node to see the histograms of its tensors, the range that codes keep, and the channels of its weight.",
+)
+
+
+def _reading() -> Markup:
+    return element("details", element("summary", "How to read this"), join(element("p", hint) for hint in _HINTS))
