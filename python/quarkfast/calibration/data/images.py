@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from quarkfast.calibration.data.inputs import ModelInput
 from quarkfast.errors import CalibrationError, DependencyError, did_you_mean
 
-__all__ = ["IMAGE_SUFFIXES", "PREPROCESSES", "Preprocess", "find_preprocess", "load_image"]
+__all__ = ["IMAGE_SUFFIXES", "PREPROCESSES", "Preprocess", "find_preprocess", "load_image", "read_pixels"]
 
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"}
 
@@ -100,6 +100,26 @@ def load_image(path: Path, wanted: ModelInput, preprocess: Preprocess) -> NDArra
             mean, std = mean.mean(), std.mean()
         pixels = (pixels.astype(np.float32) / np.float32(preprocess.scale) - mean) / std
     return np.ascontiguousarray((pixels if last else pixels.transpose(2, 0, 1)).astype(wanted.dtype))
+
+
+def read_pixels(path: Path) -> NDArray[np.uint8]:
+    """Returns the bare pixels of an image file, red, green and blue: gray is repeated, transparency left out.
+
+    Returns:
+        Shape ``[height, width, 3]``.
+
+    Raises:
+        CalibrationError: If the file cannot be decoded, or has more than 8 bits a channel.
+        DependencyError: If Pillow is not installed.
+    """
+    pillow = _pillow()
+    try:
+        with pillow.open(path) as opened:
+            if opened.mode.startswith(("I", "F")):
+                raise ValueError("more than 8 bits a channel")
+            return np.asarray(opened.convert("RGB"))
+    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
+        raise CalibrationError(f"{path}: expected an image of 8 bits a channel, got another file ({error})") from error
 
 
 def _layout(wanted: ModelInput, size: int) -> tuple[int, bool, int, int]:

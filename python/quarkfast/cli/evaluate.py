@@ -1,0 +1,121 @@
+"""The verb `evaluate`: how close a model, or a folder of results, comes to its reference."""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import quarkfast
+from quarkfast.cli import console
+from quarkfast.cli.environment import check_environment
+from quarkfast.cli.exit_codes import ExitCode
+from quarkfast.cli.options import DATA_HELP
+from quarkfast.errors import ConfigError
+
+_COLUMNS = {
+    "SQNR": ("sqnr", " dB"),
+    "cosine": ("cosine_mean", ""),
+    "least": ("cosine_min", ""),
+    "L2": ("l2_mean", ""),
+    "largest": ("l2_max", ""),
+    "PSNR": ("psnr_mean", " dB"),
+    "least PSNR": ("psnr_min", " dB"),
+    "top-1": ("top1", " %"),
+    "top-5": ("top5", " %"),
+    "SSIM": ("ssim_mean", ""),
+    "least SSIM": ("ssim_min", ""),
+    "not finite": ("not_finite", ""),
+}
+
+
+def evaluate(
+    reference: Annotated[
+        Path, typer.Argument(metavar="REFERENCE", help="The float model, or a folder of its results.")
+    ],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The quantized model, or a folder of its results.")],
+    data: Annotated[str | None, typer.Option("--data", metavar="PATH", help=DATA_HELP)] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="How many samples to read; all by default.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Rows of a run; 16 by default.")] = None,
+    preprocess: Annotated[
+        str | None, typer.Option(help="How image files become inputs: imagenet, cifar, yolo or none.")
+    ] = None,
+    sums: Annotated[
+        str,
+        typer.Option(
+            help="How the model adds: as the runtime does here, exact, both, or auto: both where they differ."
+        ),
+    ] = "auto",
+    metric: Annotated[
+        str | None, typer.Option(metavar="MODULE:FUNCTION", help="A metric of your own, from a session and data.")
+    ] = None,
+    metric_data: Annotated[str | None, typer.Option(metavar="TEXT", help="What the metric is given.")] = None,
+    fail_below: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE", help="Exit with status 7 where a figure is below, e.g. sqnr=20; repeatable."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """Run two models on the same samples, or read two folders of results, and say how close they come."""
+    check_environment()
+    limits = dict(map(_limit, fail_below or ()))
+    with console.warnings_as_lines(), console.stages() as progress:
+        if reference.is_dir() or model.is_dir():
+            if data is not None or metric is not None:
+                raise ConfigError("evaluate: expected two models beside --data and --metric, got folders")
+            found = quarkfast.evaluate_folders(reference, model, progress=progress)
+        else:
+            if data is None:
+                raise ConfigError("evaluate: expected --data for two models, got none")
+            found = quarkfast.evaluate_models(
+                reference, model, data, samples=samples, batch_size=batch_size, preprocess=preprocess, sums=sums,
+                metric=metric, metric_data=metric_data, progress=progress,
+            )  # fmt: skip
+    below = found.below(limits)
+    if as_json:
+        typer.echo(json.dumps({"reference": str(reference), "model": str(model), **found.to_dict()}, indent=2))
+    else:
+        show(found)
+    for line in below:
+        typer.echo(f"quarkfast: {line}", err=True)
+    return ExitCode.BELOW if below else ExitCode.OK
+
+
+def show(found: "quarkfast.Evaluation") -> None:
+    """Print the tables, and what there is beside them."""
+    for title, scores in (("as the runtime adds here", found.scores), ("exact sums", found.exact)):
+        if scores:
+            shown = {name: row for name, row in _COLUMNS.items() if any(_cell(each, *row) for each in scores)}
+            rows = ([each.output, *(_cell(each, *row) for row in shown.values())] for each in scores)
+            count = f"{scores[0].samples} samples"
+            console.show_table(f"{count}, {title}" if found.exact else count, ["output", *shown], rows)
+    console.show_facts(_facts(found))
+
+
+def _facts(found: "quarkfast.Evaluation") -> Iterator[tuple[str, str]]:
+    if found.metric is not None and found.reference_metric is not None:
+        yield "metric", f"{found.metric:.6g}, of the reference {found.reference_metric:.6g}"
+    for name in found.not_compared:
+        yield "not compared", name
+
+
+def _cell(scores: "quarkfast.Scores", name: str, unit: str) -> str:
+    value = getattr(scores, name)
+    if value is None or (name == "not_finite" and not value):
+        return ""
+    if isinstance(value, float) and math.isinf(value):
+        return "equal" if value > 0 else "no signal"
+    digits = ".2f" if unit else ".6g"
+    return f"{value:{digits}}{unit}"
+
+
+def _limit(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    try:
+        return name, float(value)
+    except ValueError as error:
+        raise ConfigError(f"--fail-below: expected NAME=VALUE such as sqnr=20, got {text!r}") from error

@@ -1,0 +1,1 @@
+"""``quark.onnx.tools``: each a command, ``python -m quarkfast.compat.quark.onnx.tools.NAME``."""
