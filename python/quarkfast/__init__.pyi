@@ -82,6 +82,7 @@ from quarkfast.errors import QuarkfastError as QuarkfastError
 from quarkfast.errors import UnsupportedError as UnsupportedError
 from quarkfast.evaluate.divergence import Divergence as Divergence
 from quarkfast.evaluate.saturated_sums import SaturatedSums as SaturatedSums
+from quarkfast.evaluate.scores import Scores as Scores
 from quarkfast.evaluate.verification import FloatLayer as FloatLayer
 from quarkfast.evaluate.verification import Verification as Verification
 from quarkfast.evaluate.verification import verify as verify
@@ -124,6 +125,13 @@ from quarkfast.ort import get_library_path as get_library_path
 from quarkfast.ort import register as register
 from quarkfast.pipeline.calibrate import calibrate as calibrate
 from quarkfast.pipeline.calibrate import merge_calibrations as merge_calibrations
+from quarkfast.pipeline.check_model import Checked as Checked
+from quarkfast.pipeline.check_model import check_model as check_model
+from quarkfast.pipeline.evaluate_folders import evaluate_folders as evaluate_folders
+from quarkfast.pipeline.evaluate_models import evaluate_models as evaluate_models
+from quarkfast.pipeline.evaluation import Evaluation as Evaluation
+from quarkfast.pipeline.inspect_model import ModelFacts as ModelFacts
+from quarkfast.pipeline.inspect_model import inspect_model as inspect_model
 from quarkfast.pipeline.model_plan import ModelPlan as ModelPlan
 from quarkfast.pipeline.plan import plan as plan
 from quarkfast.pipeline.quantize import QuantizedModel as QuantizedModel
@@ -134,6 +142,7 @@ from quarkfast.targets import TARGETS as TARGETS
 from quarkfast.targets import Flow as Flow
 from quarkfast.targets import Rule as Rule
 from quarkfast.targets import Target as Target
+from quarkfast.targets.checks.finding import Finding as Finding
 
 __version__: str
 

@@ -106,14 +106,19 @@ def shared_cases(models: Path) -> Iterator[Case]:
 _CALIBRATIONS: dict[tuple[str, str], quarkfast.Calibration] = {}
 
 
-def hash_of(case: Case) -> str:
-    """Quantizes a case and returns a hash of the model without what tells of its making."""
+def quantized(case: Case) -> onnx.ModelProto:
+    """Returns the model of a case, quantized."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "quantize: ", UserWarning)  # nothing to quantize is a result as well
         warnings.filterwarnings("ignore", "calibrate: expected every body", UserWarning)
         calibrated = case.preset in CALIBRATED or "activation_scaled" in case.options
         calibration = _calibration(case) if calibrated else None
-        proto = quarkfast.quantize(case.model, preset=case.preset, calibration=calibration, **case.options).proto
+        return quarkfast.quantize(case.model, preset=case.preset, calibration=calibration, **case.options).proto
+
+
+def hash_of(case: Case) -> str:
+    """Quantizes a case and returns a hash of the model without what tells of its making."""
+    proto = quantized(case)
     del proto.metadata_props[:]
     proto.producer_version = ""
     return hashlib.sha256(proto.SerializeToString(deterministic=True)).hexdigest()[:16]

@@ -8,9 +8,12 @@ from typing import Annotated
 import typer
 
 from quarkfast.cli.calibrate import calibrate
+from quarkfast.cli.check import check
 from quarkfast.cli.demo import demo
 from quarkfast.cli.doctor import doctor
+from quarkfast.cli.evaluate import evaluate
 from quarkfast.cli.exit_codes import MEANINGS, ExitCode, exit_code_of
+from quarkfast.cli.inspect import inspect
 from quarkfast.cli.merge_calibration import merge_calibration
 from quarkfast.cli.plan import plan
 from quarkfast.cli.quantize import quantize
@@ -27,7 +30,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb in (quantize, plan, calibrate, merge_calibration, demo, doctor):
+for _verb in (quantize, plan, calibrate, merge_calibration, evaluate, inspect, check, demo, doctor):
     app.command(epilog=EPILOG)(_verb)
 
 

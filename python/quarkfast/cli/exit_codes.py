@@ -16,6 +16,8 @@ class ExitCode(IntEnum):
     MODEL = 4
     CALIBRATION = 5
     OUTPUT = 6
+    BELOW = 7
+    BROKEN_RULE = 8
     INTERRUPTED = 130
 
 
@@ -27,6 +29,8 @@ MEANINGS = {
     ExitCode.MODEL: "the model cannot be read or is not supported",
     ExitCode.CALIBRATION: "the calibration data is missing or does not fit the model",
     ExitCode.OUTPUT: "the output cannot be written",
+    ExitCode.BELOW: "a figure is below its limit",
+    ExitCode.BROKEN_RULE: "a model breaks a rule of its device",
     ExitCode.INTERRUPTED: "interrupted from the keyboard",
 }
 

@@ -1,0 +1,179 @@
+"""What a check finds in models that are quantized already."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+
+import quarkfast
+from quarkfast.cli import main
+from quarkfast.cli.exit_codes import ExitCode
+from quarkfast.demo.data import MODEL, load_images
+from support.tiny_models import tiny_model
+from tests.recorded.cases import built_cases, quantized
+
+BUILT = {case.name: case for case in built_cases()}
+# Cases whose options ask for weights in int4, for biases like weights, and for layers in other types.
+OTHER_TYPES = {"demo-types", "layers-types", "demo-bias_weight", "layers-bias_weight", "demo-layers"}
+DEVICES = ("XINT8", "A8W8", "A16W8", "BF16")
+XINT8, A8W8, BF16 = "ryzenai-xint8", "ryzenai-a8w8", "ryzenai-bf16"
+TEXT = """g (float[1, 4, 6, 6] x) => (float[1, 4, 6, 6] y) {
+    a = Conv <kernel_shape = [1, 1]> (x, w, b)
+    r = Relu (a)
+    s = Add (r, x)
+    c = Concat <axis = 1> (s, x)
+    d = Conv <kernel_shape = [1, 1]> (c, v)
+    p = MaxPool <kernel_shape = [3, 3], strides = [1, 1], pads = [1, 1, 1, 1]> (d)
+    h = HardSigmoid (p)
+    y = Mul (p, h)
+}"""
+
+
+@pytest.fixture
+def written(tmp_path, rng):
+    """Writes a model in a preset, and returns its path; `edit` changes constants by name before that."""
+
+    def write(preset, edit=None, **options):
+        shapes = {"w": (4, 4, 1, 1), "b": (4,), "v": (4, 8, 1, 1)}
+        arrays = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+        x = rng.standard_normal((8, 1, 4, 6, 6)).astype(np.float32)
+        feeds = None if preset == "BF16" else [{"x": each} for each in x]
+        result = quarkfast.quantize(tiny_model(TEXT, arrays, opset=17), None, preset, feeds, **options)
+        proto = result.proto
+        for tensor in proto.graph.initializer:
+            if edit is not None and tensor.name in edit:
+                changed = edit[tensor.name](onnx.numpy_helper.to_array(tensor))
+                tensor.CopyFrom(onnx.numpy_helper.from_array(np.asarray(changed), tensor.name))
+        onnx.save(proto, tmp_path / "model.onnx")
+        return tmp_path / "model.onnx"
+
+    return write
+
+
+def rules(path, target):
+    return {each.rule for each in quarkfast.check_model(path, target).errors}
+
+
+@pytest.mark.parametrize(
+    ("preset", "options", "target"),
+    [
+        ("XINT8", {}, XINT8), ("A8W8", {}, A8W8), ("A8W8", {"per_channel": True}, A8W8), ("A16W8", {}, A8W8),
+        ("BF16", {}, BF16), ("XINT8", {"rounding": "descent"}, XINT8),
+    ],
+)  # fmt: skip
+def test_our_own_results_break_no_rule(written, preset, options, target):
+    found = quarkfast.check_model(written(preset, **options), target)
+    assert found.errors == ()
+    assert {"Conv": 2, "Concat": 1}.items() <= found.quantized.items()
+
+
+@pytest.mark.parametrize("name", [name for name, case in BUILT.items() if case.preset in DEVICES])
+def test_recorded_results_break_rules_only_where_their_options_say_so(name):
+    """Every small model with every kind of operator in each preset for the NPU."""
+    case = BUILT[name]
+    target = case.options.get("target", quarkfast.PRESETS[case.preset].target)
+    assert bool(quarkfast.check_model(quantized(case), target).errors) == (name in OTHER_TYPES)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "factor", "rule"),
+    [
+        ("w_scale", 3, "power-of-two"),
+        ("w_scale", 2**-30, "shift-cut"),
+        ("b_scale", 2.0**20, "shift-bias"),
+        ("s_scale", 2.0**30, "shift-write"),
+        ("x_scale", 2.0**12, "shift-read"),
+        ("x_scale", 2, "concat"),
+        ("h_scale", 2.0**12, "hard-sigmoid"),
+    ],
+)
+def test_a_scale_that_breaks_a_rule_is_found(written, tensor, factor, rule):
+    path = written("XINT8")
+    names = {each.name for each in onnx.load(path).graph.initializer}
+    assert tensor in names, sorted(names)
+    assert rule in rules(written("XINT8", {tensor: lambda scale: (scale * factor).astype(np.float32)}), XINT8)
+
+
+def test_a_pool_with_two_scales_is_found(written):
+    path = written("XINT8")
+    proto = onnx.load(path)
+    (scale,) = (onnx.numpy_helper.to_array(each) for each in proto.graph.initializer if each.name == "d_scale")
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(2 * scale, "p_scale"))
+    for node in proto.graph.node:
+        if node.name.startswith("p_"):
+            node.input[1] = "p_scale"
+    onnx.save(proto, path)
+    assert rules(path, XINT8) == {"pool"}
+
+
+def test_a_zero_point_is_found(written):
+    path = written("XINT8", {"x_zero_point": lambda point: point + 1})
+    (finding,) = [each for each in quarkfast.check_model(path, XINT8).errors if "x_" in each.text]
+    assert (finding.rule, finding.node) == ("zero-point", "conv_0")
+    assert finding.text.endswith("expected 0 as zero point, got 1")
+
+
+def test_types_of_another_device_are_found(written):
+    assert "type" in rules(written("A16W8"), XINT8)
+    assert rules(written("A8W8", per_channel=True), XINT8) >= {"type", "per-tensor", "power-of-two"}
+    # Its weights of 4 bits are what the device does not take.
+    assert "type" in rules(written("A8W8", weight_type="int4"), A8W8)
+
+
+def test_a_bias_with_another_scale_than_its_products_is_found(written):
+    path = written("A8W8", {"b_quantized_scale": lambda scale: scale * np.float32(1.001)})
+    (finding,) = quarkfast.check_model(path, A8W8).errors
+    assert finding.rule == "bias-scale"
+    assert "expected the scale of the products" in finding.text
+
+
+def test_models_of_other_domains_are_read(written):
+    """Quark writes 8 bits in the domain of ONNX Runtime too."""
+    path = written("XINT8", {"w_scale": lambda scale: scale * np.float32(3)})
+    proto = onnx.load(path)
+    for node in proto.graph.node:
+        node.domain = "com.microsoft" if node.op_type in ("QuantizeLinear", "DequantizeLinear") else ""
+    proto.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    onnx.save(proto, path)
+    assert "power-of-two" in rules(path, XINT8)
+
+
+def test_a_float_model_has_no_codes_and_no_errors():
+    found = quarkfast.check_model(MODEL, XINT8)
+    assert (found.quantized, found.errors) == ({}, ())
+
+
+def test_a_target_of_ones_own_brings_its_own_audits(written):
+    finding = quarkfast.Finding("never", "error", "", "expected another model")
+    target = quarkfast.Target(name="mine", rules={}, audits=(lambda model, target: [finding],))
+    assert quarkfast.check_model(written("A8W8"), target).errors == (finding,)
+
+
+@pytest.mark.parametrize(
+    ("preset", "more", "status"),
+    [("XINT8", [], ExitCode.OK), ("A8W8", [], ExitCode.BROKEN_RULE), ("XINT8", ["--strict"], ExitCode.BROKEN_RULE)],
+)
+def test_the_exit_status_tells(tmp_path, capsys, preset, more, status):
+    path = tmp_path / "digits.onnx"
+    quarkfast.quantize(MODEL, path, preset, {"image": load_images().calibration[:32]})
+    assert main(["check", str(path), "--target", XINT8, *more]) == status
+    out = capsys.readouterr().out
+    assert "warning: device" in out  # the number of rows is open
+    assert ("error: type" in out) == (preset == "A8W8")
+    assert main(["check", str(path), "--target", XINT8, "--json", *more]) == status
+    assert json.loads(capsys.readouterr().out)["target"] == XINT8
+
+
+@pytest.mark.parametrize(
+    ("model", "target", "status", "sentence"),
+    [
+        ("none.onnx", XINT8, ExitCode.MODEL, "got no such file"),
+        (str(MODEL), "ryzen", ExitCode.USAGE, "target: expected one of"),
+    ],
+)
+def test_bad_arguments_get_a_sentence(capsys, model, target, status, sentence):
+    assert main(["check", model, "--target", target]) == status
+    assert sentence in capsys.readouterr().err
