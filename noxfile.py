@@ -54,6 +54,14 @@ def types(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """The site in build/site, without a warning; `nox -s docs -- -b linkcheck` tries the links that lead outside."""
+    session.install(".[docs]")
+    form = session.posargs or ["-b", "html"]
+    session.run("sphinx-build", "--fail-on-warning", "--keep-going", *form, "docs", "build/site")
+
+
+@nox.session
 @nox.parametrize("onnxruntime", [OLDEST_ORT, *BETWEEN_ORT, "newest"], ids=["oldest", *BETWEEN_ORT, "newest"])
 def ort(session: nox.Session, onnxruntime: str) -> None:
     """Operators, the command, what reads optimized graphs and the demo: on the oldest, the newest and two between.

@@ -1,10 +1,12 @@
-"""What the documentation shows is run: the examples of every docstring and every Python block of docs/ and README."""
+"""What the documentation shows is run: examples of docstrings, and blocks of README and docs/ in Python and sh."""
 
 import doctest
 import importlib
 import os
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,8 +20,11 @@ MODULES = [
     for module in pkgutil.walk_packages(quarkfast.__path__, "quarkfast.")
     if module.name.rpartition(".")[2] not in ("__main__", "_core", "libquarkfast")
 ]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+TEXTS = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+}
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -29,11 +34,27 @@ def test_docstring_examples_give_what_they_show(name: str, tmp_path: Path, monke
     assert not failed
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", [name for name, text in TEXTS.items() if BLOCK.search(text)])
+def test_blocks_of_a_page_run_in_order(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    text = TEXTS[name]
     names: dict[str, object] = {"__name__": "__docs__"}
-    for block in PYTHON_BLOCK.finditer(page.read_text(encoding="utf-8")):
-        line = page.read_text(encoding="utf-8").count("\n", 0, block.start(1))
-        # Blank lines in front keep the line numbers of a failure those of the page.
-        exec(compile("\n" * line + block[1], os.fspath(page), "exec"), names)
+    for block in BLOCK.finditer(text):
+        if block[1] == "sh":
+            run_in_shell(block[2], tmp_path)
+        else:
+            # Blank lines in front keep the line numbers of a failure those of the page.
+            line = text.count("\n", 0, block.start(2))
+            exec(compile("\n" * line + block[2], os.fspath(ROOT / name), "exec"), names)
+
+
+def run_in_shell(commands: str, folder: Path) -> None:
+    """Runs the lines of a block as somebody would type them, with `quarkfast` and `python` those of this process."""
+    shims = folder / "bin"
+    shims.mkdir(exist_ok=True)
+    for command, words in {"python": "", "quarkfast": " -m quarkfast"}.items():
+        (shims / command).write_text(f'#!/bin/sh\nexec "{sys.executable}"{words} "$@"\n')
+        (shims / command).chmod(0o755)
+    found = {**os.environ, "PATH": f"{shims}{os.pathsep}{os.environ['PATH']}"}
+    result = subprocess.run(["sh", "-e", "-c", commands], env=found, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
