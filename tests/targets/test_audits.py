@@ -16,8 +16,11 @@ from support.tiny_models import tiny_model
 from tests.recorded.cases import built_cases, quantized
 
 BUILT = {case.name: case for case in built_cases()}
-# Cases whose options ask for weights in int4, for biases like weights, and for layers in other types.
-OTHER_TYPES = {"demo-types", "layers-types", "demo-bias_weight", "layers-bias_weight", "demo-layers"}
+# Cases whose options ask for weights in int4, for float8, for biases like weights, and for layers in other types.
+OTHER_TYPES = {
+    *("demo-types", "layers-types", "demo-float8", "layers-float8"),
+    *("demo-bias_weight", "layers-bias_weight", "demo-layers"),
+}
 DEVICES = ("XINT8", "A8W8", "A16W8", "BF16")
 XINT8, A8W8, BF16 = "ryzenai-xint8", "ryzenai-a8w8", "ryzenai-bf16"
 TEXT = """g (float[1, 4, 6, 6] x) => (float[1, 4, 6, 6] y) {
@@ -141,9 +144,55 @@ def test_models_of_other_domains_are_read(written):
     assert "power-of-two" in rules(path, XINT8)
 
 
-def test_a_float_model_has_no_codes_and_no_errors():
-    found = quarkfast.check_model(MODEL, XINT8)
-    assert (found.quantized, found.errors) == ({}, ())
+@pytest.mark.parametrize("target", [XINT8, A8W8])
+def test_a_float_model_is_one_error(target):
+    found = quarkfast.check_model(MODEL, target)
+    assert found.quantized == {}
+    assert [each.rule for each in found.errors] == ["float"]
+
+
+@pytest.mark.parametrize("target", [XINT8, A8W8])
+def test_layers_that_stay_float_are_a_warning(written, target):
+    found = quarkfast.check_model(written({XINT8: "XINT8", A8W8: "A8W8"}[target], exclude=["conv_0"]), target)
+    assert found.errors == ()
+    (finding,) = [each for each in found.findings if each.rule == "float"]
+    assert (finding.node, finding.text) == ("conv_0", "1 Conv read floats and run on the CPU; the first is 'conv_0'")
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, np.inf, np.nan])
+def test_a_scale_that_is_none_is_found(written, scale):
+    found = quarkfast.check_model(written("A8W8", {"s_scale": lambda _: np.float32(scale)}), A8W8)
+    (finding,) = [each for each in found.errors if each.rule == "scale"]
+    assert finding.text == f"'s_scale': expected positive, finite scales, got {scale:g}"
+
+
+def test_a_scale_that_is_computed_is_found(written):
+    path = written("A8W8")
+    proto = onnx.load(path)
+    proto.graph.node.insert(0, onnx.helper.make_node("Abs", ["s_scale"], ["computed"], "abs"))
+    for node in proto.graph.node:
+        node.input[:] = ["computed" if name == "s_scale" and node.name != "abs" else name for name in node.input]
+    onnx.save(proto, path)
+    (finding,) = [each for each in quarkfast.check_model(path, A8W8).errors if each.rule == "scale"]
+    assert "expected a constant scale and zero point" in finding.text
+
+
+def test_codes_in_a_body_are_checked(written):
+    """A Conv and its pairs, put into both branches of an If."""
+    proto = onnx.load(written("XINT8", {"w_scale": lambda scale: scale * np.float32(3)}))
+    graph = proto.graph
+    body = onnx.helper.make_graph(list(graph.node), "body", [], list(graph.output))
+    whole = onnx.helper.make_graph(
+        [onnx.helper.make_node("If", ["choose"], [graph.output[0].name], "if", then_branch=body, else_branch=body)],
+        "g",
+        [*graph.input, onnx.helper.make_tensor_value_info("choose", onnx.TensorProto.BOOL, [])],
+        list(graph.output),
+        list(graph.initializer),
+    )
+    proto.graph.CopyFrom(whole)
+    found = quarkfast.check_model(proto, XINT8)
+    assert "power-of-two" in {each.rule for each in found.errors}
+    assert "Conv" in found.quantized
 
 
 def test_a_target_of_ones_own_brings_its_own_audits(written):

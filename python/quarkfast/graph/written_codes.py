@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, name_of
+from quarkfast.graph.operators import find_operator
 
-__all__ = ["Codes", "codes_of_input", "codes_of_output", "is_pair"]
+__all__ = ["Codes", "codes_of_input", "codes_of_output", "codes_of_pair", "is_pair", "reads_floats"]
 
 _QUANTIZE = frozenset({"QuantizeLinear", "ExtendedQuantizeLinear", "VitisQuantizeLinear"})
 _DEQUANTIZE = frozenset({"DequantizeLinear", "ExtendedDequantizeLinear", "VitisDequantizeLinear"})
@@ -37,6 +38,17 @@ class Codes(NamedTuple):
 def is_pair(node: ir.Node) -> bool:
     """Whether a node turns floats into codes or codes into floats."""
     return node.op_type in _QUANTIZE or node.op_type in _DEQUANTIZE
+
+
+def reads_floats(node: ir.Node) -> bool:
+    """Whether a layer with weights reads floats as one factor of its products."""
+    operator = find_operator(node)
+    return operator is not None and any(codes_of_input(node, index) is None for index in (0, operator.weight))
+
+
+def codes_of_pair(pair: ir.Node) -> Codes | None:
+    """Returns the codes that a QuantizeLinear writes or a DequantizeLinear reads, if its scale is a constant."""
+    return _codes(pair, 0 if pair.op_type in _DEQUANTIZE else 1)
 
 
 def codes_of_input(node: ir.Node, index: int) -> Codes | None:

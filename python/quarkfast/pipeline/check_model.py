@@ -11,6 +11,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of
 from quarkfast.graph.load import ModelSource, load_model
 from quarkfast.graph.placement import Placement
+from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.graph.written_codes import codes_of_input, codes_of_output, is_pair
 from quarkfast.targets import Target, find_target
 from quarkfast.targets.checks.finding import Finding
@@ -77,7 +78,7 @@ def check_model(model: ModelSource, target: str | Target) -> Checked:
     chosen = target if isinstance(target, Target) else find_target(target)
     loaded = load_model(model)
     lift_constants(loaded)
-    for node in loaded.graph:
+    for node in nodes_of(loaded.graph):
         if is_pair(node) and node.domain == _RUNTIME:  # which shape inference knows nothing of
             node.domain = ""
     infer_types(loaded)
@@ -93,7 +94,7 @@ def check_model(model: ModelSource, target: str | Target) -> Checked:
 def _quantized(model: ir.Model) -> dict[str, str]:
     """Returns the names of the nodes that read or write codes -> operator type."""
     found = {}
-    for node in model.graph:
+    for node in nodes_of(model.graph):
         reads = any(codes_of_input(node, index) is not None for index in range(len(node.inputs)))
         if not is_pair(node) and (reads or codes_of_output(node) is not None):
             found[name_of(node)] = node.op_type
@@ -104,7 +105,7 @@ def _scheme(model: ir.Model) -> Scheme:
     """Returns the preset whose activations have the widest type that is written, for what a device says by type."""
     widths = [
         int(codes.dtype.bitwidth)
-        for node in model.graph
+        for node in nodes_of(model.graph)
         if not is_pair(node) and (codes := codes_of_output(node)) is not None and codes.dtype is not None
     ]
     if not widths:

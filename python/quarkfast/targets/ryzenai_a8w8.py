@@ -5,6 +5,7 @@ from types import MappingProxyType
 from quarkfast.config import Scheme
 from quarkfast.targets.checks.operator_support import A8W8, A16W8, Device
 from quarkfast.targets.checks.ryzenai import ryzenai_checks
+from quarkfast.targets.checks.scale_audit import float_layers, scales
 from quarkfast.targets.checks.type_audit import bias_scales, types
 from quarkfast.targets.rule_tables import RYZENAI, RYZENAI_FUSED
 from quarkfast.targets.switches import FLOAT_SCALES, FUSED
@@ -26,5 +27,5 @@ RYZENAI_A8W8 = Target(
     switches=MappingProxyType({**FLOAT_SCALES, **FUSED}),
     transforms=(write_conv_attributes,),
     checks=ryzenai_checks(_device),
-    audits=(types, bias_scales),
+    audits=(float_layers, scales, types, bias_scales),
 )

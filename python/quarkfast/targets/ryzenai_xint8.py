@@ -4,6 +4,7 @@ from types import MappingProxyType
 
 from quarkfast.targets.checks.operator_support import XINT8
 from quarkfast.targets.checks.ryzenai import ryzenai_checks
+from quarkfast.targets.checks.scale_audit import float_layers, scales
 from quarkfast.targets.checks.shift_audit import fixed_points, shifts
 from quarkfast.targets.checks.type_audit import types
 from quarkfast.targets.constraints import ALIGNED, ShiftLimits
@@ -28,5 +29,5 @@ RYZENAI_XINT8 = Target(
     constraints=(ShiftLimits(),),
     switches=MappingProxyType({**SHIFTS, **FUSED, **CONSTANT_MATMUL}),
     checks=ryzenai_checks(lambda scheme: XINT8),
-    audits=(types, fixed_points, shifts),
+    audits=(float_layers, scales, types, fixed_points, shifts),
 )

@@ -8,7 +8,8 @@ import numpy as np
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_standard, name_of
-from quarkfast.graph.written_codes import Codes, codes_of_input, codes_of_output, is_pair
+from quarkfast.graph.subgraphs import nodes_of
+from quarkfast.graph.written_codes import Codes, codes_of_input, codes_of_output, is_pair, reads_floats
 from quarkfast.targets.checks.finding import Finding, Takes
 from quarkfast.targets.constraints.shift_rules import RULES
 
@@ -35,7 +36,7 @@ def fixed_points(model: ir.Model, target: Takes) -> Iterator[Finding]:
 
 def shifts(model: ir.Model, target: Takes) -> Iterator[Finding]:
     """Yields a finding for each scale that the rules of `quarkfast.targets.constraints.shift_rules` would move."""
-    for node in model.graph:
+    for node in nodes_of(model.graph):
         for rule, names in RULES:
             if is_standard(node) and node.op_type in names:
                 written = _Written()
@@ -73,10 +74,10 @@ class _Written:
 
 
 def _all_codes(model: ir.Model) -> Iterator[tuple[ir.Node, Codes]]:
-    """Yields each tensor of codes once, with a node that reads or writes it."""
+    """Yields each tensor of codes once, with a node that reads or writes it and no float beside it."""
     seen: set[str] = set()
-    for node in model.graph:
-        if is_pair(node):
+    for node in nodes_of(model.graph):
+        if is_pair(node) or reads_floats(node):
             continue
         for codes in (*(codes_of_input(node, index) for index in range(len(node.inputs))), codes_of_output(node)):
             if codes is not None and codes.tensor not in seen:

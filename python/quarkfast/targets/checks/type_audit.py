@@ -9,7 +9,8 @@ import numpy as np
 from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of
 from quarkfast.graph.operators import find_operator
-from quarkfast.graph.written_codes import codes_of_input, is_pair
+from quarkfast.graph.subgraphs import nodes_of
+from quarkfast.graph.written_codes import codes_of_input, is_pair, reads_floats
 from quarkfast.targets.checks.finding import Finding, Takes
 
 __all__ = ["bias_scales", "types"]
@@ -23,11 +24,12 @@ def types(model: ir.Model, target: Takes) -> Iterator[Finding]:
     """Yields a finding for each tensor of codes that the device does not take for its role.
 
     A device that names no types takes integers of 8 and 16 bits. Biases are int32, or what weights are where the device
-    quantizes them alike; constants that are no weights, such as an operand of an Add, have the type of either.
+    quantizes them alike; constants that are no weights, such as an operand of an Add, have the type of either. A layer
+    that reads floats runs elsewhere.
     """
-    for node in model.graph:
+    for node in nodes_of(model.graph):
         operator = find_operator(node)
-        for index in range(0 if is_pair(node) else len(node.inputs)):
+        for index in range(0 if is_pair(node) or reads_floats(node) else len(node.inputs)):
             codes = codes_of_input(node, index)
             if codes is None or codes.dtype is None:
                 continue
@@ -59,7 +61,7 @@ def bias_scales(model: ir.Model, target: Takes) -> Iterator[Finding]:
 
     Beside weights of more than 8 bits products are no sums of int32, and biases have scales of their own.
     """
-    for node in model.graph:
+    for node in nodes_of(model.graph):
         operator = find_operator(node)
         if operator is None or operator.bias is None:
             continue
