@@ -63,6 +63,7 @@ HONOURED = {
     "ActivationSymmetric": ("S8S8_AAWS", True, {}),
     "AddQDQPairToWeight": ("A8W8", True, {}),
     "AdjustHardSigmoid": ("XINT8", False, {}),
+    "AdjustShiftSwish": ("XINT8", False, {}),
     "AdjustShiftBias": ("XINT8", False, {}),
     "AdjustShiftCut": ("XINT8", False, {}),
     "AdjustShiftRead": ("XINT8", False, {}),

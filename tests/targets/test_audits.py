@@ -112,6 +112,29 @@ def test_a_pool_with_two_scales_is_found(written):
     assert rules(path, XINT8) == {"pool"}
 
 
+@pytest.mark.parametrize(
+    ("node", "constants", "rule"),
+    [
+        ("m = Pad (x, pads)", {"pads": np.int64([0, 0, 1, 1])}, "pad"),
+        ("m = Slice (x, starts, ends, axes)", {"starts": np.int64([0]), "ends": [2], "axes": [1]}, "slice"),
+        ("h = HardSigmoid <alpha = 0.16666667, beta = 0.5> (x) m = Mul (x, h)", {}, "shift-swish"),
+    ],
+    ids=["pad", "slice", "swish"],
+)
+def test_a_node_between_scales_too_far_apart_is_found(node, constants, rule):
+    text = f"g (float[4, 4] x) => (float[n, m] y) {{ {node} y = Neg (m) }}"
+    arrays = {name: np.int64(each) for name, each in constants.items()}
+    data = np.linspace(-2, 2, 64, dtype=np.float32).reshape(4, 4, 4)
+    proto = quarkfast.quantize(tiny_model(text, arrays, opset=17), None, "XINT8", list(data)).proto
+    assert quarkfast.check_model(proto, XINT8).errors == ()
+    (quantize,) = [each for each in proto.graph.node if each.op_type == "QuantizeLinear" and each.input[0] == "m"]
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(2**20), "other"))
+    for each in proto.graph.node:
+        if quantize.output[0] in (*each.output, *each.input[:1]):
+            each.input[1] = "other"
+    assert rule in {each.rule for each in quarkfast.check_model(proto, XINT8).errors}
+
+
 def test_a_zero_point_is_found(written):
     path = written("XINT8", {"x_zero_point": lambda point: point + 1})
     (finding,) = [each for each in quarkfast.check_model(path, XINT8).errors if "x_" in each.text]

@@ -156,6 +156,10 @@ LIMITS = {
         "g (float[N, 4] x) => (float[N, 4] y) { y = HardSigmoid<alpha = 0.16666667, beta = 0.5>(x) }",
         {}, {"x": (-1e6, 1e6), "y": (0, 1)}, lambda i, o: i[0] >= 0,
     ),
+    "shift_swish": (
+        "g (float[N, 4] x) => (float[N, 4] y) { h = HardSigmoid<alpha = 0.16666667, beta = 0.5>(x) y = Mul(h, x) }",
+        {}, {"x": (-0.01, 0.01), "h": (0, 1), "y": (-100, 100)}, lambda i, o: sum(i) - o <= 15,
+    ),
 }  # fmt: skip
 
 
@@ -163,12 +167,22 @@ def test_every_limit_of_the_shifters_can_be_turned_off():
     assert set(LIMITS) | {"constant_matmul"} == {n for n in TARGETS["ryzenai-xint8"].switches if "fuse" not in n}
 
 
+def test_other_products_are_no_swish():
+    """A factor that is the HardSigmoid of something else, as in squeeze-and-excite, is shifted by more."""
+    text, _, ranges, _ = LIMITS["shift_swish"]
+    text = text.replace("x) =>", "x, float[N, 4] z) =>").replace("Mul(h, x)", "Mul(h, z)")
+    model, plan = plan_of(tiny_model(text, {}), {**ranges, "z": ranges["x"]}, "XINT8")
+    node = list(model.graph)[-1]
+    positions = Positions(plan)
+    assert positions.of_input(node, 0) + positions.of_input(node, 1) - positions.of_output(node) > 15
+
+
 @pytest.mark.parametrize("name", LIMITS)
 def test_a_limit_that_is_off_moves_nothing(name):
     text, arrays, ranges, keeps = LIMITS[name]
     for on in (True, False):
         model, plan = plan_of(tiny_model(text, arrays), ranges, "XINT8", **{name: on})
-        (node,) = list(model.graph)
+        node = list(model.graph)[-1]
         positions = Positions(plan)
         inputs = [positions.of_input(node, index) for index in range(len(node.inputs))]
         assert keeps(inputs, positions.of_output(node)) is on
@@ -218,6 +232,7 @@ def quark(preset, **options):
         ("XINT8", "AdjustShiftRead", False, "shift_read"),
         ("XINT8", "AdjustShiftWrite", False, "shift_write"),
         ("XINT8", "AdjustHardSigmoid", False, "hard_sigmoid"),
+        ("XINT8", "AdjustShiftSwish", False, "shift_swish"),
         ("S16S8_ASWS", "AlignEltwiseQuantType", True, "elementwise_constants"),
         ("A8W8", "MatMulConstBOnly", True, "constant_matmul"),
         ("INT8_TRANSFORMER_DEFAULT", "MatMulConstBOnly", False, "constant_matmul"),

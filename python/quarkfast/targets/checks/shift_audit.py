@@ -11,7 +11,7 @@ from quarkfast.graph.access import array_of, is_standard, name_of
 from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.graph.written_codes import Codes, codes_of_input, codes_of_output, is_pair, reads_floats
 from quarkfast.targets.checks.finding import Finding, Takes
-from quarkfast.targets.constraints.shift_rules import RULES
+from quarkfast.targets.constraints.shift_rules import MOVES, RULES
 
 __all__ = ["fixed_points", "shifts"]
 
@@ -37,7 +37,7 @@ def fixed_points(model: ir.Model, target: Takes) -> Iterator[Finding]:
 def shifts(model: ir.Model, target: Takes) -> Iterator[Finding]:
     """Yields a finding for each scale that the rules of `quarkfast.targets.constraints.shift_rules` would move."""
     for node in nodes_of(model.graph):
-        for rule, names in RULES:
+        for rule, names in (*RULES, MOVES):
             if is_standard(node) and node.op_type in names:
                 written = _Written()
                 rule(node, written)

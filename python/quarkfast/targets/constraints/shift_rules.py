@@ -7,8 +7,9 @@ from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
 from quarkfast.deferred import ir
+from quarkfast.graph.written_codes import is_pair
 
-__all__ = ["ALIGNED", "NAMES", "POOLS", "RULES", "Refiner"]
+__all__ = ["ALIGNED", "MOVES", "NAMES", "POOLS", "RULES", "Refiner"]
 
 
 class Positions(Protocol):
@@ -46,6 +47,14 @@ def align(node: ir.Node, positions: Positions) -> None:
     for index in range(len(node.inputs)):
         positions.move_input(node, index, min(present))
     positions.move_output(node, min(present))
+
+
+def align_first(node: ir.Node, positions: Positions) -> None:
+    """Pad and Slice move values without shifting: their data and the output take the least position."""
+    data, out = positions.of_input(node, 0), positions.of_output(node)
+    if data is not None and out is not None:
+        positions.move_input(node, 0, min(data, out))
+        positions.move_output(node, min(data, out))
 
 
 def shift_read(node: ir.Node, positions: Positions) -> None:
@@ -98,6 +107,32 @@ def hard_sigmoid(node: ir.Node, positions: Positions) -> None:
         positions.move_output(node, _within(out, 7, 14 + data))
 
 
+def shift_swish(node: ir.Node, positions: Positions) -> None:
+    """The product of a tensor and its own HardSigmoid is shifted by 0 to 15 bits to its output."""
+    if not _is_swish(node):
+        return
+    first, second, out = positions.of_input(node, 0), positions.of_input(node, 1), positions.of_output(node)
+    if first is not None and second is not None and out is not None:
+        positions.move_output(node, first + second - _within(first + second - out, 0, 15))
+
+
+def _is_swish(node: ir.Node) -> bool:
+    """Whether one factor is the HardSigmoid of the other, with or without pairs of Q/DQ between."""
+    factors = [_behind_pairs(value) for value in node.inputs]
+    gates = [value.producer() if value is not None else None for value in factors]
+    return any(
+        gate is not None and gate.op_type == "HardSigmoid" and _behind_pairs(gate.inputs[0]) is other
+        for gate, other in zip(gates, reversed(factors), strict=True)
+    )
+
+
+def _behind_pairs(value: ir.Value | None) -> ir.Value | None:
+    """Returns the float that `value` was before it became codes and floats again."""
+    while value is not None and (producer := value.producer()) is not None and is_pair(producer):
+        value = producer.inputs[0]
+    return value
+
+
 def _within(value: int, low: int, high: int) -> int:
     return min(max(value, low), high)
 
@@ -122,9 +157,13 @@ RULES: tuple[tuple[Refiner, Mapping[str, str]], ...] = tuple(
         (shift_cut, dict.fromkeys(("Conv", "Gemm"), "shift_cut")),
         (shift_bias, dict.fromkeys(("Conv", "Gemm"), "shift_bias")),
         (hard_sigmoid, {"HardSigmoid": "hard_sigmoid"}),
+        (shift_swish, {"Mul": "shift_swish"}),
     )
 )
 """The rules in the order in which a round applies them: operator type -> the name that turns the rule off for it."""
+
+MOVES: tuple[Refiner, Mapping[str, str]] = (align_first, MappingProxyType({"Pad": "pad", "Slice": "slice"}))
+"""A rule that placement keeps by itself: it gives what only moves values the scale of its input."""
 
 NAMES = tuple(dict.fromkeys(name for _, names in RULES for name in names.values()))
 """Names of the rules, in that order."""

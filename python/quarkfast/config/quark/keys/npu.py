@@ -55,7 +55,7 @@ ROWS = (
     _limit("AdjustShiftRead", "shift_read"),
     _limit("AdjustShiftWrite", "shift_write"),
     _limit("AdjustHardSigmoid", "hard_sigmoid"),
-    Key("AdjustShiftSwish", "products are shifted by 0 to 32 bits", already=BOTH, families={"cnn": (True,)}),
+    _limit("AdjustShiftSwish", "shift_swish"),
     Key(
         "AdjustBiasScale",
         "a bias in int32 always has the scale of the products that it is added to",
