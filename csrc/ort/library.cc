@@ -23,6 +23,7 @@ class Host {
     add_instance_normalization(definitions_, api);
     add_lstm(definitions_, api);
     add_observe(definitions_, api);
+    add_compare(definitions_, api);
     for (const Definition& definition : definitions_) {
       check(call<slot::CustomOpDomain_Add>(api, domain(definition.domain), &definition));
     }

@@ -20,6 +20,7 @@ struct Element {
   static constexpr ONNXTensorElementDataType onnx = kOnnx;
 };
 using F32 = Element<float, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT>;
+using F64 = Element<double, ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE>;
 using F16 = Element<f16, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16>;
 using BF16 = Element<bf16, ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16>;
 using U8 = Element<uint8_t, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8>;

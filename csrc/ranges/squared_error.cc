@@ -124,7 +124,7 @@ ClippingRange least_error_range(const HistogramView& h, const CodeRange& codes, 
   ClippingRange best = at(both);
   if (best.low < 0 && best.high > 0) {  // each end alone, from where it was up to two octaves inwards
     constexpr int kAlone = 2 * kStepsPerOctave;
-    const auto alone = [&](const auto& error) { return least_step(kAlone, error, kUnbounded); };
+    const auto alone = [&](const auto& noise) { return least_step(kAlone, noise, kUnbounded); };
     best.high = high * shrunk(alone([&](int step) { return cost({best.low, high * shrunk(step)}); }));
     best.low = low * shrunk(alone([&](int step) { return cost({low * shrunk(step), best.high}); }));
   }

@@ -47,6 +47,7 @@ OPERATORS = {
     "ExtendedInstanceNormalization": ["epsilon"],
     "ExtendedLSTM": ["hidden_size", "layout", "input_forget", "direction"],
     "Observe": ["collector", "slot"],
+    "Compare": ["axis", "limit"],
     "DequantizeBlock": [
         "format", "length", "axis", "bit_width", "block_size", "sub_block_size", "sub_block_shift_bits",
         "element_dtype", "bits", "signed", "has_zero_point",
@@ -60,7 +61,7 @@ OLDER_NAMES = {
     "ExtendedInstanceNormalization": "VitisInstanceNormalization",
     "ExtendedLSTM": "VitisLSTM",
 }
-OWN = ("Observe", "DequantizeBlock")
+OWN = ("Observe", "Compare", "DequantizeBlock")
 COLLECTOR = _core.Collector(1)
 TEXTS = [
     "to_bfp",
@@ -115,7 +116,7 @@ class Dice:
             return self.pick([0.5, "x", [1, 2], [0.5]])
         if name in ("bfp_method", "element_dtype", "direction", "format"):
             return self.pick(TEXTS)
-        if name == "epsilon":
+        if name in ("epsilon", "limit"):
             return self.pick([1e-5, 0.0, -1.0, float("nan"), float("inf")])
         return self.pick(NUMBERS)
 
@@ -138,6 +139,8 @@ def inputs_of(op: str, dice: Dice) -> list[Array]:
         inputs, hidden = dice.pick([1, 2, 7]), dice.pick([1, 3])
         shapes = [(dice.pick([0, 1, 4]), dice.pick([0, 1, 2]), inputs), (2, 4 * hidden, inputs)]
         return [dice.array("float32", s) for s in [*shapes, (2, 4 * hidden, hidden), (2, 8 * hidden)]]
+    if op == "Compare":
+        return [x, dice.array("float32", dice.pick([x.shape, x.shape, dice.shape()]))]
     return [dice.array(dice.pick(["float32", "float16", "bfloat16"]), x.shape)]
 
 
@@ -188,6 +191,8 @@ def attributes_of(op: str, inputs: list[Array], dice: Dice) -> dict[str, Any]:
 
 def output_type(op: str, inputs: list[Array]) -> Any:
     """The element type that the model declares for its output."""
+    if op == "Compare":
+        return "float64"
     if op == "ExtendedQuantizeLinear" and len(inputs) > 2:
         return inputs[2].dtype
     if op == "DequantizeBlock" and len(inputs) > 1:
@@ -200,6 +205,13 @@ def block_shape(records: tuple[int, ...], attributes: dict[str, Any]) -> tuple[i
     others = list(records[:-2])
     others.insert(attributes.get("axis", -1) % (len(others) + 1), attributes["length"])
     return tuple(others)
+
+
+def compared_rows(reference: tuple[int, ...], value: tuple[int, ...], axis: int | None) -> int:
+    """How many rows Compare makes of two tensors."""
+    if reference != value:
+        return 0
+    return value[axis] if axis is not None and -len(value) <= axis < len(value) else 1
 
 
 def run_case(seed: int) -> str:
@@ -236,6 +248,8 @@ def run_case(seed: int) -> str:
         expected = (steps, 2, batch, attributes["hidden_size"])
     elif op == "DequantizeBlock":
         expected = block_shape(inputs[0].shape, attributes)
+    elif op == "Compare":
+        expected = (compared_rows(inputs[0].shape, inputs[1].shape, attributes.get("axis")), 7)
     if y.shape != expected:
         raise AssertionError(f"case {seed}: {op}: expected shape {expected}, got {y.shape}")
     return f"{op}: ran"

@@ -19,6 +19,7 @@ ONNX_TYPES = {
     "float16": TensorProto.FLOAT16,
     "bfloat16": TensorProto.BFLOAT16,
     "float32": TensorProto.FLOAT,
+    "float64": TensorProto.DOUBLE,
 }
 
 Array = NDArray[Any]

@@ -13,6 +13,7 @@ from .test_concurrency import OPERATORS, X
 MODELS: dict[str, tuple[str, list[Array], dict[str, Any]]] = {
     **OPERATORS,
     "observe": ("Observe", [X], {"domain": "quarkfast", "collector": 0, "slot": 0}),
+    "compare": ("Compare", [X, X], {"domain": "quarkfast", "output": "float64", "limit": 0.5, "axis": 1}),
 }
 
 

@@ -34,6 +34,7 @@ void add_dequantize_linear(Definitions& definitions, const OrtApi* api);
 void add_dequantize_block(Definitions& definitions, const OrtApi* api);
 void add_instance_normalization(Definitions& definitions, const OrtApi* api);
 void add_lstm(Definitions& definitions, const OrtApi* api);
+void add_compare(Definitions& definitions, const OrtApi* api);
 void add_observe(Definitions& definitions, const OrtApi* api);
 
 }  // namespace quarkfast::ort

@@ -62,6 +62,8 @@ OPERATORS = [
     *_quark("MXQuantizeDequantize", "MXFixNeuron", (_VALUES,), _VALUES),
     Operator("quarkfast", "DequantizeBlock", (_RECORDS, _SCALE), _VALUES, _MXFP4),
     Operator("quarkfast", "Observe", (_VALUES,), _VALUES, {"slot": 0}),
+    # Signal, noise, least and largest value, differences beyond the limit, values, and values that are not finite.
+    Operator("quarkfast", "Compare", (_VALUES, _VALUES + 1), np.array([[3.5, 4, 0, 2.5, 0, 4, 0]]), {"limit": 1.0}),
 ]
 
 

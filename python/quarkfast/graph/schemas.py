@@ -43,7 +43,11 @@ _ROWS: list[tuple[str, str, str, str, tuple[str, ...], _Attributes]] = [
 _OWN_ROWS: list[tuple[str, str, str, tuple[str, ...], _Attributes]] = [
     ("Observe", "x T", "y T", _FLOATS, {"collector": int, "slot": int}),
     ("DequantizeBlock", "records uint8, like T", "y T", _FLOATS, _PACKED),
+    ("Compare", "reference T, value T", "sums double", ("float",), {"limit": float}),
 ]
+
+# Of our own operators, attributes that have no default: the size of a block depends on its format.
+_OPTIONAL = {"DequantizeBlock": "block_size", "Compare": "axis"}
 
 
 def register_schemas() -> None:
@@ -68,8 +72,7 @@ def _schemas() -> Iterator[OpSchema]:
         yield _schema(_QUARK, name, inputs, output, types, attributes)
         yield _schema(_VAI, older, inputs, output, types, attributes)
     for name, inputs, output, types, attributes in _OWN_ROWS:
-        # block_size depends on the format and is optional
-        extra = {"block_size": OpSchema.AttrType.INT} if name == "DequantizeBlock" else {}
+        extra = {_OPTIONAL[name]: OpSchema.AttrType.INT} if name in _OPTIONAL else {}
         yield _schema(_OWN, name, inputs, output, types, attributes, extra)
 
 
