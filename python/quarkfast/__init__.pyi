@@ -83,6 +83,8 @@ from quarkfast.errors import UnsupportedError as UnsupportedError
 from quarkfast.evaluate.divergence import Divergence as Divergence
 from quarkfast.evaluate.saturated_sums import SaturatedSums as SaturatedSums
 from quarkfast.evaluate.scores import Scores as Scores
+from quarkfast.evaluate.tensor_comparison import Comparison as Comparison
+from quarkfast.evaluate.tensor_comparison import TensorComparison as TensorComparison
 from quarkfast.evaluate.verification import FloatLayer as FloatLayer
 from quarkfast.evaluate.verification import Verification as Verification
 from quarkfast.evaluate.verification import verify as verify
@@ -127,6 +129,7 @@ from quarkfast.pipeline.calibrate import calibrate as calibrate
 from quarkfast.pipeline.calibrate import merge_calibrations as merge_calibrations
 from quarkfast.pipeline.check_model import Checked as Checked
 from quarkfast.pipeline.check_model import check_model as check_model
+from quarkfast.pipeline.compare_models import compare_models as compare_models
 from quarkfast.pipeline.evaluate_folders import evaluate_folders as evaluate_folders
 from quarkfast.pipeline.evaluate_models import evaluate_models as evaluate_models
 from quarkfast.pipeline.evaluation import Evaluation as Evaluation

@@ -41,7 +41,8 @@ def expected(reference, value, axis):
     ("shape", "axis"),
     [
         ((), None), ((1,), None), ((7,), 0), ((0,), None), ((8, 9), None), ((3, 5), -1), ((2, 3, 17), 1),
-        ((2, 4, 5, 6), 1), ((2, 0, 5), 1), ((0, 3, 5), 1), ((5, 100), 0), ((4, 33), -1), ((3,), 4),
+        ((2, 4, 5, 6), 1),
+        ((2, 3, 20, 31), 1), ((1300,), None), ((2, 0, 5), 1), ((0, 3, 5), 1), ((5, 100), 0), ((4, 33), -1), ((3,), 4),
     ],
     ids=str,
 )  # fmt: skip
@@ -60,6 +61,16 @@ def test_what_is_not_finite_counts_apart():
     reference = np.float32([np.nan, np.inf, np.inf, -np.inf, 1, 2])
     value = np.float32([1, np.inf, 3, np.inf, np.nan, 2])
     np.testing.assert_array_equal(compare(reference, value), [[4, 0, 2, 2, 0, 1, 4]])
+
+
+@pytest.mark.parametrize("at", [0, 15, 16, 1299])
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_one_value_that_is_not_finite_spoils_no_other(rng, at, odd):
+    reference, value = (rng.standard_normal(1300).astype(np.float32) for _ in range(2))
+    value[at] = odd
+    found, known = compare(reference, value), expected(reference, value, None)
+    np.testing.assert_allclose(found[:, :2], known[:, :2], rtol=reference.size * 2**-53)
+    np.testing.assert_array_equal(found[:, 2:], known[:, 2:])
 
 
 def test_tensors_of_two_shapes_have_no_row():

@@ -1,8 +1,8 @@
 // quarkfast::Compare: what two tensors of one shape have in common, channel by channel, as sums that add up over runs.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "ort/ops/axis.h"
 #include "ort/ops/ops.h"
@@ -19,9 +19,6 @@ struct Sums {
 };
 constexpr size_t kColumns = 7;
 static_assert(sizeof(Sums) == kColumns * sizeof(double));
-
-// Sums of consecutive elements in turn, so that they are the same whatever the instruction set.
-constexpr size_t kLanes = 8;
 
 void add(Sums& sums, float reference, float value, double limit) {
   const double difference = static_cast<double>(reference) - value;
@@ -47,15 +44,75 @@ void merge(Sums& sums, const Sums& other) {
   sums.odd += other.odd;
 }
 
-// Adds `n` elements of one channel that lie side by side.
-void add_run(Sums& sums, const float* reference, const float* value, size_t n, double limit) {
-  std::array<Sums, kLanes> lanes;
-  size_t at = 0;
-  for (; at + kLanes <= n; at += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) add(lanes[lane], reference[at + lane], value[at + lane], limit);
+// Sums of `width` lanes or channels, each field by itself, so that several are added at once. They hold while all
+// values are finite: what is not makes the noise infinite or NaN, for no square of a float32 is too large for a double.
+struct Columns {
+  explicit Columns(size_t width) : signal(width), noise(width), beyond(width), low(width), high(width) { clear(); }
+
+  void clear() {
+    for (auto* each : {&signal, &noise, &beyond}) std::ranges::fill(*each, 0.0);
+    std::ranges::fill(low, kInfinity);
+    std::ranges::fill(high, -kInfinity);
   }
-  for (; at < n; ++at) add(lanes[at % kLanes], reference[at], value[at], limit);
-  for (const Sums& lane : lanes) merge(sums, lane);
+
+  // Adds one value to each of the first `n`.
+  void add(const float* reference, const float* value, size_t n, double limit) {
+    // Compilers add several at once where they know that nothing overlaps.
+    double* __restrict a = signal.data(), * __restrict b = noise.data(), * __restrict c = beyond.data();
+    float* __restrict least = low.data(), * __restrict most = high.data();
+    for (size_t at = 0; at < n; ++at) {
+      const float y = value[at];
+      const double wide = reference[at], difference = wide - y;
+      a[at] += wide * wide;
+      b[at] += difference * difference;
+      c[at] += std::abs(difference) > limit ? 1.0 : 0.0;
+      least[at] = y < least[at] ? y : least[at];
+      most[at] = y > most[at] ? y : most[at];
+    }
+  }
+
+  bool are_finite() const {
+    return std::ranges::all_of(noise, [](double each) { return std::isfinite(each); });
+  }
+
+  Sums sums(size_t at, size_t count) const {
+    return {signal[at], noise[at], low[at], high[at], beyond[at], static_cast<double>(count), 0};
+  }
+
+  static constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::vector<double> signal, noise, beyond;
+  std::vector<float> low, high;
+};
+
+// Elements of one channel go to so many lanes in turn, so that sums are the same whatever the instruction set.
+constexpr size_t kLanes = 16;
+
+// Adds `n` elements of one channel that lie side by side; `lanes` is scratch.
+void add_run(Sums& sums, Columns& lanes, const float* reference, const float* value, size_t n, double limit) {
+  lanes.clear();
+  for (size_t at = 0; at < n; at += kLanes) {
+    lanes.add(reference + at, value + at, std::min(kLanes, n - at), limit);
+  }
+  if (lanes.are_finite()) {
+    for (size_t lane = 0; lane < std::min(kLanes, n); ++lane) {
+      merge(sums, lanes.sums(lane, n / kLanes + (lane < n % kLanes)));
+    }
+  } else {
+    for (size_t at = 0; at < n; ++at) add(sums, reference[at], value[at], limit);
+  }
+}
+
+// Adds `rows` times an element of each channel.
+void add_rows(Sums* sums, size_t channels, const float* reference, const float* value, size_t rows, double limit) {
+  Columns columns(channels);
+  for (size_t row = 0; row < rows; ++row) {
+    columns.add(reference + row * channels, value + row * channels, channels, limit);
+  }
+  if (columns.are_finite()) {
+    for (size_t channel = 0; channel < channels; ++channel) merge(sums[channel], columns.sums(channel, rows));
+  } else {
+    for (size_t at = 0; at < rows * channels; ++at) add(sums[at % channels], reference[at], value[at], limit);
+  }
 }
 
 class Compare {
@@ -70,16 +127,18 @@ class Compare {
     const size_t axis = split ? normalized_axis(axis_, rank) : 0;
     const auto channels = split ? static_cast<size_t>(value.shape[axis]) : size_t{1};
     const size_t inner = split ? value.shape.product(axis + 1, rank) : value.size;
-    const std::array<int64_t, 2> rows{same ? static_cast<int64_t>(channels) : 0, kColumns};
+    const int64_t rows[]{same ? static_cast<int64_t>(channels) : 0, kColumns};
     auto* out = reinterpret_cast<Sums*>(sums.allocate(Shape(rows)));
     if (!same) return;
     std::fill_n(out, channels, Sums{});
-    for (size_t at = 0, channel = 0; at < value.size; at += inner, channel = channel + 1 < channels ? channel + 1 : 0) {
-      if (inner == 1) {
-        add(out[channel], reference.data[at], value.data[at], limit_);
-      } else {
-        add_run(out[channel], reference.data + at, value.data + at, inner, limit_);
-      }
+    if (value.size == 0) return;
+    if (inner == 1) {
+      add_rows(out, channels, reference.data, value.data, value.size / channels, limit_);
+      return;
+    }
+    Columns lanes(kLanes);
+    for (size_t at = 0, run = 0; at < value.size; at += inner, ++run) {
+      add_run(out[run % channels], lanes, reference.data + at, value.data + at, inner, limit_);
     }
   }
 

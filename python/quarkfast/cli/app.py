@@ -9,6 +9,7 @@ import typer
 
 from quarkfast.cli.calibrate import calibrate
 from quarkfast.cli.check import check
+from quarkfast.cli.compare import compare
 from quarkfast.cli.demo import demo
 from quarkfast.cli.doctor import doctor
 from quarkfast.cli.evaluate import evaluate
@@ -30,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb in (quantize, plan, calibrate, merge_calibration, evaluate, inspect, check, demo, doctor):
+for _verb in (quantize, plan, calibrate, merge_calibration, evaluate, compare, inspect, check, demo, doctor):
     app.command(epilog=EPILOG)(_verb)
 
 

@@ -11,7 +11,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, name_of
 from quarkfast.graph.operators import find_operator
 
-__all__ = ["Codes", "codes_of_input", "codes_of_output", "codes_of_pair", "is_pair", "reads_floats"]
+__all__ = ["Codes", "codes_of_input", "codes_of_output", "codes_of_pair", "is_dequantize", "is_pair", "reads_floats"]
 
 _QUANTIZE = frozenset({"QuantizeLinear", "ExtendedQuantizeLinear", "VitisQuantizeLinear"})
 _DEQUANTIZE = frozenset({"DequantizeLinear", "ExtendedDequantizeLinear", "VitisDequantizeLinear"})
@@ -38,6 +38,11 @@ class Codes(NamedTuple):
 def is_pair(node: ir.Node) -> bool:
     """Whether a node turns floats into codes or codes into floats."""
     return node.op_type in _QUANTIZE or node.op_type in _DEQUANTIZE
+
+
+def is_dequantize(node: ir.Node) -> bool:
+    """Whether a node turns codes into floats."""
+    return node.op_type in _DEQUANTIZE
 
 
 def reads_floats(node: ir.Node) -> bool:

@@ -1,0 +1,69 @@
+"""The verb `compare`: what each tensor of a quantized model lost."""
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import quarkfast
+from quarkfast.cli import console
+from quarkfast.cli.environment import check_environment
+from quarkfast.cli.exit_codes import ExitCode
+from quarkfast.cli.options import DATA_HELP
+
+_COLUMNS = ("tensor", "codes", "own rounding", "all errors", "clipped", "range used", "worst channels")
+
+
+def compare(
+    reference: Annotated[Path, typer.Argument(metavar="FLOAT", help="The float model.")],
+    model: Annotated[Path, typer.Argument(metavar="QUANTIZED", help="The quantized model, of any tool.")],
+    data: Annotated[str, typer.Option("--data", metavar="PATH", help=DATA_HELP)],
+    top: Annotated[int, typer.Option(min=1, help="How many tensors to show, the worst first.")] = 10,
+    samples: Annotated[int | None, typer.Option(min=1, help="How many samples to read; all by default.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Rows of a run; chosen by memory by default.")] = None,
+    preprocess: Annotated[
+        str | None, typer.Option(help="How image files become inputs: imagenet, cifar, yolo or none.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, of every tensor.")] = False,
+) -> int:
+    """Run a float model and a quantized one side by side, and say what each tensor lost, the worst first."""
+    check_environment()
+    with console.warnings_as_lines(), console.stages() as progress:
+        found = quarkfast.compare_models(
+            reference, model, data, samples=samples, batch_size=batch_size, preprocess=preprocess, progress=progress
+        )
+    if as_json:
+        typer.echo(json.dumps({"reference": str(reference), "model": str(model), **found.to_dict()}, indent=2))
+        return ExitCode.OK
+    shown = found.worst[:top]
+    ends = [each for each in found.tensors if each.kind == "output"]
+    rounded = len(found.worst)
+    title = f"{len(shown)} of {rounded} tensors, those first whose own rounding adds most, and outputs"
+    console.show_table(title, _COLUMNS, [_cells(each) for each in (*shown, *ends)])
+    console.show_facts([("samples", str(found.samples)), ("not compared", str(len(found.not_compared)))])
+    return ExitCode.OK
+
+
+def _cells(found: "quarkfast.TensorComparison") -> list[str]:
+    channels = ", ".join(f"{channel}: {_decibels(sqnr)}" for channel, sqnr in found.worst_channels)
+    return [
+        found.tensor,
+        found.dtype or found.kind,
+        _decibels(found.rounding_sqnr),
+        _decibels(found.sqnr),
+        _percent(found.clipped),
+        _percent(found.used),
+        channels,
+    ]
+
+
+def _decibels(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.1f} dB" if math.isfinite(value) else ("exact" if value > 0 else "lost")
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.3g} %"

@@ -1,0 +1,73 @@
+"""Constants that are stored as codes, beside what they were in floats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.evaluate.tensor_comparison import TensorComparison, decibels, worst_channels
+from quarkfast.graph.access import array_of
+from quarkfast.graph.operators import find_operator
+from quarkfast.graph.traced_pairs import TracedPair
+
+__all__ = ["compare_weight"]
+
+# A weight that was equalized or folded before it was quantized differs from its original by more than a step almost
+# everywhere; rounding, to nearest or otherwise, by a step at most.
+_REWRITTEN = 0.5
+
+
+def compare_weight(pair: TracedPair) -> TensorComparison | str:
+    """Compares the codes of a constant with its original, or returns why they are none of the same.
+
+    Args:
+        pair: Of a constant, with an original that is one too.
+    """
+    assert pair.original is not None
+    assert pair.codes.values is not None
+    original = array_of(pair.original)
+    codes = array_of(pair.codes.values)
+    if original.shape != codes.shape:
+        return f"{pair.tensor!r}: of shape {list(original.shape)} in the float model, {list(codes.shape)} as codes"
+    scale, zero = (_spread(each, pair, codes.shape) for each in (pair.codes.scale, pair.codes.zero_point))
+    if scale is None:
+        return f"{pair.tensor!r}: scales of a form that is not read here"
+    wide, found = original.astype(np.float64), codes.astype(np.float64)
+    found = (found - (0.0 if zero is None else zero)) * scale
+    noise = np.abs(wide - found)
+    if np.mean(noise > scale * (1 + 2**-10)) > _REWRITTEN:
+        return f"{pair.tensor!r}: rewritten in floats before it was quantized"
+    axis = _channel_axis(pair, codes.ndim)
+    rows = np.stack([np.square(wide), np.square(noise)], axis=-1)
+    sums = np.moveaxis(rows, axis, 0).reshape(codes.shape[axis], -1, 2).sum(axis=1) if codes.ndim else rows[None]
+    ratio = decibels(*map(float, sums.sum(axis=0)))
+    dtype = "" if pair.codes.dtype is None else pair.codes.dtype.name.lower()
+    clipped = float(np.mean(noise > scale * (0.5 + 2**-10))) if codes.size else 0.0
+    return TensorComparison(pair.tensor, "weight", dtype, ratio, ratio, clipped, None, worst_channels(sums))
+
+
+def _spread(found: NDArray[Any] | None, pair: TracedPair, shape: tuple[int, ...]) -> NDArray[np.float64] | None:
+    """Returns scales or zero points of a tensor, of channels or of blocks in a form that multiplies codes."""
+    if found is None:
+        return None
+    values = np.asarray(found, np.float64)
+    if values.size == 1:
+        return values.reshape(())
+    axis = pair.dequantize.attributes.get_int("axis", 1)
+    if values.ndim == 1 and -len(shape) <= axis < len(shape) and shape[axis] == values.size:
+        return values.reshape([-1 if index == axis % len(shape) else 1 for index in range(len(shape))])
+    block = pair.dequantize.attributes.get_int("block_size", 0)
+    if block and values.ndim == len(shape):
+        repeated = np.repeat(values, block, axis=axis)
+        return np.take(repeated, np.arange(shape[axis]), axis=axis)
+    return None
+
+
+def _channel_axis(pair: TracedPair, rank: int) -> int:
+    for node, index in pair.rounded.uses():
+        operator = find_operator(node)
+        if operator is not None and index == operator.weight and rank > 1:
+            return operator.channel_axis(node, rank)
+    return 0

@@ -1,0 +1,114 @@
+"""One tensor of a quantized model beside its float original: what rounding costs there, and what came before."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["HIGH", "LOW", "Comparison", "TensorComparison", "add_sums", "decibels", "worst_channels"]
+
+LOW, HIGH = 2, 3
+"""Columns of the operator Compare that do not add up over runs: the least and the largest value."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorComparison:
+    """One tensor.
+
+    Attributes:
+        tensor: Its name in the float model, or in the quantized one where the float model has none of that name.
+        kind: ``"activation"``, ``"weight"`` (constants of every kind) or ``"output"`` (of the model).
+        dtype: Type of its codes; empty for outputs.
+        sqnr: ``10 log10(sum x^2 / sum (x - y)^2)`` of the float model's ``x`` and the quantized model's ``y``, in dB:
+            all errors up to here. None where the float model has no such tensor.
+        rounding_sqnr: The same of what goes into this tensor's own QuantizeLinear and what comes out of its
+            DequantizeLinear: what its own rounding adds. None for outputs.
+        clipped: Share of values that lie beyond the codes, 0 to 1; None for outputs and codes that are floats.
+        used: Share of the range of the codes that its values reach over, 0 to 1; None as above.
+        worst_channels: Channels with the least `sqnr`, and that, worst first; empty where there is one channel.
+        not_finite: Values that are NaN or infinite in one of both alone; they count for nothing else.
+    """
+
+    tensor: str
+    kind: Literal["activation", "weight", "output"]
+    dtype: str
+    sqnr: float | None
+    rounding_sqnr: float | None = None
+    clipped: float | None = None
+    used: float | None = None
+    worst_channels: tuple[tuple[int, float], ...] = ()
+    not_finite: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain data, for JSON, which has no infinity: None stands for it."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        found["worst_channels"] = [[channel, _plain(sqnr)] for channel, sqnr in self.worst_channels]
+        return {name: _plain(value) for name, value in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Every quantized tensor of a model beside its float original.
+
+    Attributes:
+        tensors: In the order of the quantized model; its outputs last.
+        samples: Rows that were run.
+        not_compared: What was left out, with the reason.
+    """
+
+    tensors: tuple[TensorComparison, ...]
+    samples: int
+    not_compared: tuple[str, ...] = ()
+
+    @property
+    def worst(self) -> tuple[TensorComparison, ...]:
+        """Activations and weights, those first whose own rounding adds the most."""
+        rounded = [each for each in self.tensors if each.rounding_sqnr is not None]
+        return tuple(sorted(rounded, key=lambda each: each.rounding_sqnr or 0.0))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain data, for JSON."""
+        return {
+            "samples": self.samples,
+            "tensors": [each.to_dict() for each in self.tensors],
+            "not_compared": list(self.not_compared),
+        }
+
+
+def add_sums(sums: NDArray[np.float64] | None, found: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Adds rows of the operator Compare, one a channel, of shape ``[channels, 7]``, to others or to none."""
+    if sums is None:
+        return found
+    both = sums + found
+    both[:, LOW] = np.minimum(sums[:, LOW], found[:, LOW])
+    both[:, HIGH] = np.maximum(sums[:, HIGH], found[:, HIGH])
+    return both
+
+
+def decibels(signal: float, noise: float) -> float:
+    """Returns a ratio in dB: infinity without noise, minus infinity without signal.
+
+    Example:
+        >>> decibels(100.0, 1.0), decibels(1.0, 0.0)
+        (20.0, inf)
+    """
+    if noise == 0:
+        return math.inf
+    return 10 * math.log10(signal / noise) if signal else -math.inf
+
+
+def worst_channels(sums: NDArray[np.float64], count: int = 3) -> tuple[tuple[int, float], ...]:
+    """Returns the channels with the least ratio and that ratio, worst first; none where there is one channel."""
+    if len(sums) < 2:
+        return ()
+    ratios = [decibels(float(row[0]), float(row[1])) for row in sums]
+    order = sorted(range(len(ratios)), key=lambda channel: ratios[channel])
+    return tuple((channel, ratios[channel]) for channel in order[:count])
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,289 @@
+"""Every quantized tensor of a model beside its float original, in one pass over the samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast import ort
+from quarkfast.calibration.data import CalibrationData, Samples, model_inputs, open_data
+from quarkfast.calibration.data.inputs import batch_of, may_rebatch, rows_of
+from quarkfast.calibration.memory import live_bytes, rows_within_budget
+from quarkfast.deferred import ir
+from quarkfast.evaluate.compared_weights import compare_weight
+from quarkfast.evaluate.exact_sums import with_exact_products
+from quarkfast.evaluate.tensor_comparison import (
+    HIGH,
+    LOW,
+    Comparison,
+    TensorComparison,
+    add_sums,
+    decibels,
+    worst_channels,
+)
+from quarkfast.graph.access import name_of
+from quarkfast.graph.builder import GraphBuilder
+from quarkfast.graph.external_constants import constants_in_files, proto_and_folder
+from quarkfast.graph.load import load_model
+from quarkfast.graph.opset import choose_ir_version, convert_opset, opset_version
+from quarkfast.graph.side_by_side import put_beside
+from quarkfast.graph.traced_pairs import TracedPair, traced_pairs
+from quarkfast.graph.written_codes import Codes
+from quarkfast.pipeline.prepare import prepare
+from quarkfast.transforms.infer_types import infer_types
+from quarkfast.transforms.inline_functions import inline_functions
+
+__all__ = ["compare_models"]
+
+_PREFIX = "quantized/"
+_DOMAIN = "quarkfast"
+# A difference of half a step may be a little more in float32.
+_HALF = 0.5 + 2**-10
+_CONVOLUTIONS = frozenset({"Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization"})
+
+Progress = Callable[[str, int, int | None], None]
+
+
+class _Asked(NamedTuple):
+    """Two tensors to compare, of which `rounding` says whether it is a tensor's own rounding or all errors up to it."""
+
+    tensor: int
+    rounding: bool
+    reference: ir.Value
+    value: ir.Value
+    limit: float
+
+
+def compare_models(
+    reference: str | Path,
+    model: str | Path,
+    data: CalibrationData,
+    *,
+    samples: int | None = None,
+    batch_size: int | None = None,
+    preprocess: str | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Runs a float model and a quantized one side by side and says what each tensor lost.
+
+    Both are run as one model with exact sums, and native operators sum up the differences as the tensors are computed:
+    no activation is kept, and memory stays that of inference.
+
+    Args:
+        reference: Path of the float model.
+        model: Path of the quantized model, of any tool that writes QuantizeLinear and DequantizeLinear.
+        data: Samples, of every kind that :func:`quarkfast.quantize` takes.
+        samples: How many to read; all by default.
+        batch_size: Rows of a run; chosen by memory where it is not given and the model leaves their number open.
+        preprocess: How image files become inputs, as for :func:`quarkfast.quantize`.
+        progress: Called with ``"compare"``, the samples that are done, and how many there are, or None.
+
+    Raises:
+        ModelError: If a model cannot be read or run, or both have other inputs or operator sets.
+        CalibrationError: If the data do not fit the model.
+
+    Example:
+        >>> import quarkfast
+        >>> from quarkfast.demo.data import MODEL, load_images
+        >>> images = {"image": load_images().calibration[:8]}
+        >>> result = quarkfast.quantize(MODEL, "digits.onnx", "A8W8", images)
+        >>> found = quarkfast.compare_models(MODEL, "digits.onnx", images)
+        >>> found.tensors[0].tensor, found.tensors[0].dtype, found.tensors[-1].kind
+        ('image', 'int8', 'output')
+    """
+    loaded, other = load_model(reference), load_model(model)
+    inputs = model_inputs(loaded)
+    inline_functions(other)
+    merged = prepare(loaded, opset_version(other))
+    other = convert_opset(other, opset_version(merged))
+    infer_types(other)
+    tensors = _Tensors(merged, other)
+    opened = open_data(data, inputs, samples, batch_size, preprocess)
+    if batch_size is None and may_rebatch(inputs) and batch_of(inputs) is None:
+        opened.resize(rows_within_budget(2 * live_bytes(merged, opened.row())))
+    rows = tensors.run(opened, progress)
+    return Comparison(tuple(tensors.found()), rows, tuple(tensors.left))
+
+
+class _Tensors:
+    """What is compared, and its sums so far."""
+
+    def __init__(self, merged: ir.Model, other: ir.Model) -> None:
+        """Makes one model of both, in `merged`."""
+        known = _tensors_of(merged)
+        self._pairs = list(traced_pairs(other, known))
+        self.left: list[str] = []
+        self._weights: dict[int, TensorComparison] = {}
+        asked = []
+        for index, pair in enumerate(self._pairs):
+            if pair.exact is None:
+                self._add_weight(index, pair)
+                continue
+            limit = _HALF * float(pair.codes.scale.max()) if _levels(pair.codes) else np.inf
+            asked.append(_Asked(index, True, pair.exact, pair.rounded, limit))
+            if pair.original is None:
+                self.left.append(f"{pair.tensor!r}: the float model has no tensor of that name")
+            elif not _differ(pair.original, pair.rounded):
+                asked.append(_Asked(index, False, pair.original, pair.rounded, np.inf))
+            else:
+                self.left.append(f"{pair.tensor!r}: of another shape in the float model")
+        ends = {name_of(value): value for value in other.graph.outputs}
+        self._outputs = [name_of(value) for value in merged.graph.outputs]
+        for name, (one, end) in _outputs(merged.graph.outputs, ends).items():
+            asked.append(_Asked(len(self._pairs) + self._outputs.index(name), False, one, end, np.inf))
+        self._asked = asked
+        put_beside(merged, other, _PREFIX)
+        _add_comparisons(merged, asked)
+        self._model = merged
+        self._sums: list[NDArray[np.float64] | None] = [None] * len(asked)
+
+    def _add_weight(self, index: int, pair: TracedPair) -> None:
+        if pair.original is None or pair.original.const_value is None:
+            self.left.append(f"{pair.tensor!r}: the float model has no such constant")
+            return
+        found = compare_weight(pair)
+        if isinstance(found, str):
+            self.left.append(found)
+        else:
+            self._weights[index] = found
+
+    def run(self, samples: Samples, progress: Progress | None) -> int:
+        """Runs both models on all samples and returns their number."""
+        done = 0
+        with constants_in_files(self._model):
+            proto, folder = proto_and_folder(self._model)
+            options = ort.session_options(optimize=False, spinning=False)
+            session = ort.inference_session(with_exact_products(proto).SerializeToString(), options, folder=folder)
+            del proto
+            for feed in samples:
+                for slot, found in enumerate(ort.run(session, feed)):
+                    self._sums[slot] = add_sums(self._sums[slot], found)
+                done += rows_of(feed)
+                if progress is not None:
+                    progress("compare", done, samples.total)
+        return done
+
+    def found(self) -> Iterable[TensorComparison]:
+        """Yields what each tensor lost."""
+        rows: dict[tuple[int, bool], NDArray[np.float64]] = {}
+        for asked, sums in zip(self._asked, self._sums, strict=True):
+            if sums is not None and len(sums):
+                rows[asked.tensor, asked.rounding] = sums
+            else:
+                self.left.append(f"{name_of(asked.reference)!r}: of another shape in the quantized model")
+        for index, pair in enumerate(self._pairs):
+            if index in self._weights:
+                yield self._weights[index]
+            elif pair.exact is not None and (index, True) in rows:
+                yield _activation(pair, rows[index, True], rows.get((index, False)))
+        for index, name in enumerate(self._outputs, len(self._pairs)):
+            if (index, False) in rows:
+                yield _tensor(name, "output", "", rows[index, False])
+
+
+def _activation(pair: TracedPair, rounding: NDArray[np.float64], whole: NDArray[np.float64] | None) -> TensorComparison:
+    dtype = "" if pair.codes.dtype is None else pair.codes.dtype.name.lower()
+    own = _total(rounding)
+    levels = _levels(pair.codes)
+    reach = (own[3] - own[2]) / (float(pair.codes.scale.max()) * levels) if levels and own[5] else None
+    return _tensor(
+        pair.tensor, "activation", dtype, whole,
+        rounding_sqnr=decibels(own[0], own[1]),
+        clipped=own[4] / own[5] if levels and own[5] else None,
+        used=None if reach is None else min(reach, 1.0),
+    )  # fmt: skip
+
+
+def _tensor(
+    name: str,
+    kind: Literal["activation", "weight", "output"],
+    dtype: str,
+    whole: NDArray[np.float64] | None,
+    **own: Any,
+) -> TensorComparison:
+    if whole is None:
+        return TensorComparison(name, kind, dtype, None, **own)
+    total = _total(whole)
+    ratio = decibels(total[0], total[1])
+    return TensorComparison(
+        name, kind, dtype, ratio, worst_channels=worst_channels(whole), not_finite=int(total[6]), **own
+    )
+
+
+def _total(sums: NDArray[np.float64]) -> list[float]:
+    """Returns the sums of all channels together."""
+    total = sums.sum(axis=0)
+    total[LOW], total[HIGH] = sums[:, LOW].min(initial=np.inf), sums[:, HIGH].max(initial=-np.inf)
+    return [float(each) for each in total]
+
+
+def _levels(codes: Codes) -> int:
+    """Returns how many steps lie between the least and the largest code of an integer type; 0 for other types."""
+    integer = codes.dtype is not None and codes.dtype.is_integer()
+    return (1 << int(codes.dtype.bitwidth)) - 1 if codes.dtype is not None and integer else 0
+
+
+def _tensors_of(model: ir.Model) -> dict[str, ir.Value]:
+    graph = model.graph
+    computed = (value for node in graph for value in node.outputs if value.name)
+    return {name_of(value): value for value in (*graph.inputs, *graph.initializers.values(), *computed)}
+
+
+def _outputs(own: Iterable[ir.Value], others: Mapping[str, ir.Value]) -> dict[str, tuple[ir.Value, ir.Value]]:
+    """Returns outputs that both models have, by name, or by position where no name is the same."""
+    by_name = {name_of(one): (one, others[name_of(one)]) for one in own if name_of(one) in others}
+    return by_name or {name_of(one): (one, other) for one, other in zip(own, others.values(), strict=False)}
+
+
+def _differ(one: ir.Value, other: ir.Value) -> bool:
+    """Whether the shapes of two tensors are known to differ."""
+    if one.shape is None or other.shape is None:
+        return False
+    sizes = list(zip(one.shape, other.shape, strict=False))
+    return len(one.shape) != len(other.shape) or any(
+        isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes
+    )
+
+
+def _add_comparisons(model: ir.Model, asked: Iterable[_Asked]) -> None:
+    """Makes the sums of what is asked for the outputs of `model`, the first of which is the first."""
+    builder = GraphBuilder(model)
+    made: list[ir.Node] = []
+    outputs = []
+    for each in asked:
+        operands = [_as_float32(value, builder, made) for value in (each.reference, each.value)]
+        attributes: dict[str, Any] = {"limit": float(each.limit)}
+        if not each.rounding:
+            attributes["axis"] = _channel_axis(each.reference)
+        node = builder.call(ir.node("Compare", operands, attributes=attributes, domain=_DOMAIN), "compare")
+        node.outputs[0].type, node.outputs[0].shape = ir.TensorType(ir.DataType.DOUBLE), ir.Shape([None, None])
+        outputs.append(node.outputs[0])
+        made.append(node)
+    # ONNX Runtime runs what the last node of a file without readers needs first, so the shallowest comparison goes
+    # last, and each is made as soon as both of its tensors are there. It sorts nodes itself.
+    first = next(iter(model.graph), None)
+    if first is not None:
+        model.graph.insert_before(first, list(reversed(made)))
+    del model.graph.outputs[:]
+    model.graph.outputs.extend(outputs)
+    model.opset_imports.setdefault(_DOMAIN, 1)
+    choose_ir_version(model)
+
+
+def _as_float32(value: ir.Value, builder: GraphBuilder, made: list[ir.Node]) -> ir.Value:
+    if value.dtype in (None, ir.DataType.FLOAT):
+        return value
+    cast = builder.call(ir.node("Cast", [value], attributes={"to": int(ir.DataType.FLOAT)}), "compared")
+    made.append(cast)
+    return cast.outputs[0]
+
+
+def _channel_axis(value: ir.Value) -> int:
+    """Returns the axis of channels: the second around convolutions and of four dimensions and more, else the last."""
+    around = [node for node, _ in value.uses()] + [node for node in [value.producer()] if node is not None]
+    rank = len(value.shape) if value.shape is not None else 0
+    return 1 if rank > 3 or (rank != 2 and any(node.op_type in _CONVOLUTIONS for node in around)) else -1
