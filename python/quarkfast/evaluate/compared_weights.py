@@ -14,9 +14,9 @@ from quarkfast.graph.traced_pairs import TracedPair
 
 __all__ = ["compare_weight"]
 
-# A weight that was equalized or folded before it was quantized differs from its original by more than a step almost
-# everywhere; rounding, to nearest or otherwise, by a step at most.
-_REWRITTEN = 0.5
+# Rounding, to nearest or otherwise, moves a weight by a step at most, unless it is clipped. One that was equalized, or
+# folded into, before it was quantized differs by more in many places.
+_REWRITTEN = 0.01
 
 
 def compare_weight(pair: TracedPair) -> TensorComparison | str:
@@ -34,10 +34,10 @@ def compare_weight(pair: TracedPair) -> TensorComparison | str:
     scale, zero = (_spread(each, pair, codes.shape) for each in (pair.codes.scale, pair.codes.zero_point))
     if scale is None:
         return f"{pair.tensor!r}: scales of a form that is not read here"
-    wide, found = original.astype(np.float64), codes.astype(np.float64)
-    found = (found - (0.0 if zero is None else zero)) * scale
-    noise = np.abs(wide - found)
-    if np.mean(noise > scale * (1 + 2**-10)) > _REWRITTEN:
+    wide, steps = original.astype(np.float64), codes.astype(np.float64)
+    noise = np.abs(wide - (steps - (0.0 if zero is None else zero)) * scale)
+    inside = (steps > steps.min(initial=0)) & (steps < steps.max(initial=0))
+    if np.mean((noise > scale * (1 + 2**-10)) & inside) > _REWRITTEN:
         return f"{pair.tensor!r}: rewritten in floats before it was quantized"
     axis = _channel_axis(pair, codes.ndim)
     rows = np.stack([np.square(wide), np.square(noise)], axis=-1)
