@@ -117,6 +117,19 @@ def test_weights_are_compared_with_what_they_were(models, arrays, x):
     assert found["w"].worst_channels[0][0] == int(np.argmin(ratio(arrays["w"], rebuilt, 0)))
 
 
+@pytest.mark.parametrize("options", [{}, {"group_size": 16}, {"weight_symmetric": False, "group_size": 16}], ids=str)
+def test_weights_in_blocks_are_compared(tmp_path, rng, options):
+    """Blocks of four bits have scales of either sign; 40 rows are no multiple of a block."""
+    m, x = rng.standard_normal((40, 5)).astype(np.float32), rng.standard_normal((4, 40)).astype(np.float32)
+    path, quantized = tmp_path / "float.onnx", tmp_path / "q.onnx"
+    onnx.save(tiny_model("g (float[N, 40] x) => (float[N, 5] y) { y = MatMul (x, m) }", {"m": m}, opset=21), path)
+    quarkfast.quantize(path, quantized, "INT4_WO", **options)
+    found = {each.tensor: each for each in quarkfast.compare_models(path, quantized, x).tensors}
+    rebuilt = every_tensor(quantized, x)["m_DequantizeLinear_Output"]
+    # The runtime multiplies in float32: each weight has one rounding more, 2^-24 of itself, under noise of 4 bits.
+    assert found["m"].sqnr == pytest.approx(ratio(m, rebuilt), abs=1e-4)
+
+
 def test_what_lies_beyond_the_codes_is_clipped(models, x):
     path, quantized = models("A8W8", tensors={"x": {"range": [-1.0, 1.0]}})
     found = {each.tensor: each for each in quarkfast.compare_models(path, quantized, x).tensors}

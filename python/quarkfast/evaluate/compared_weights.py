@@ -35,16 +35,16 @@ def compare_weight(pair: TracedPair) -> TensorComparison | str:
     if scale is None:
         return f"{pair.tensor!r}: scales of a form that is not read here"
     wide, steps = original.astype(np.float64), codes.astype(np.float64)
-    noise = np.abs(wide - (steps - (0.0 if zero is None else zero)) * scale)
+    noise, step = np.abs(wide - (steps - (0.0 if zero is None else zero)) * scale), np.abs(scale)
     inside = (steps > steps.min(initial=0)) & (steps < steps.max(initial=0))
-    if np.mean((noise > scale * (1 + 2**-10)) & inside) > _REWRITTEN:
+    if np.mean((noise > step * (1 + 2**-10)) & inside) > _REWRITTEN:
         return f"{pair.tensor!r}: rewritten in floats before it was quantized"
     axis = _channel_axis(pair, codes.ndim)
     rows = np.stack([np.square(wide), np.square(noise)], axis=-1)
     sums = np.moveaxis(rows, axis, 0).reshape(codes.shape[axis], -1, 2).sum(axis=1) if codes.ndim else rows[None]
     ratio = decibels(*map(float, sums.sum(axis=0)))
     dtype = "" if pair.codes.dtype is None else pair.codes.dtype.name.lower()
-    clipped = float(np.mean(noise > scale * (0.5 + 2**-10))) if codes.size else 0.0
+    clipped = float(np.mean(noise > step * (0.5 + 2**-10))) if codes.size else 0.0
     return TensorComparison(pair.tensor, "weight", dtype, ratio, ratio, clipped, None, worst_channels(sums))
 
 
