@@ -84,6 +84,7 @@ from quarkfast.evaluate.divergence import Divergence as Divergence
 from quarkfast.evaluate.saturated_sums import SaturatedSums as SaturatedSums
 from quarkfast.evaluate.scores import Scores as Scores
 from quarkfast.evaluate.tensor_comparison import Comparison as Comparison
+from quarkfast.evaluate.tensor_comparison import Prediction as Prediction
 from quarkfast.evaluate.tensor_comparison import TensorComparison as TensorComparison
 from quarkfast.evaluate.verification import FloatLayer as FloatLayer
 from quarkfast.evaluate.verification import Verification as Verification

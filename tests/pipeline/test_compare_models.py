@@ -159,6 +159,35 @@ def test_names_of_other_tools_are_traced(models, x):
     assert {each.tensor: each.sqnr for each in quarkfast.compare_models(path, quantized, x).tensors} == known
 
 
+def test_gains_are_those_of_a_model_without_the_pair(models, x, tmp_path):
+    path, quantized = models("A8W8", bias_correction=False)
+    found = quarkfast.compare_models(path, quantized, x, predict=3)
+    told = found.prediction
+    assert told.now == pytest.approx(found.tensors[-1].sqnr, abs=1e-9)
+    assert [tensor for tensor, _ in told.alone] == [each.tensor for each in found.worst[:3]]
+    for tensor, sqnr in [*told.alone, (None, told.together)]:
+        names = [tensor] if tensor else [tensor for tensor, _ in told.alone]
+        proto = onnx.load(quantized)
+        constants = {each.name: each for each in onnx.load(path).graph.initializer}
+        for name in names:
+            exact = name
+            if name in constants:
+                exact = f"{name}_in_floats"
+                proto.graph.initializer.append(
+                    onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(constants[name]), exact)
+                )
+            elif name == "y":
+                exact = "y_QuantizeLinear_Input"
+            rounded = f"{name}_DequantizeLinear_Output" if name != "y" else "y"
+            for node in proto.graph.node:
+                node.input[:] = [exact if each == rounded else each for each in node.input]
+            if name == "y":
+                proto.graph.output[0].name = exact
+        onnx.save(proto, tmp_path / "without.onnx")
+        end = proto.graph.output[0].name
+        assert sqnr == pytest.approx(ratio(every_tensor(path, x)["y"], every_tensor(tmp_path / "without.onnx", x)[end]))
+
+
 def test_what_is_not_compared_is_named(models, arrays, x, tmp_path):
     _, quantized = models("A8W8")
     other = tiny_model(TEXT.replace("r = Relu (c)", "q = Relu (c) r = Abs (q)"), arrays | {"w": arrays["w"] * 3})

@@ -26,14 +26,18 @@ def compare(
     preprocess: Annotated[
         str | None, typer.Option(help="How image files become inputs: imagenet, cifar, yolo or none.")
     ] = None,
+    predict: Annotated[
+        int, typer.Option(min=0, help="Say of so many what the outputs would gain if they were not rounded.")
+    ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, of every tensor.")] = False,
 ) -> int:
     """Run a float model and a quantized one side by side, and say what each tensor lost, the worst first."""
     check_environment()
     with console.warnings_as_lines(), console.stages() as progress:
         found = quarkfast.compare_models(
-            reference, model, data, samples=samples, batch_size=batch_size, preprocess=preprocess, progress=progress
-        )
+            reference, model, data, samples=samples, batch_size=batch_size, preprocess=preprocess, predict=predict,
+            progress=progress,
+        )  # fmt: skip
     if as_json:
         typer.echo(json.dumps({"reference": str(reference), "model": str(model), **found.to_dict()}, indent=2))
         return ExitCode.OK
@@ -43,7 +47,15 @@ def compare(
     title = f"{len(shown)} of {rounded} tensors, those first whose own rounding adds most, and outputs"
     console.show_table(title, _COLUMNS, [_cells(each) for each in (*shown, *ends)])
     console.show_facts([("samples", str(found.samples)), ("not compared", str(len(found.not_compared)))])
+    if found.prediction is not None:
+        _show(found.prediction)
     return ExitCode.OK
+
+
+def _show(found: "quarkfast.Prediction") -> None:
+    rows = [("as it is", _decibels(found.now)), *((tensor, _decibels(sqnr)) for tensor, sqnr in found.alone)]
+    rows.append(("all of these", _decibels(found.together)))
+    console.show_table("Worst output without the rounding of a tensor", ("tensor", "SQNR"), rows)
 
 
 def _cells(found: "quarkfast.TensorComparison") -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["HIGH", "LOW", "Comparison", "TensorComparison", "add_sums", "decibels", "worst_channels"]
+__all__ = ["HIGH", "LOW", "Comparison", "Prediction", "TensorComparison", "add_sums", "decibels", "worst_channels"]
 
 LOW, HIGH = 2, 3
 """Columns of the operator Compare that do not add up over runs: the least and the largest value."""
@@ -51,6 +51,26 @@ class TensorComparison:
 
 
 @dataclass(frozen=True, slots=True)
+class Prediction:
+    """What outputs would gain if single tensors were not rounded.
+
+    Attributes:
+        now: SQNR of the worst output as the model is, in dB, on the first samples.
+        alone: Tensors, and that SQNR if the tensor alone were not rounded.
+        together: The same if none of them were.
+    """
+
+    now: float
+    alone: tuple[tuple[str, float], ...]
+    together: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain data, for JSON."""
+        alone = {tensor: _plain(sqnr) for tensor, sqnr in self.alone}
+        return {"now": _plain(self.now), "alone": alone, "together": _plain(self.together)}
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Every quantized tensor of a model beside its float original.
 
@@ -58,11 +78,14 @@ class Comparison:
         tensors: In the order of the quantized model; its outputs last.
         samples: Rows that were run.
         not_compared: What was left out, with the reason.
+        prediction: What the outputs would gain without the rounding of the worst tensors; None where that was not asked
+            for.
     """
 
     tensors: tuple[TensorComparison, ...]
     samples: int
     not_compared: tuple[str, ...] = ()
+    prediction: Prediction | None = None
 
     @property
     def worst(self) -> tuple[TensorComparison, ...]:
@@ -76,6 +99,7 @@ class Comparison:
             "samples": self.samples,
             "tensors": [each.to_dict() for each in self.tensors],
             "not_compared": list(self.not_compared),
+            "prediction": None if self.prediction is None else self.prediction.to_dict(),
         }
 
 

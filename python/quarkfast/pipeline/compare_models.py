@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +27,14 @@ from quarkfast.evaluate.tensor_comparison import (
     worst_channels,
 )
 from quarkfast.graph.access import name_of
-from quarkfast.graph.builder import GraphBuilder
+from quarkfast.graph.comparisons import Asked, add_comparisons
 from quarkfast.graph.external_constants import constants_in_files, proto_and_folder
 from quarkfast.graph.load import load_model
-from quarkfast.graph.opset import choose_ir_version, convert_opset, opset_version
+from quarkfast.graph.opset import convert_opset, opset_version
 from quarkfast.graph.side_by_side import put_beside
 from quarkfast.graph.traced_pairs import TracedPair, traced_pairs
 from quarkfast.graph.written_codes import Codes
+from quarkfast.pipeline.predict_gains import predict_gains
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.transforms.infer_types import infer_types
 from quarkfast.transforms.inline_functions import inline_functions
@@ -40,22 +42,12 @@ from quarkfast.transforms.inline_functions import inline_functions
 __all__ = ["compare_models"]
 
 _PREFIX = "quantized/"
-_DOMAIN = "quarkfast"
+# Samples on which gains are predicted.
+_PREDICTED = 16
 # A difference of half a step may be a little more in float32.
 _HALF = 0.5 + 2**-10
-_CONVOLUTIONS = frozenset({"Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization"})
 
 Progress = Callable[[str, int, int | None], None]
-
-
-class _Asked(NamedTuple):
-    """Two tensors to compare, of which `rounding` says whether it is a tensor's own rounding or all errors up to it."""
-
-    tensor: int
-    rounding: bool
-    reference: ir.Value
-    value: ir.Value
-    limit: float
 
 
 def compare_models(
@@ -66,6 +58,7 @@ def compare_models(
     samples: int | None = None,
     batch_size: int | None = None,
     preprocess: str | None = None,
+    predict: int = 0,
     progress: Progress | None = None,
 ) -> Comparison:
     """Runs a float model and a quantized one side by side and says what each tensor lost.
@@ -80,6 +73,8 @@ def compare_models(
         samples: How many to read; all by default.
         batch_size: Rows of a run; chosen by memory where it is not given and the model leaves their number open.
         preprocess: How image files become inputs, as for :func:`quarkfast.quantize`.
+        predict: Of how many of the worst tensors to say what the outputs would gain if they were not rounded, on the
+            first 16 samples: the quantized model is run once more for each.
         progress: Called with ``"compare"``, the samples that are done, and how many there are, or None.
 
     Raises:
@@ -101,12 +96,18 @@ def compare_models(
     merged = prepare(loaded, opset_version(other))
     other = convert_opset(other, opset_version(merged))
     infer_types(other)
+    whole = other.clone() if predict else None
     tensors = _Tensors(merged, other)
     opened = open_data(data, inputs, samples, batch_size, preprocess)
     if batch_size is None and may_rebatch(inputs) and batch_of(inputs) is None:
         opened.resize(rows_within_budget(2 * live_bytes(merged, opened.row())))
+    feeds = opened.head(_PREDICTED) if predict else []
     rows = tensors.run(opened, progress)
-    return Comparison(tuple(tensors.found()), rows, tuple(tensors.left))
+    found = Comparison(tuple(tensors.found()), rows, tuple(tensors.left))
+    if whole is None:
+        return found
+    worst = [each.tensor for each in found.worst[:predict]]
+    return replace(found, prediction=predict_gains(load_model(reference), whole, tensors.known, worst, feeds))
 
 
 class _Tensors:
@@ -114,8 +115,8 @@ class _Tensors:
 
     def __init__(self, merged: ir.Model, other: ir.Model) -> None:
         """Makes one model of both, in `merged`."""
-        known = _tensors_of(merged)
-        self._pairs = list(traced_pairs(other, known))
+        self.known = _tensors_of(merged)
+        self._pairs = list(traced_pairs(other, self.known))
         self.left: list[str] = []
         self._weights: dict[int, TensorComparison] = {}
         asked = []
@@ -124,20 +125,20 @@ class _Tensors:
                 self._add_weight(index, pair)
                 continue
             limit = _HALF * float(pair.codes.scale.max()) if _levels(pair.codes) else np.inf
-            asked.append(_Asked(index, True, pair.exact, pair.rounded, limit))
+            asked.append(Asked(index, True, pair.exact, pair.rounded, limit))
             if pair.original is None:
                 self.left.append(f"{pair.tensor!r}: the float model has no tensor of that name")
             elif not _differ(pair.original, pair.rounded):
-                asked.append(_Asked(index, False, pair.original, pair.rounded, np.inf))
+                asked.append(Asked(index, False, pair.original, pair.rounded, np.inf))
             else:
                 self.left.append(f"{pair.tensor!r}: of another shape in the float model")
         ends = {name_of(value): value for value in other.graph.outputs}
         self._outputs = [name_of(value) for value in merged.graph.outputs]
         for name, (one, end) in _outputs(merged.graph.outputs, ends).items():
-            asked.append(_Asked(len(self._pairs) + self._outputs.index(name), False, one, end, np.inf))
+            asked.append(Asked(len(self._pairs) + self._outputs.index(name), False, one, end, np.inf))
         self._asked = asked
         put_beside(merged, other, _PREFIX)
-        _add_comparisons(merged, asked)
+        add_comparisons(merged, asked)
         self._model = merged
         self._sums: list[NDArray[np.float64] | None] = [None] * len(asked)
 
@@ -247,43 +248,3 @@ def _differ(one: ir.Value, other: ir.Value) -> bool:
     return len(one.shape) != len(other.shape) or any(
         isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes
     )
-
-
-def _add_comparisons(model: ir.Model, asked: Iterable[_Asked]) -> None:
-    """Makes the sums of what is asked for the outputs of `model`, the first of which is the first."""
-    builder = GraphBuilder(model)
-    made: list[ir.Node] = []
-    outputs = []
-    for each in asked:
-        operands = [_as_float32(value, builder, made) for value in (each.reference, each.value)]
-        attributes: dict[str, Any] = {"limit": float(each.limit)}
-        if not each.rounding:
-            attributes["axis"] = _channel_axis(each.reference)
-        node = builder.call(ir.node("Compare", operands, attributes=attributes, domain=_DOMAIN), "compare")
-        node.outputs[0].type, node.outputs[0].shape = ir.TensorType(ir.DataType.DOUBLE), ir.Shape([None, None])
-        outputs.append(node.outputs[0])
-        made.append(node)
-    # ONNX Runtime runs what the last node of a file without readers needs first, so the shallowest comparison goes
-    # last, and each is made as soon as both of its tensors are there. It sorts nodes itself.
-    first = next(iter(model.graph), None)
-    if first is not None:
-        model.graph.insert_before(first, list(reversed(made)))
-    del model.graph.outputs[:]
-    model.graph.outputs.extend(outputs)
-    model.opset_imports.setdefault(_DOMAIN, 1)
-    choose_ir_version(model)
-
-
-def _as_float32(value: ir.Value, builder: GraphBuilder, made: list[ir.Node]) -> ir.Value:
-    if value.dtype in (None, ir.DataType.FLOAT):
-        return value
-    cast = builder.call(ir.node("Cast", [value], attributes={"to": int(ir.DataType.FLOAT)}), "compared")
-    made.append(cast)
-    return cast.outputs[0]
-
-
-def _channel_axis(value: ir.Value) -> int:
-    """Returns the axis of channels: the second around convolutions and of four dimensions and more, else the last."""
-    around = [node for node, _ in value.uses()] + [node for node in [value.producer()] if node is not None]
-    rank = len(value.shape) if value.shape is not None else 0
-    return 1 if rank > 3 or (rank != 2 and any(node.op_type in _CONVOLUTIONS for node in around)) else -1
