@@ -222,6 +222,21 @@ def test_bodies_keep_to_their_own_side(tmp_path, arrays, x):
     assert found.tensors[-1].sqnr == pytest.approx(ratio(exact, other), abs=1e-9)
 
 
+def test_samples_may_have_other_lengths(tmp_path, rng):
+    """The last axis counts channels of most tensors of two dimensions, and steps of these."""
+    text = "g (float[1, L] x) => (float[1, L] y) { s = Add (x, x) y = Sigmoid (s) }"
+    feeds = [{"x": rng.standard_normal((1, length)).astype(np.float32)} for length in (5, 7, 5)]
+    onnx.save(tiny_model(text), tmp_path / "float.onnx")
+    quarkfast.quantize(tmp_path / "float.onnx", tmp_path / "q.onnx", "A8W8", feeds)
+    found = quarkfast.compare_models(tmp_path / "float.onnx", tmp_path / "q.onnx", feeds)
+    exact, other = (
+        np.concatenate([every_tensor(tmp_path / name, feed["x"])["y"] for feed in feeds], axis=1)
+        for name in ("float.onnx", "q.onnx")
+    )
+    assert found.tensors[-1].sqnr == pytest.approx(ratio(exact, other), abs=1e-9)
+    assert found.tensors[-1].worst_channels == ()
+
+
 def test_models_of_other_inputs_are_refused(models, x, tmp_path):
     _, quantized = models("A8W8")
     text = "g (float[N, 3, 8, 8] x, float[N] z) => (float[N, 3, 8, 8] y) { y = Relu (x) }"

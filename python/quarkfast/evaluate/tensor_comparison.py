@@ -9,7 +9,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["HIGH", "LOW", "Comparison", "Prediction", "TensorComparison", "add_sums", "decibels", "worst_channels"]
+__all__ = [
+    "HIGH",
+    "LOW",
+    "Comparison",
+    "Prediction",
+    "TensorComparison",
+    "add_sums",
+    "decibels",
+    "total_of",
+    "worst_channels",
+]
 
 LOW, HIGH = 2, 3
 """Columns of the operator Compare that do not add up over runs: the least and the largest value."""
@@ -104,13 +114,25 @@ class Comparison:
 
 
 def add_sums(sums: NDArray[np.float64] | None, found: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Adds rows of the operator Compare, one a channel, of shape ``[channels, 7]``, to others or to none."""
+    """Adds rows of the operator Compare, one a channel, of shape ``[channels, 7]``, to others or to none.
+
+    Where the number of rows differs from run to run they are no channels, and become one row.
+    """
     if sums is None:
         return found
+    if len(sums) != len(found):
+        sums, found = total_of(sums), total_of(found)
     both = sums + found
     both[:, LOW] = np.minimum(sums[:, LOW], found[:, LOW])
     both[:, HIGH] = np.maximum(sums[:, HIGH], found[:, HIGH])
     return both
+
+
+def total_of(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns the sums of all channels together, as one row."""
+    total: NDArray[np.float64] = sums.sum(axis=0, keepdims=True)
+    total[:, LOW], total[:, HIGH] = sums[:, LOW].min(initial=np.inf), sums[:, HIGH].max(initial=-np.inf)
+    return total
 
 
 def decibels(signal: float, noise: float) -> float:

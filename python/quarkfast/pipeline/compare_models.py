@@ -18,12 +18,11 @@ from quarkfast.deferred import ir
 from quarkfast.evaluate.compared_weights import compare_weight
 from quarkfast.evaluate.exact_sums import with_exact_products
 from quarkfast.evaluate.tensor_comparison import (
-    HIGH,
-    LOW,
     Comparison,
     TensorComparison,
     add_sums,
     decibels,
+    total_of,
     worst_channels,
 )
 from quarkfast.graph.access import name_of
@@ -216,10 +215,7 @@ def _tensor(
 
 
 def _total(sums: NDArray[np.float64]) -> list[float]:
-    """Returns the sums of all channels together."""
-    total = sums.sum(axis=0)
-    total[LOW], total[HIGH] = sums[:, LOW].min(initial=np.inf), sums[:, HIGH].max(initial=-np.inf)
-    return [float(each) for each in total]
+    return [float(each) for each in total_of(sums)[0]]
 
 
 def _levels(codes: Codes) -> int:
