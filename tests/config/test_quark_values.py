@@ -159,6 +159,7 @@ def test_batch_normalization_stays_where_folding_is_off(options):
         "Conv",
         "BatchNormalization",
     ]
+    scheme = legacy("A8W8", ConvertBNToConv=False, **options)
     result = quarkfast.quantize(normalized(), preset=scheme, calibration_data=samples())
     assert "BatchNormalization" in {node.op_type for node in result.proto.graph.node}
     onnx.checker.check_model(result.proto, full_check=True)

@@ -15,7 +15,7 @@ from quarkfast.kernels import Range
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.pipeline.resolve import resolve
 from quarkfast.quantization import compute_qparams, place
-from quarkfast.targets import TARGETS
+from quarkfast.targets import CONVERSIONS, TARGETS
 from quarkfast.targets.constraints.fixed_point import Positions
 from support.tiny_models import conv_relu_model, samples, tiny_model
 
@@ -164,7 +164,8 @@ LIMITS = {
 
 
 def test_every_limit_of_the_shifters_can_be_turned_off():
-    assert set(LIMITS) | {"constant_matmul"} == {n for n in TARGETS["ryzenai-xint8"].switches if "fuse" not in n}
+    others = {"constant_matmul", *CONVERSIONS}
+    assert set(LIMITS) | others == {name for name in TARGETS["ryzenai-xint8"].switches if "fuse" not in name}
 
 
 def test_other_products_are_no_swish():

@@ -8,6 +8,7 @@ from quarkfast.graph.subgraphs import graphs_of, nodes_of
 
 __all__ = [
     "carry_over",
+    "inherit_names",
     "names_in_file",
     "names_of",
     "op_types_in_file",
@@ -52,6 +53,12 @@ def carry_over(model: ir.Model, converted: ir.Model) -> None:
     known = {name_of(node): node.meta for node in nodes_of(model.graph)}
     for node in nodes_of(converted.graph):
         node.meta.update(known.get(name_of(node), {}))
+
+
+def inherit_names(node: ir.Node, source: ir.Node) -> None:
+    """Has `node`, a part of what `source` was, answer to the names of `source`."""
+    node.meta[_NODE] = original_name(source)
+    node.meta[_CALL] = source.meta.get(_CALL, frozenset())
 
 
 def names_of(node: ir.Node) -> frozenset[str]:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from pathlib import Path
+from typing import NamedTuple
 
 from quarkfast.algorithms import smoothable_axes
 from quarkfast.calibration import CalibrationRun, calibrate_prepared, parse_bytes
@@ -18,6 +19,7 @@ from quarkfast.graph.load import ModelSource, load_model
 from quarkfast.graph.subgraphs import graphs_by_path, values_by_path
 from quarkfast.pipeline.calibration_key import calibration_key
 from quarkfast.pipeline.context import ModelContext
+from quarkfast.pipeline.preparation_steps import convert_for_target
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.recipe_runner import run_steps
 from quarkfast.pipeline.recipes import PREPARATION
@@ -47,9 +49,11 @@ def calibrate_model(
     """Gathers what any of `schemes` needs to know; the other arguments are those of :func:`quarkfast.calibrate`.
 
     Args:
-        schemes: Each with its target. All rewrite the float model alike, as the first does.
+        schemes: Each with its target. All rewrite the float model alike, as the first does, but for what targets
+            convert: tensors keep names and values in that.
         every_layer: Whether to look at the channels of all layers, for whatever options there will be.
     """
+    settings = _Wanted(histogram, moments, every_layer)
     limit, first = None if max_memory is None else parse_bytes(max_memory), schemes[0][0]
     with clock.stage("load"):
         context = ModelContext(
@@ -58,8 +62,14 @@ def calibrate_model(
         key = calibration_key(context.model, first)
     with clock.stage("prepare"):
         run_steps(PREPARATION, context)
+        request = _request(context.model, [each for each in schemes if not each[1].conversions], settings)
+        converted = [each for each in schemes if each[1].conversions]
+        context.conversions = tuple(dict.fromkeys(row for _, target in converted for row in target.conversions))
+        convert_for_target(context)
+        request |= _request(context.model, converted, settings)
+        if not request:
+            raise ModelError("calibrate: expected a model with a tensor to quantize, got none")
         prepared = context.model
-        request = _request(prepared, schemes, histogram, moments, every_layer)
     samples = open_data(calibration_data, model_inputs(prepared), first.samples, first.batch_size, first.preprocess)
     run = CalibrationRun(prepared, request, key, first.batch_size, threads, executor, limit, path, resume)
     with (
@@ -76,15 +86,19 @@ def presets_with_statistics() -> list[str]:
     return [name for name, scheme in PRESETS.items() if needs_ranges(scheme) or scheme.smoothed]
 
 
-def _request(
-    model: ir.Model, schemes: Sequence[tuple[Scheme, Target]], histogram: bool, moments: bool, every_layer: bool
-) -> StatisticsRequest:
+class _Wanted(NamedTuple):
+    histogram: bool
+    moments: bool
+    every_layer: bool
+
+
+def _request(model: ir.Model, schemes: Sequence[tuple[Scheme, Target]], wanted: _Wanted) -> StatisticsRequest:
     """Returns what any of `schemes` needs to know, in the model's order."""
     static = [(scheme, target) for scheme, target in schemes if needs_ranges(scheme)]
     axes: dict[str, int] = {}
     for scheme, target in static:
         if is_portable(scheme, target):
-            axes |= observed_channels(model, place(model, scheme, target), scheme, target, every_layer)
+            axes |= observed_channels(model, place(model, scheme, target), scheme, target, wanted.every_layer)
     smoothed: dict[str, int] = {}
     for scheme, target in schemes:
         if scheme.smoothed:
@@ -93,11 +107,8 @@ def _request(
     # Statistics do not say of which axis their channels are, so there are none where presets want different ones.
     agreed = {name: axis for name, axis in axes.items() if smoothed.get(name, axis) == axis}
     agreed |= {name: axis for name, axis in smoothed.items() if axes.get(name, axis) == axis}
-    request = StatisticsRequest.of(tensors, histogram=histogram, moments=moments)
-    request |= StatisticsRequest.of_channels(agreed)
-    if not request:
-        raise ModelError("calibrate: expected a model with a tensor to quantize, got none")
-    return request
+    request = StatisticsRequest.of(tensors, histogram=wanted.histogram, moments=wanted.moments)
+    return request | StatisticsRequest.of_channels(agreed)
 
 
 def _warn_of_bodies(model: ir.Model, found: Calibration) -> None:

@@ -24,7 +24,7 @@ from quarkfast.pipeline.simulate import read_samples, simulate
 from quarkfast.quantization import Diagnostics, Plan, QuantizedBlocks, QuantizedTensor, Records
 from quarkfast.reconstruction import Models
 from quarkfast.statistics import Calibration, StatisticsRequest, TensorStatistics
-from quarkfast.targets import Target
+from quarkfast.targets import Conversion, Target
 from quarkfast.transforms.check_weights import Checked
 
 if TYPE_CHECKING:
@@ -41,12 +41,14 @@ class ModelContext:
         model: The model; a step may put another in its place.
         opset: The oldest operator set that the quantized model can do with.
         scheme: What was asked for, by which algorithms know their settings.
+        conversions: Rewrites of the float model for its target.
         checked: Constants that hold no NaN, while there are others to check.
     """
 
     model: ir.Model
     opset: int
     scheme: Scheme
+    conversions: tuple[Conversion, ...] = ()
     checked: Checked = field(default_factory=dict)
 
 

@@ -70,7 +70,9 @@ def _candidates(
     model: ModelSource, base: Scheme, target: Target, settings: MixedPrecision, clock: Clock
 ) -> tuple[Candidate, ...]:
     with clock.stage("load"):
-        context = ModelContext(model=load_model(model), opset=lowest_opset(base, target), scheme=base)
+        context = ModelContext(
+            model=load_model(model), opset=lowest_opset(base, target), scheme=base, conversions=target.conversions
+        )
     with clock.stage("prepare"):
         run_steps(PREPARATION, context)
         placement = place(context.model, base, target)

@@ -24,7 +24,9 @@ def plan_model(model: ModelSource, scheme: Scheme, target: Target) -> ModelPlan:
     """
     loaded, recipe = load_model(model), recipe_of(scheme)
     opset = lowest_opset_of(scheme, target, loaded)
-    context = Context(model=loaded, opset=opset, scheme=scheme, target=target, float_model=model)
+    context = Context(
+        model=loaded, opset=opset, scheme=scheme, conversions=target.conversions, target=target, float_model=model
+    )
     del loaded
     steps = tuple(step.name for step in recipe if step.applies(context))
     run_steps(through(recipe, "place"), context)

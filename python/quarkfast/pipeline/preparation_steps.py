@@ -15,7 +15,9 @@ from quarkfast.transforms.inline_functions import inline_functions
 __all__ = [
     "check_constants",
     "check_new_constants",
+    "convert_for_target",
     "convert_operator_set",
+    "converts_for_target",
     "folds",
     "inline_calls",
     "rewrite",
@@ -66,3 +68,17 @@ def convert_operator_set(context: ModelContext) -> bool:
     carry_over(before, context.model)
     choose_ir_version(context.model)
     return context.model is not before
+
+
+def converts_for_target(context: ModelContext) -> bool:
+    """Whether the target wants operators to be others."""
+    return bool(context.conversions)
+
+
+def convert_for_target(context: ModelContext) -> bool:
+    """Turns operators into others that the target computes; those that the scheme names by their type stay."""
+    scheme, changed = context.scheme, False
+    for each in context.conversions:
+        if each.applies(scheme.op_types, scheme.exclude_op_types):
+            changed = each.transform(context.model) or changed
+    return changed

@@ -83,6 +83,7 @@ def quantize_model(
         model=loaded,
         opset=lowest_opset_of(scheme, target, loaded),
         scheme=scheme,
+        conversions=target.conversions,
         target=target,
         source=source,
         clock=clock,

@@ -10,7 +10,9 @@ from quarkfast.pipeline.outlier_steps import may_split_outliers, split_outliers
 from quarkfast.pipeline.preparation_steps import (
     check_constants,
     check_new_constants,
+    convert_for_target,
     convert_operator_set,
+    converts_for_target,
     folds,
     inline_calls,
     rewrite,
@@ -78,6 +80,7 @@ PREPARATION: Recipe = (
     *(each for each in ALGORITHMS if each.stage == "prepare"),
     FunctionStep("check new constants", "prepare", check_new_constants),
     rewrite("infer types", infer_types),
+    FunctionStep("convert for target", "prepare", convert_for_target, converts_for_target),
 )
 """Float rewrites in front of pairs."""
 

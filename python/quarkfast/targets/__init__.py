@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from quarkfast.errors import ConfigError, did_you_mean
+from quarkfast.targets.conversions import CONVERSIONS, Conversion
 from quarkfast.targets.dot_products import DOT_PRODUCTS
 from quarkfast.targets.ort_cpu import ORT_CPU
 from quarkfast.targets.ort_dynamic import ORT_DYNAMIC
@@ -16,7 +17,18 @@ from quarkfast.targets.ryzenai_transformer import RYZENAI_TRANSFORMER
 from quarkfast.targets.ryzenai_xint8 import RYZENAI_XINT8
 from quarkfast.targets.target import Check, Constraint, Target, Transform
 
-__all__ = ["TARGETS", "Check", "Constraint", "Flow", "Rule", "Target", "Transform", "find_target"]
+__all__ = [
+    "CONVERSIONS",
+    "TARGETS",
+    "Check",
+    "Constraint",
+    "Conversion",
+    "Flow",
+    "Rule",
+    "Target",
+    "Transform",
+    "find_target",
+]
 
 TARGETS: Mapping[str, Target] = MappingProxyType(
     {

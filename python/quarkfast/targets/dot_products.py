@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from quarkfast.targets.rule_tables import LAYERS, RYZENAI, constant_weight
 from quarkfast.targets.rules import Rule
+from quarkfast.targets.switches import CONVERTED
 from quarkfast.targets.target import Target
 
 __all__ = ["DOT_PRODUCTS"]
@@ -25,5 +26,6 @@ DOT_PRODUCTS = Target(
         }
     ),
     operands_only=True,
+    switches=CONVERTED,
     bias="float",
 )

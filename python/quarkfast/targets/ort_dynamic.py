@@ -12,6 +12,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant
 from quarkfast.targets.rule_tables import constant_weight, rows
 from quarkfast.targets.rules import Rule
+from quarkfast.targets.switches import CONVERTED
 from quarkfast.targets.target import Target
 
 __all__ = ["ORT_DYNAMIC"]
@@ -36,6 +37,7 @@ ORT_DYNAMIC = Target(
         }
     ),
     dynamic=True,
+    switches=CONVERTED,
     bias="float",
     cpu_kernels=True,
 )

@@ -7,8 +7,9 @@ from quarkfast.targets.checks.operator_support import A8W8, A16W8, Device
 from quarkfast.targets.checks.ryzenai import ryzenai_checks
 from quarkfast.targets.checks.scale_audit import float_layers, scales
 from quarkfast.targets.checks.type_audit import bias_scales, types
+from quarkfast.targets.conversions import CONVERSIONS
 from quarkfast.targets.rule_tables import RYZENAI, RYZENAI_FUSED
-from quarkfast.targets.switches import FLOAT_SCALES, FUSED
+from quarkfast.targets.switches import CONVERTED, FLOAT_SCALES, FUSED
 from quarkfast.targets.target import Target
 from quarkfast.transforms.write_conv_attributes import write_conv_attributes
 
@@ -24,7 +25,8 @@ RYZENAI_A8W8 = Target(
     name="ryzenai-a8w8",
     rules=RYZENAI,
     fused=RYZENAI_FUSED,
-    switches=MappingProxyType({**FLOAT_SCALES, **FUSED}),
+    switches=MappingProxyType({**FLOAT_SCALES, **FUSED, **CONVERTED}),
+    conversions=tuple(CONVERSIONS.values()),
     transforms=(write_conv_attributes,),
     checks=ryzenai_checks(_device),
     audits=(float_layers, scales, types, bias_scales),

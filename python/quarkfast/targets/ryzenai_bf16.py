@@ -6,7 +6,7 @@ from quarkfast.targets.checks.operator_support import BF16
 from quarkfast.targets.checks.ryzenai import ryzenai_checks
 from quarkfast.targets.checks.scale_audit import scales
 from quarkfast.targets.rule_tables import RYZENAI, RYZENAI_FUSED
-from quarkfast.targets.switches import FLOAT_SCALES, FUSED
+from quarkfast.targets.switches import CONVERTED, FLOAT_SCALES, FUSED
 from quarkfast.targets.target import Target
 from quarkfast.transforms.write_conv_attributes import write_conv_attributes
 
@@ -16,7 +16,7 @@ RYZENAI_BF16 = Target(
     name="ryzenai-bf16",
     rules=RYZENAI,
     fused=RYZENAI_FUSED,
-    switches=MappingProxyType({**FLOAT_SCALES, **FUSED}),
+    switches=MappingProxyType({**FLOAT_SCALES, **FUSED, **CONVERTED}),
     transforms=(write_conv_attributes,),
     checks=ryzenai_checks(lambda scheme: BF16),
     audits=(scales,),

@@ -4,7 +4,7 @@ from types import MappingProxyType
 
 from quarkfast.targets.rule_tables import constant_weight, rows
 from quarkfast.targets.rules import Rule
-from quarkfast.targets.switches import CONSTANT_MATMUL
+from quarkfast.targets.switches import CONSTANT_MATMUL, CONVERTED
 from quarkfast.targets.target import Target
 from quarkfast.transforms.write_conv_attributes import write_conv_attributes
 
@@ -13,6 +13,6 @@ __all__ = ["RYZENAI_TRANSFORMER"]
 RYZENAI_TRANSFORMER = Target(
     name="ryzenai-transformer",
     rules=MappingProxyType(rows(Rule(inputs=(0, 1), objection=constant_weight(1)), "Gemm", "MatMul")),
-    switches=CONSTANT_MATMUL,
+    switches=MappingProxyType({**CONSTANT_MATMUL, **CONVERTED}),
     transforms=(write_conv_attributes,),
 )

@@ -8,8 +8,9 @@ from quarkfast.targets.checks.scale_audit import float_layers, scales
 from quarkfast.targets.checks.shift_audit import fixed_points, shifts
 from quarkfast.targets.checks.type_audit import types
 from quarkfast.targets.constraints import ALIGNED, ShiftLimits
+from quarkfast.targets.conversions import CONVERSIONS
 from quarkfast.targets.rule_tables import RYZENAI, RYZENAI_FUSED
-from quarkfast.targets.switches import CONSTANT_MATMUL, FUSED, SHIFTS
+from quarkfast.targets.switches import CONSTANT_MATMUL, CONVERTED, FUSED, SHIFTS
 from quarkfast.targets.target import Target
 from quarkfast.transforms.write_conv_attributes import write_conv_attributes
 
@@ -25,9 +26,10 @@ RYZENAI_XINT8 = Target(
     alternative="A8W8",
     per_channel=False,
     one_scale=frozenset(ALIGNED),
+    conversions=tuple(CONVERSIONS.values()),
     transforms=(write_conv_attributes,),
     constraints=(ShiftLimits(),),
-    switches=MappingProxyType({**SHIFTS, **FUSED, **CONSTANT_MATMUL}),
+    switches=MappingProxyType({**SHIFTS, **FUSED, **CONSTANT_MATMUL, **CONVERTED}),
     checks=ryzenai_checks(lambda scheme: XINT8),
     audits=(float_layers, scales, types, fixed_points, shifts),
 )

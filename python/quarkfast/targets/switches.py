@@ -12,11 +12,21 @@ from typing import Any
 
 from quarkfast.targets.constraints.shift_limits import ShiftLimits
 from quarkfast.targets.constraints.shift_rules import ALIGNED, NAMES
+from quarkfast.targets.conversions import CONVERSIONS, Conversion
 from quarkfast.targets.rule_tables import RYZENAI_PRODUCERS, constant_weight
 from quarkfast.targets.rules import Flow, Rule
 from quarkfast.targets.target import Switch, Target
 
-__all__ = ["CONSTANT_MATMUL", "ELEMENTWISE", "FLOAT_SCALES", "FUSED", "SHIFTS", "behind_products", "fusion"]
+__all__ = [
+    "CONSTANT_MATMUL",
+    "CONVERTED",
+    "ELEMENTWISE",
+    "FLOAT_SCALES",
+    "FUSED",
+    "SHIFTS",
+    "behind_products",
+    "fusion",
+]
 
 ELEMENTWISE = ("Add", "Div", "Max", "Min", "Mul", "Sub")
 """Operators of two operands that have a rule."""
@@ -89,6 +99,16 @@ def _limit(name: str) -> Switch:
     return switch
 
 
+def _conversion(row: Conversion) -> Switch:
+    """The float model is rewritten in front of calibration."""
+
+    def switch(target: Target, on: bool) -> Target:
+        wanted = {*target.conversions, row} if on else {*target.conversions} - {row}
+        return replace(target, conversions=tuple(each for each in CONVERSIONS.values() if each in wanted))
+
+    return switch
+
+
 FUSED: Mapping[str, Switch] = MappingProxyType(
     {
         "fuse_clip": fusion("Clip", RYZENAI_PRODUCERS),
@@ -101,6 +121,9 @@ FUSED: Mapping[str, Switch] = MappingProxyType(
     }
 )
 """Activation functions that Ryzen AI computes along."""
+
+CONVERTED: Mapping[str, Switch] = MappingProxyType({name: _conversion(row) for name, row in CONVERSIONS.items()})
+"""Operators that become others, which NPUs have."""
 
 CONSTANT_MATMUL: Mapping[str, Switch] = MappingProxyType({"constant_matmul": _weights_only})
 """What any target with a rule for MatMul may have."""

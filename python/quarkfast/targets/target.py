@@ -12,6 +12,7 @@ from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 from quarkfast.graph.placement import Placement
 from quarkfast.graph.quantizer import Quantizers
 from quarkfast.targets.checks.finding import Audit
+from quarkfast.targets.conversions import Conversion
 from quarkfast.targets.rules import Rule
 
 __all__ = ["Check", "Constraint", "Switch", "Target", "Transform"]
@@ -57,6 +58,7 @@ class Target:
         one_scale: Operator types of the standard whose inputs and output have one scale in the end, by a constraint.
         one_range: Operator types of the standard whose inputs take the range of their output, before scales are
             computed.
+        conversions: Rewrites of the float model in front of calibration and placement, in order.
         transforms: Rewrites of the prepared model that the device needs, in order.
         constraints: What limits scales once they are computed, in order.
         switches: What the option ``constraints`` may turn on or off, by name: a function of the target and of whether
@@ -91,6 +93,7 @@ class Target:
     highest_opset: int | None = None
     one_scale: frozenset[str] = frozenset()
     one_range: frozenset[str] = frozenset()
+    conversions: tuple[Conversion, ...] = ()
     transforms: tuple[Transform, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     switches: Mapping[str, Switch] = field(default_factory=dict)

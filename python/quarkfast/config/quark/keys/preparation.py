@@ -10,6 +10,12 @@ _ANYWAY = "identities are dropped and constants are computed in any case"
 
 _PATTERNS = "a function that is written in several operators stays so"
 
+
+def _conversion(name: str, constraint: str) -> Key:
+    why = f"rule `{constraint}`: operators become others, which the NPU has"
+    return Key(name, why, families={"cnn": (True,)}, honoured="True, False", constraint=constraint)
+
+
 ROWS = (
     Key("OptimizeModel", "option `fold_batch_norm`, unless FoldBatchNorm says so", default=(True,), honoured="False"),
     Key("SimplifyModel", _ANYWAY, default=(True,)),
@@ -20,10 +26,10 @@ ROWS = (
     Key("ConvertFP16ToFP32", default=(False,)),
     Key("ConvertNCHWToNHWC", default=(False,)),
     Key("ConvertOpsetVersion", default=(None,)),
-    Key("ConvertBNToConv", default=(False,)),
-    Key("ConvertReduceMeanToGlobalAvgPool", default=(False,)),
-    Key("SplitLargeKernelPool", default=(False,)),
-    Key("ConvertSplitToSlice", default=(False,)),
+    _conversion("ConvertBNToConv", "batch_norm_to_conv"),
+    _conversion("ConvertReduceMeanToGlobalAvgPool", "reduce_mean_to_pool"),
+    _conversion("SplitLargeKernelPool", "split_large_pools"),
+    _conversion("ConvertSplitToSlice", "split_to_slice"),
     Key("ConvertClipToRelu", default=(False,)),
     Key("FixShapes", default=(None,)),
     Key("CopySharedInit", default=(None,)),
