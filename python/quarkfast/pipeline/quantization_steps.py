@@ -33,6 +33,7 @@ from quarkfast.quantization import (
 )
 from quarkfast.ranges.estimate import estimate_ranges, needs_histogram
 from quarkfast.statistics import StatisticsRequest, TensorStatistics
+from quarkfast.targets.simulations import simulate
 from quarkfast.writers import insert
 
 __all__ = [
@@ -194,6 +195,7 @@ def insert_plan(context: Context) -> bool:
     assert context.plan is not None
     assert context.quantizers is not None
     context.records = record_plan(context.model, context.plan, context.statistics, context.diagnostics.sqnr)
+    context.notes += simulate(context.model, context.placement.quantized, context.target.simulations)
     context.notes += insert(context.model, context.plan, context.scheme, context.target)
     context.plan = None  # which holds the float weights
     description = describe(context.placement, context.scheme)

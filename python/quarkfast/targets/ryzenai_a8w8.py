@@ -9,7 +9,7 @@ from quarkfast.targets.checks.scale_audit import float_layers, scales
 from quarkfast.targets.checks.type_audit import bias_scales, types
 from quarkfast.targets.conversions import CONVERSIONS
 from quarkfast.targets.rule_tables import RYZENAI, RYZENAI_FUSED
-from quarkfast.targets.switches import CONVERTED, FLOAT_SCALES, FUSED
+from quarkfast.targets.switches import CONVERTED, FLOAT_SCALES, FUSED, SIMULATED
 from quarkfast.targets.target import Target
 from quarkfast.transforms.write_conv_attributes import write_conv_attributes
 
@@ -25,7 +25,7 @@ RYZENAI_A8W8 = Target(
     name="ryzenai-a8w8",
     rules=RYZENAI,
     fused=RYZENAI_FUSED,
-    switches=MappingProxyType({**FLOAT_SCALES, **FUSED, **CONVERTED}),
+    switches=MappingProxyType({**FLOAT_SCALES, **FUSED, **CONVERTED, **SIMULATED}),
     conversions=tuple(CONVERSIONS.values()),
     transforms=(write_conv_attributes,),
     checks=ryzenai_checks(_device),

@@ -10,7 +10,8 @@ from quarkfast.targets.checks.type_audit import types
 from quarkfast.targets.constraints import ALIGNED, ShiftLimits
 from quarkfast.targets.conversions import CONVERSIONS
 from quarkfast.targets.rule_tables import RYZENAI, RYZENAI_FUSED
-from quarkfast.targets.switches import CONSTANT_MATMUL, CONVERTED, FUSED, SHIFTS
+from quarkfast.targets.simulations import DPU
+from quarkfast.targets.switches import CONSTANT_MATMUL, CONVERTED, FUSED, SHIFTS, SIMULATED
 from quarkfast.targets.target import Target
 from quarkfast.transforms.write_conv_attributes import write_conv_attributes
 
@@ -29,7 +30,8 @@ RYZENAI_XINT8 = Target(
     conversions=tuple(CONVERSIONS.values()),
     transforms=(write_conv_attributes,),
     constraints=(ShiftLimits(),),
-    switches=MappingProxyType({**SHIFTS, **FUSED, **CONSTANT_MATMUL, **CONVERTED}),
+    simulations=DPU,
+    switches=MappingProxyType({**SHIFTS, **FUSED, **CONSTANT_MATMUL, **CONVERTED, **SIMULATED}),
     checks=ryzenai_checks(lambda scheme: XINT8),
     audits=(float_layers, scales, types, fixed_points, shifts),
 )

@@ -15,6 +15,7 @@ from quarkfast.targets.constraints.shift_rules import ALIGNED, NAMES
 from quarkfast.targets.conversions import CONVERSIONS, Conversion
 from quarkfast.targets.rule_tables import RYZENAI_PRODUCERS, constant_weight
 from quarkfast.targets.rules import Flow, Rule
+from quarkfast.targets.simulations import SIMULATIONS, Simulation
 from quarkfast.targets.target import Switch, Target
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "FLOAT_SCALES",
     "FUSED",
     "SHIFTS",
+    "SIMULATED",
     "behind_products",
     "fusion",
 ]
@@ -89,7 +91,7 @@ def _limit(name: str) -> Switch:
 
     def switch(target: Target, on: bool) -> Target:
         limits = tuple(
-            ShiftLimits(each.off - {name} if on else each.off | {name}) if isinstance(each, ShiftLimits) else each
+            replace(each, off=each.off - {name} if on else each.off | {name}) if isinstance(each, ShiftLimits) else each
             for each in target.constraints
         )
         off = next(each.off for each in limits if isinstance(each, ShiftLimits))
@@ -109,6 +111,23 @@ def _conversion(row: Conversion) -> Switch:
     return switch
 
 
+def _simulation(row: Simulation) -> Switch:
+    """The result computes as the accelerator does."""
+
+    def switch(target: Target, on: bool) -> Target:
+        wanted = {*target.simulations, row} if on else {*target.simulations} - {row}
+        return replace(target, simulations=tuple(each for each in SIMULATIONS.values() if each in wanted))
+
+    return switch
+
+
+def _hard_sigmoid(target: Target, on: bool) -> Target:
+    """Sigmoid is HardSigmoid, whose scales have limits."""
+    gates = frozenset({"HardSigmoid", "Sigmoid"} if on else {"HardSigmoid"})
+    limits = tuple(replace(each, gates=gates) if isinstance(each, ShiftLimits) else each for each in target.constraints)
+    return _simulation(SIMULATIONS["dpu_sigmoid"])(replace(target, constraints=limits), on)
+
+
 FUSED: Mapping[str, Switch] = MappingProxyType(
     {
         "fuse_clip": fusion("Clip", RYZENAI_PRODUCERS),
@@ -124,6 +143,11 @@ FUSED: Mapping[str, Switch] = MappingProxyType(
 
 CONVERTED: Mapping[str, Switch] = MappingProxyType({name: _conversion(row) for name, row in CONVERSIONS.items()})
 """Operators that become others, which NPUs have."""
+
+SIMULATED: Mapping[str, Switch] = MappingProxyType(
+    {name: _simulation(row) for name, row in SIMULATIONS.items()} | {"dpu_sigmoid": _hard_sigmoid}
+)
+"""Operators that the accelerator of Ryzen AI's CNNs computes otherwise than ONNX."""
 
 CONSTANT_MATMUL: Mapping[str, Switch] = MappingProxyType({"constant_matmul": _weights_only})
 """What any target with a rule for MatMul may have."""

@@ -14,6 +14,7 @@ from quarkfast.graph.quantizer import Quantizers
 from quarkfast.targets.checks.finding import Audit
 from quarkfast.targets.conversions import Conversion
 from quarkfast.targets.rules import Rule
+from quarkfast.targets.simulations import Simulation
 
 __all__ = ["Check", "Constraint", "Switch", "Target", "Transform"]
 
@@ -61,6 +62,7 @@ class Target:
         conversions: Rewrites of the float model in front of calibration and placement, in order.
         transforms: Rewrites of the prepared model that the device needs, in order.
         constraints: What limits scales once they are computed, in order.
+        simulations: What the device computes otherwise than ONNX, written into the result, in order.
         switches: What the option ``constraints`` may turn on or off, by name: a function of the target and of whether
             it is on that returns the target so.
         checks: What keeps the device from running a model, in the order of the report.
@@ -96,6 +98,7 @@ class Target:
     conversions: tuple[Conversion, ...] = ()
     transforms: tuple[Transform, ...] = ()
     constraints: tuple[Constraint, ...] = ()
+    simulations: tuple[Simulation, ...] = ()
     switches: Mapping[str, Switch] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
     audits: tuple[Audit, ...] = ()

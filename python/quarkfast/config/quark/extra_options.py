@@ -8,7 +8,7 @@ from typing import Any
 from quarkfast.config.options import OPTIONS
 from quarkfast.config.quark.algorithm import refuse_algorithm
 from quarkfast.config.quark.blocks import check_attributes
-from quarkfast.config.quark.keys import KEYS, LIMITS, Family, Key, accepts, family_of, words_of
+from quarkfast.config.quark.keys import KEYS, LIMITS, SIMULATED, Family, Key, accepts, family_of, words_of
 from quarkfast.config.scheme import Scheme
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 
@@ -23,6 +23,8 @@ _SWITCHES = {
     "MixedPrecisionTensor": "SpecificTensorPrecision",
     "SpecificTensorPrecision": "MixedPrecisionTensor",
 }
+# Keys that turn off what others turn on one by one.
+_MASTERS = {"NPULimitationCheck": LIMITS, "SimulateDPU": SIMULATED}
 _EXTRA = (OPTIONS["extra_op_types"].name, OPTIONS["extra_op_types"].quark_key)
 
 
@@ -124,16 +126,17 @@ def _is_honoured(row: Key, value: Any) -> bool:
 
 def _constraints(options: Mapping[str, Any], family: Family) -> dict[str, Any]:
     """Returns the option ``constraints``: that of the user, and what keys turn on or off."""
-    rows = {key: KEYS[key] for key in options if key in KEYS and KEYS[key].constraint}
+    given = {key: KEYS[key] for key in options if key in KEYS and KEYS[key].constraint}
     found = {
         row.constraint: options[key]
-        for key, row in rows.items()
+        for key, row in given.items()
         if not any(accepts(values, options[key]) for values in row.accepted(family))
     }
-    if options.get("NPULimitationCheck") is False:
-        limits = {row.constraint for row in LIMITS}
-        kept = {name: on for name, on in found.items() if name not in limits}
-        found = kept | (dict.fromkeys(limits, False) if family == "cnn" else {})
+    for switch, rows in _MASTERS.items():
+        if options.get(switch) is False:
+            names = {row.constraint for row in rows}
+            kept = {name: on for name, on in found.items() if name not in names}
+            found = kept | (dict.fromkeys(names, False) if family == "cnn" else {})
     own = options.get("constraints", {})
     return {"constraints": {**found, **own}} if found and isinstance(own, Mapping) else {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
@@ -48,6 +48,8 @@ def shifts(model: ir.Model, target: Takes) -> Iterator[Finding]:
 
 class _Written:
     """Positions as they are written, for a rule that would move them: what it moves is what breaks it."""
+
+    gates: Collection[str] = ("HardSigmoid",)
 
     def __init__(self) -> None:
         self.moves: list[tuple[str, int, int]] = []

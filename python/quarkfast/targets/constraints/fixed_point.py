@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +22,8 @@ class Positions:
     its new scale. (Quark's refinement changes the scale of codes that are there already.)
     """
 
-    def __init__(self, given: Quantizers) -> None:
+    def __init__(self, given: Quantizers, gates: Collection[str] = ("HardSigmoid",)) -> None:
+        self.gates = gates
         self._given = given
         self._quantizers = dict(given.quantizers)
         self._constants = dict(given.constants)

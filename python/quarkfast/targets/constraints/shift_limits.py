@@ -23,16 +23,20 @@ class ShiftLimits:
 
     Attributes:
         off: Names of the rules that do not hold (`quarkfast.targets.constraints.shift_rules.NAMES`).
+        gates: Operators that are HardSigmoid in the end.
     """
 
     off: frozenset[str] = frozenset()
+    gates: frozenset[str] = frozenset({"HardSigmoid"})
 
     def __call__(self, model: ir.Model, quantizers: Quantizers) -> Quantizers:
         """Returns `quantizers` with scales that keep to the rules."""
-        return limit_shifts(model, quantizers, self.off)
+        return limit_shifts(model, quantizers, self.off, self.gates)
 
 
-def limit_shifts(model: ir.Model, quantizers: Quantizers, off: Collection[str] = ()) -> Quantizers:
+def limit_shifts(
+    model: ir.Model, quantizers: Quantizers, off: Collection[str] = (), gates: Collection[str] = ("HardSigmoid",)
+) -> Quantizers:
     """Returns `quantizers` with scales between which AMD's XINT8 accelerator can shift.
 
     Each round goes through the nodes once for each rule, in topological order; the rounds end when nothing moves.
@@ -41,13 +45,15 @@ def limit_shifts(model: ir.Model, quantizers: Quantizers, off: Collection[str] =
         model: The prepared model, before insertion.
         quantizers: From `quarkfast.quantization.compute_qparams`; every scale is a power of two, one for each tensor.
         off: Names of rules that do not hold.
+        gates: Operators that are HardSigmoid in the end.
     """
-    positions, total = Positions(quantizers), 0
+    positions, total = Positions(quantizers, gates), 0
     for _ in range(_ROUNDS):
         positions.moved = 0
         for rule, names in RULES:
             for node in model.graph:
-                if is_standard(node) and node.op_type in names and names[node.op_type] not in off:
+                op_type = "HardSigmoid" if node.op_type in gates else node.op_type
+                if is_standard(node) and op_type in names and names[op_type] not in off:
                     rule(node, positions)
         total += positions.moved
         if not positions.moved:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
 from quarkfast.deferred import ir
+from quarkfast.graph.access import is_constant
 from quarkfast.graph.written_codes import is_pair
 
 __all__ = ["ALIGNED", "MOVES", "NAMES", "POOLS", "RULES", "Refiner"]
@@ -14,6 +15,9 @@ __all__ = ["ALIGNED", "MOVES", "NAMES", "POOLS", "RULES", "Refiner"]
 
 class Positions(Protocol):
     """Numbers of bits behind the point of a node's tensors, which rules read and move."""
+
+    gates: Collection[str]
+    """Operators that are HardSigmoid in the end."""
 
     def of_input(self, node: ir.Node, index: int) -> int | None:
         """Returns the position of an input of `node`; None if it is left out or float."""
@@ -109,19 +113,22 @@ def hard_sigmoid(node: ir.Node, positions: Positions) -> None:
 
 def shift_swish(node: ir.Node, positions: Positions) -> None:
     """The product of a tensor and its own HardSigmoid is shifted by 0 to 15 bits to its output."""
-    if not _is_swish(node):
+    if not _is_swish(node, positions.gates):
         return
     first, second, out = positions.of_input(node, 0), positions.of_input(node, 1), positions.of_output(node)
     if first is not None and second is not None and out is not None:
         positions.move_output(node, first + second - _within(first + second - out, 0, 15))
 
 
-def _is_swish(node: ir.Node) -> bool:
-    """Whether one factor is the HardSigmoid of the other, with or without pairs of Q/DQ between."""
+def _is_swish(node: ir.Node, hard_sigmoids: Collection[str]) -> bool:
+    """Whether one factor is the HardSigmoid of the other, with or without pairs of Q/DQ between.
+
+    Behind HardSigmoid may stand the Mul that gives it the slope of the accelerator.
+    """
     factors = [_behind_pairs(value) for value in node.inputs]
-    gates = [value.producer() if value is not None else None for value in factors]
+    gates = [_behind_factor(value.producer()) if value is not None else None for value in factors]
     return any(
-        gate is not None and gate.op_type == "HardSigmoid" and _behind_pairs(gate.inputs[0]) is other
+        gate is not None and gate.op_type in hard_sigmoids and _behind_pairs(gate.inputs[0]) is other
         for gate, other in zip(gates, reversed(factors), strict=True)
     )
 
@@ -131,6 +138,13 @@ def _behind_pairs(value: ir.Value | None) -> ir.Value | None:
     while value is not None and (producer := value.producer()) is not None and is_pair(producer):
         value = producer.inputs[0]
     return value
+
+
+def _behind_factor(node: ir.Node | None) -> ir.Node | None:
+    """Returns what computes the values that `node` multiplies by a constant, or `node` itself."""
+    if node is None or node.op_type != "Mul" or not is_constant(node.inputs[1]) or node.inputs[0] is None:
+        return node
+    return node.inputs[0].producer()
 
 
 def _within(value: int, low: int, high: int) -> int:

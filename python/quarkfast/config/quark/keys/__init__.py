@@ -12,7 +12,7 @@ from quarkfast.config.options import OPTIONS
 from quarkfast.config.quark.keys import algorithms, calibration, npu, placement, preparation, running, selection, types
 from quarkfast.config.quark.keys.row import Family, Key, accepts, family_of, holds, words_of
 
-__all__ = ["GROUPS", "KEYS", "LIMITS", "Family", "Key", "accepts", "family_of", "holds", "words_of"]
+__all__ = ["GROUPS", "KEYS", "LIMITS", "SIMULATED", "Family", "Key", "accepts", "family_of", "holds", "words_of"]
 
 _GROUPS = {
     "Preparation": preparation.ROWS,
@@ -39,7 +39,10 @@ def _options() -> tuple[Key, ...]:
 GROUPS: Mapping[str, tuple[Key, ...]] = MappingProxyType({**_GROUPS, "Options by another name": _options()})
 """Heading -> rows, in the order of the page."""
 
-LIMITS = tuple(row for row in npu.ROWS if row.constraint)
+SIMULATED = tuple(row for row in npu.ROWS if row.constraint.startswith("dpu_"))
+"""The rows of what `SimulateDPU` turns off."""
+
+LIMITS = tuple(row for row in npu.ROWS if row.constraint and row not in SIMULATED)
 """The rows of what `NPULimitationCheck` turns off."""
 
 KEYS: Mapping[str, Key] = MappingProxyType({row.name: row for rows in GROUPS.values() for row in rows})

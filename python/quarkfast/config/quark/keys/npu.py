@@ -6,14 +6,22 @@ from quarkfast.config.quark.keys.row import BOTH, Key
 
 __all__ = ["ROWS"]
 
-_SIMULATED = "functions are computed as the model has them"
+_BFLOAT16 = "onnxruntime has no operators in bfloat16 for processors to compute it with"
 _LIMIT = "a limit of the accelerator's shifts, which float scales do not have"
 _MOVED = "what only moves values has the scale of its input"
 
 
-def _simulation(name: str, on: bool) -> Key:
-    """Returns the row of a conversion, which Quark does for the NPU's CNNs by default if it is `on`."""
-    return Key(name, _SIMULATED, default=(False,), families={"cnn": BOTH} if on else {})
+def _simulation(name: str, constraint: str, on: bool = False) -> Key:
+    """Returns the row of what the DPU computes otherwise than ONNX, which is done for the NPU's CNNs if it is `on`."""
+    why = f"rule `{constraint}`: the result computes as the accelerator does"
+    return Key(
+        name,
+        why,
+        default=(False,),
+        families={"cnn": (True,)} if on else {},
+        honoured="True, False",
+        constraint=constraint,
+    )
 
 
 def _limit(name: str, constraint: str) -> Key:
@@ -33,15 +41,21 @@ def _alignment(name: str, constraint: str) -> Key:
 
 
 ROWS = (
-    _simulation("SimulateDPU", on=True),
-    _simulation("ConvertLeakyReluToDPUVersion", on=True),
-    _simulation("ConvertSigmoidToHardSigmoid", on=True),
-    _simulation("ConvertHardSigmoidToDPUVersion", on=True),
-    _simulation("ConvertAvgPoolToDPUVersion", on=True),
-    _simulation("ConvertReduceMeanToDPUVersion", on=True),
-    _simulation("ConvertSoftmaxToDPUVersion", on=False),
-    _simulation("ConvertInstanceNormToDPUVersion", on=False),
-    _simulation("ConvertClipToDPUVersion", on=False),
+    Key(
+        "SimulateDPU",
+        "all rules `dpu_*` at once",
+        already=BOTH,
+        families={"cnn": (True,)},
+        honoured="False",
+    ),
+    _simulation("ConvertLeakyReluToDPUVersion", "dpu_leaky_relu", on=True),
+    _simulation("ConvertSigmoidToHardSigmoid", "dpu_sigmoid"),
+    _simulation("ConvertHardSigmoidToDPUVersion", "dpu_hard_sigmoid", on=True),
+    _simulation("ConvertAvgPoolToDPUVersion", "dpu_average_pool", on=True),
+    _simulation("ConvertReduceMeanToDPUVersion", "dpu_reduce_mean", on=True),
+    Key("ConvertSoftmaxToDPUVersion", _BFLOAT16, default=(False,)),
+    _simulation("ConvertInstanceNormToDPUVersion", "dpu_instance_norm"),
+    _simulation("ConvertClipToDPUVersion", "dpu_clip"),
     Key(
         "NPULimitationCheck",
         "all of the constraints below at once",
