@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from quarkfast.deferred import ir
-from quarkfast.graph.access import array_of, is_constant, is_standard, name_of
-from quarkfast.graph.builder import GraphBuilder
+from quarkfast.graph.access import is_standard
 from quarkfast.graph.notes import add_note
-from quarkfast.graph.rewriting import splice
-from quarkfast.graph.subgraphs import graphs_of
+from quarkfast.transforms.float_types import change_float_type
 from quarkfast.transforms.infer_types import infer_types
 
 __all__ = ["widen_half"]
@@ -22,9 +18,6 @@ _MOVES = frozenset(
     {"Cast", "Concat", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape", "Slice", "Split", "Squeeze", "Tile",
      "Transpose", "Unsqueeze"}
 )  # fmt: skip
-
-# Attributes that name the type of an output: of Cast, of random generators and EyeLike, of the newer Q and DQ.
-_TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype")
 
 
 def widen_half(model: ir.Model) -> bool:
@@ -46,22 +39,7 @@ def widen_half(model: ir.Model) -> bool:
     reading = [node for node in model.graph if any(value is not None and value.dtype == _HALF for value in node.inputs)]
     if all(node.op_type in _MOVES for node in giving) or not all(map(is_standard, (*giving, *reading))):
         return False
-    builder = GraphBuilder(model)
-    handed_out = [value for value in model.graph.outputs if value.dtype == _HALF and not value.is_graph_input()]
-    for graph in graphs_of(model):
-        _widen_constants(graph)
-        for value in graph.inputs if graph is not model.graph else ():
-            _widen(value)
-        for node in graph:
-            _widen_node(node)
-    for value in model.graph.inputs:
-        if value.dtype == _HALF and value.uses():
-            cast = _cast(value, _FLOAT, f"{name_of(value)}_float32", builder)
-            splice(model.graph, value, (cast,), cast.outputs[0], "")
-    for value in dict.fromkeys(handed_out):
-        inner = builder.fresh(f"{name_of(value)}_float32")
-        cast = _cast(value, _HALF, inner, builder)
-        splice(model.graph, value, (cast,), cast.outputs[0], inner, readers=())
+    change_float_type(model, _HALF, _FLOAT, keep_ends=True)
     add_note(model, _WIDENED)
     return True
 
@@ -73,33 +51,3 @@ def _may_be_half(model: ir.Model) -> bool:
 
 def _gives_half(node: ir.Node) -> bool:
     return node.op_type == "Cast" and node.attributes.get_int("to") == _HALF
-
-
-def _widen_constants(graph: ir.Graph) -> None:
-    for value in graph.initializers.values():
-        if is_constant(value) and value.dtype == _HALF:
-            value.const_value = ir.Tensor(array_of(value).astype(np.float32), name=value.name)
-            value.dtype = _FLOAT
-
-
-def _widen(value: ir.Value) -> None:
-    if value.dtype == _HALF:
-        value.dtype = _FLOAT
-
-
-def _widen_node(node: ir.Node) -> None:
-    for value in node.outputs:
-        _widen(value)
-    for name in _TYPE_ATTRIBUTES:
-        if name in node.attributes and node.attributes.get_int(name) == int(_HALF):
-            node.attributes[name] = ir.AttrInt64(name, int(_FLOAT))
-    for attribute in tuple(node.attributes.values()):
-        if attribute.type == ir.AttributeType.TENSOR and attribute.as_tensor().dtype == _HALF:
-            wide = ir.Tensor(attribute.as_tensor().numpy().astype(np.float32))
-            node.attributes[attribute.name] = ir.AttrTensor(attribute.name, wide)
-
-
-def _cast(value: ir.Value, to: ir.DataType, name: str, builder: GraphBuilder) -> ir.Node:
-    node = ir.node("Cast", [value], {"to": int(to)}, name=builder.fresh(f"{name_of(value)}_Cast"))
-    node.outputs[0].name, node.outputs[0].dtype, node.outputs[0].shape = builder.fresh(name), to, value.shape
-    return node
