@@ -10,6 +10,7 @@ import typer
 from quarkfast.cli.calibrate import calibrate
 from quarkfast.cli.check import check
 from quarkfast.cli.compare import compare
+from quarkfast.cli.convert import COMMANDS, convert
 from quarkfast.cli.demo import demo
 from quarkfast.cli.doctor import doctor
 from quarkfast.cli.evaluate import evaluate
@@ -33,6 +34,9 @@ app = typer.Typer(
 )
 for _verb in (quantize, plan, calibrate, merge_calibration, evaluate, compare, inspect, check, demo, doctor):
     app.command(epilog=EPILOG)(_verb)
+for _command_of_convert in COMMANDS:
+    convert.command(epilog=EPILOG)(_command_of_convert)
+app.add_typer(convert, name="convert", epilog=EPILOG)
 
 
 @app.callback(invoke_without_command=True, epilog=EPILOG)

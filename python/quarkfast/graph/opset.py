@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import onnx
 
 from quarkfast.deferred import ir
-from quarkfast.errors import ModelError, UnsupportedError
+from quarkfast.errors import ConfigError, ModelError, UnsupportedError
 from quarkfast.graph.access import is_standard, name_of
 from quarkfast.graph.aside import bring_back, large_tensors_aside
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
 
-__all__ = ["check_pairs_run", "choose_ir_version", "convert_opset", "opset_version"]
+__all__ = ["check_pairs_run", "choose_ir_version", "convert_opset", "convert_opset_exactly", "opset_version"]
 
 # Initializers outside the graph inputs are legal from IR version 4 on.
 _OLDEST_IR = 4
@@ -88,6 +88,30 @@ def convert_opset(model: ir.Model, at_least: int) -> ir.Model:
         model.opset_imports.pop("ai.onnx", None)
         model.opset_imports[""] = wanted
     return model
+
+
+def convert_opset_exactly(model: ir.Model, version: int) -> ir.Model:
+    """Returns `model` in an operator set, newer or older than its own, or itself if its operators are the same there.
+
+    Raises:
+        ConfigError: If the installed onnx does not know it.
+        ModelError: If the model has no version, or one that the installed onnx does not know.
+        UnsupportedError: If onnx's version converter cannot convert it.
+    """
+    before, newest = opset_version(model), onnx.defs.onnx_opset_version()
+    if not 1 <= version <= newest:
+        raise ConfigError(f"version: expected an operator set from 1 to {newest}, got {version}")
+    if version <= before and all(_since(node, before) <= version for node in nodes_of(model.graph)):
+        model.opset_imports.pop("ai.onnx", None)
+        model.opset_imports[""] = version
+        return model
+    try:
+        return _convert(model, version)
+    except _FAILURES as error:
+        cause = " ".join(str(error).split())
+        raise UnsupportedError(
+            f"model: expected one that onnx can convert to operator set {version}, got one in {before}: {cause}"
+        ) from error
 
 
 def check_pairs_run(model: ir.Model) -> None:

@@ -1,0 +1,113 @@
+"""Open dimensions of a model's inputs become numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from quarkfast.deferred import ir
+from quarkfast.errors import ConfigError, ModelError, did_you_mean
+from quarkfast.graph.access import name_of
+from quarkfast.graph.subgraphs import graphs_of
+from quarkfast.transforms.fold_constants import fold_constants
+from quarkfast.transforms.infer_types import infer_types
+
+__all__ = ["fix_shapes"]
+
+# More elements than this in one tensor are taken for a mistake: 64 GiB of float32.
+_LARGEST = 1 << 34
+
+
+def fix_shapes(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> bool:
+    """Gives inputs and outputs of `model` the shapes that are named, in place; returns whether one was open.
+
+    1. A symbolic dimension that becomes a number becomes that everywhere.
+    2. What depends on shapes alone is computed, and shapes of all other tensors are inferred anew.
+
+    Idempotent; names, types and values are kept; error 0.
+
+    Raises:
+        ConfigError: If a name is neither an input nor an output, or a shape is none.
+        ModelError: If a shape contradicts what the model says.
+    """
+    ends = {name_of(value): value for value in (*model.graph.inputs, *model.graph.outputs)}
+    symbols: dict[str, int] = {}
+    for name, shape in shapes.items():
+        if name not in ends:
+            raise ConfigError(f"shapes: expected {', '.join(ends)}, got {name!r}{did_you_mean(name, ends)}")
+        _check(name, shape)
+        for symbol, size in _open(name, ends[name], shape):
+            if symbols.setdefault(symbol, size) != size:
+                raise ModelError(f"shapes: expected one size for {symbol!r}, got {symbols[symbol]} and {size}")
+    before = [str(value.shape) for value in ends.values()]
+    given = {name: value for name, value in ends.items() if name in shapes}
+    _fix_symbols(model, symbols)
+    for name, value in given.items():
+        value.shape = ir.Shape(shapes[name]) if value.is_graph_input() else None
+    _infer_open_shapes(model)
+    for name, value in given.items():
+        found = list(shapes[name]) if value.shape is None or not value.shape.is_static() else list(value.shape)
+        if found != list(shapes[name]):
+            raise ModelError(
+                f"shapes: expected {name!r} to be {found}, as the inputs give it, got {list(shapes[name])}"
+            )
+        value.shape = ir.Shape(found)
+    return before != [str(value.shape) for value in ends.values()]
+
+
+def _check(name: str, shape: Sequence[int]) -> None:
+    count = 1
+    for size in shape:
+        if not isinstance(size, int) or size < 1:
+            raise ConfigError(f"shapes: {name}: expected whole numbers greater than 0, got {size!r}")
+        count *= size
+    if count > _LARGEST:
+        raise ConfigError(f"shapes: {name}: expected at most {_LARGEST} elements, got {count}")
+
+
+def _open(name: str, value: ir.Value, shape: Sequence[int]) -> list[tuple[str, int]]:
+    """Returns the symbols that `shape` gives a number to.
+
+    Raises:
+        ModelError: If the model says something else.
+    """
+    if value.shape is None:
+        return []
+    known = list(value.shape)
+    if len(known) != len(shape) or any(
+        isinstance(old, int) and old != new for old, new in zip(known, shape, strict=True)
+    ):
+        words = ", ".join(str(size) if isinstance(size, int) else str(size.value or "?") for size in known)
+        raise ModelError(f"shapes: expected {name!r} to be [{words}], got {list(shape)}")
+    pairs = zip(known, shape, strict=True)
+    return [(str(old.value), new) for old, new in pairs if isinstance(old, ir.SymbolicDim) and old.value is not None]
+
+
+def _fix_symbols(model: ir.Model, symbols: Mapping[str, int]) -> None:
+    """Gives every symbolic dimension that has a number that number."""
+    for value in _values(model):
+        if value.shape is not None:
+            value.shape = ir.Shape(
+                symbols.get(str(size.value), size) if isinstance(size, ir.SymbolicDim) else size for size in value.shape
+            )
+
+
+def _infer_open_shapes(model: ir.Model) -> None:
+    """Infers shapes anew that a file calls open: onnx keeps to what it finds."""
+    open_ones = {
+        value: value.shape
+        for value in _values(model)
+        if value.producer() is not None and value.shape is not None and not value.shape.is_static()
+    }
+    for value in open_ones:
+        value.shape = None
+    infer_types(model)
+    while fold_constants(model):  # what it computes tells onnx more, which tells it more
+        infer_types(model)
+    for value, shape in open_ones.items():
+        if value.shape is None:
+            value.shape = shape
+
+
+def _values(model: ir.Model) -> list[ir.Value]:
+    graphs = list(graphs_of(model))
+    return [value for graph in graphs for value in (*graph.inputs, *(out for node in graph for out in node.outputs))]

@@ -1,0 +1,129 @@
+"""A quantized model becomes a float one: Q/DQ pairs go, codes become the floats that they stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.deferred import ir
+from quarkfast.graph.access import array_of, is_constant, name_of
+from quarkfast.graph.builder import GraphBuilder, drop_unread, set_constant
+from quarkfast.graph.written_codes import is_dequantize, is_pair
+from quarkfast.transforms.remove_identities import remove_identities
+
+__all__ = ["remove_pairs"]
+
+# One node that rounds floats to floats.
+_ROUNDERS = frozenset({"BFPQuantizeDequantize", "MXQuantizeDequantize", "BFPFixNeuron", "MXFixNeuron", "FixNeuron"})
+_FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT8E4M3FN,
+                     ir.DataType.FLOAT8E5M2})  # fmt: skip
+
+
+def remove_pairs(model: ir.Model, *, keep_inputs: bool = False) -> bool:
+    """Removes what rounds activations and makes constants of codes floats, in place; returns whether there was any.
+
+    1. QuantizeLinear with DequantizeLinear behind it, of ONNX, ONNX Runtime or Quark, Quark's nodes of block formats,
+       and two Casts from float32 to a narrower float and back give way to what they read.
+    2. A DequantizeLinear of a constant becomes that constant in float32: ``(q - z) * s``, by tensor, channel or block.
+    3. A Cast of a constant in a narrower float becomes that constant in float32.
+    4. With `keep_inputs` what rounds a graph input stays.
+    5. Pairs with scales that are no constants, and codes that something else reads, stay.
+
+    Idempotent; graph inputs and outputs keep names and types. Error: that of the rounding of constants stays in them,
+    but for constants that a node of a block format rounds, which are in the file as they were.
+    """
+    builder, graph, removed = GraphBuilder(model), model.graph, False
+    for node in tuple(graph):
+        if node.op_type not in _ROUNDERS and is_constant(node.inputs[0] if node.inputs else None):
+            removed |= _decode(builder, node) if is_dequantize(node) else _widen(node)
+        elif node.op_type in _ROUNDERS or _ends_casts(node) or is_dequantize(node):
+            source = node.inputs[0] if node.op_type in _ROUNDERS else _in_front(node)
+            if source is not None and not (keep_inputs and source.is_graph_input()):
+                removed |= _replace(node, source)
+    remove_identities(model)
+    _drop_unread_nodes(graph)
+    drop_unread(graph)
+    return removed
+
+
+def _in_front(node: ir.Node) -> ir.Value | None:
+    """Returns the floats that the codes or narrow floats in front of `node` were made of."""
+    value = node.inputs[0]
+    producer = None if value is None else value.producer()
+    if producer is None or value is None or value.is_graph_output():
+        return None
+    if is_dequantize(node):
+        return producer.inputs[0] if is_pair(producer) and not is_dequantize(producer) else None
+    return producer.inputs[0]
+
+
+def _ends_casts(node: ir.Node) -> bool:
+    """Whether `node` is the second of two Casts, from float32 to a narrower float and back."""
+    value = node.inputs[0] if node.inputs else None
+    first = None if value is None else value.producer()
+    if node.op_type != "Cast" or first is None or first.op_type != "Cast" or first.inputs[0] is None:
+        return False
+    narrow = first.attributes.get_int("to")
+    back, from_float = node.attributes.get_int("to") == ir.DataType.FLOAT, first.inputs[0].dtype == ir.DataType.FLOAT
+    return back and from_float and narrow in _FLOATS and narrow != ir.DataType.FLOAT
+
+
+def _widen(node: ir.Node) -> bool:
+    """Makes the narrow constant that `node` casts to float32 one of float32, where nothing else reads it."""
+    value = node.inputs[0]
+    wanted = node.op_type == "Cast" and node.attributes.get_int("to") == ir.DataType.FLOAT
+    if not wanted or value is None or value.dtype not in _FLOATS - {ir.DataType.FLOAT} or len(value.uses()) > 1:
+        return False
+    set_constant(value, array_of(value).astype(np.float32))
+    return _replace(node, value)
+
+
+def _replace(node: ir.Node, source: ir.Value) -> bool:
+    """Makes `node` an Identity of `source`, which is removed where it can be."""
+    node.op_type, node.domain = "Identity", ""
+    node.resize_inputs(1)
+    node.replace_input_with(0, source)
+    node.attributes.clear()
+    return True
+
+
+def _decode(builder: GraphBuilder, node: ir.Node) -> bool:
+    """Makes a constant of what `node` gives for constant codes."""
+    codes, scale = node.inputs[0], node.inputs[1]
+    zero = node.inputs[2] if len(node.inputs) > 2 else None
+    if codes is None or scale is None or not is_constant(scale) or (zero is not None and not is_constant(zero)):
+        return False
+    values = array_of(codes).astype(np.float64)
+    axis, block = node.attributes.get_int("axis", 1), node.attributes.get_int("block_size", 0)
+    points = np.zeros(()) if zero is None else _spread(array_of(zero).astype(np.float64), values.shape, axis, block)
+    scales = array_of(scale)
+    # The difference is exact in float32 up to 24 bits, and rounded once beyond, as DequantizeLinear says.
+    differences = (values - points).astype(np.float32)
+    floats = differences * _spread(scales.astype(np.float32), values.shape, axis, block)
+    result = builder.initializer(name_of(codes).removesuffix("_quantized"), floats.astype(np.float32))
+    if node.outputs[0].is_graph_output():
+        return _replace(node, result)
+    node.outputs[0].replace_all_uses_with(result)
+    assert node.graph is not None
+    node.graph.remove(node, safe=True)
+    return True
+
+
+def _spread(array: NDArray[Any], shape: tuple[int, ...], axis: int, block: int) -> NDArray[Any]:
+    """Returns scales or zero points in a form that goes with codes of `shape`."""
+    if array.size == 1:
+        return array.reshape(())
+    if array.ndim == 1:
+        sizes = [1] * len(shape)
+        sizes[axis] = array.size
+        return array.reshape(sizes)
+    return np.repeat(array, block, axis=axis).take(range(shape[axis]), axis=axis)
+
+
+def _drop_unread_nodes(graph: ir.Graph) -> None:
+    for node in reversed(tuple(graph)):
+        unread = not any(value.uses() or value.is_graph_output() for value in node.outputs)
+        if unread and (is_pair(node) or node.op_type == "Cast"):
+            graph.remove(node, safe=True)
