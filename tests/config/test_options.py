@@ -65,8 +65,9 @@ def test_quarks_key_means_the_same_as_the_option(option):
     assert scheme_from(preset, {option.name: value}) == scheme_from(preset, {option.quark_key: value})
 
 
-_OF_FLOATS = ("activation_scaled", "weight_scaled", "bf16_qdq_to_cast", "bf16_with_clip")
+_OF_FLOATS = ("activation_scaled", "weight_scaled", "bf16_qdq_to_cast", "bf16_with_clip", "vaiml")
 _VALUES = {
+    "shapes": "x:[1,3,8,8]",
     "method": "Entropy",
     "weight_method": "MinMSE",
     "percentile": 99.9,

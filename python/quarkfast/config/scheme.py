@@ -8,16 +8,21 @@ from typing import Any, Literal
 
 from quarkfast.config.mixed_precision import MixedPrecision, read_mixed_precision
 from quarkfast.config.rules import BiasKind, Change, LayerRule, TensorRule, read_exclude, read_layers, read_tensors
+from quarkfast.config.shapes import read_shapes
 from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError, did_you_mean
 from quarkfast.formats.block import Rounding
 
-__all__ = ["BiasKind", "Encoding", "Factors", "Scheme", "Shares", "WeightRounding"]
+__all__ = ["BiasKind", "Encoding", "Factors", "Scheme", "Shares", "Spelling", "WeightRounding"]
 
 # Fields that plain data leaves out where they are empty.
-_LEFT_OUT = ("extra_op_types", "input_nodes", "output_nodes", "exclude_outputs", "exclude_output_types", "fuse")
+_LEFT_OUT = (
+    *("extra_op_types", "input_nodes", "output_nodes", "exclude_outputs", "exclude_output_types", "fuse"),
+    *("contrib_pairs", "opset", "unshare_constants", "vaiml"),
+)
 
 Encoding = Literal["qdq", "cast", "dynamic", "nbits"]
+Spelling = Literal[Encoding, "bias", "contrib", "contrib_bias"]
 Factors = Literal["useful_octaves", "octaves", "exact"]
 Shares = Literal["pair", "codes", "nothing"]
 WeightRounding = Literal["nearest", "descent", "adaround", "adaquant", "gptq"]
@@ -67,6 +72,12 @@ class Scheme:
         constraints: Rules of the target that are on or off otherwise than in itself, by name, in the order of names
             (`quarkfast.targets.switches`).
         fuse: Pairs of operator types between which no pair stands, where nothing else reads what the first computes.
+        shapes: Fixed shapes of inputs and outputs, by name.
+        opset: The operator set to put the model in; a newer one where the types need that. None keeps the model's own.
+        contrib_pairs: Write Q/DQ pairs of 8 and 16 bits in the domain ``com.microsoft``, which has them in any operator
+            set.
+        vaiml: Write constants as float32 that bfloat16 holds, and round nothing but inputs besides (AMD's VAIML).
+        unshare_constants: Operator types whose constants are copied where several nodes read one; ``"*"`` means all.
         op_types: Operator types to quantize; empty means all that the target has a rule for.
         extra_op_types: Operator types to quantize though the target has no rule for them; ``"*"`` means all that
             compute on floats.
@@ -113,6 +124,11 @@ class Scheme:
     align_scales: bool | None = None
     constraints: tuple[tuple[str, bool], ...] = ()
     fuse: tuple[tuple[str, str], ...] = ()
+    shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    opset: int | None = None
+    contrib_pairs: bool = False
+    vaiml: bool = False
+    unshare_constants: tuple[str, ...] = ()
     op_types: tuple[str, ...] = ()
     extra_op_types: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
@@ -128,6 +144,11 @@ class Scheme:
     samples: int | None = None
     batch_size: int | None = None
     preprocess: str | None = None
+
+    @property
+    def spelling(self) -> Spelling:
+        """How a tensor is written, as `quarkfast.writers.nodes` has it."""
+        return "contrib" if self.contrib_pairs and self.encoding == "qdq" else self.encoding
 
     @property
     def factors(self) -> Factors | None:
@@ -189,7 +210,7 @@ class Scheme:
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         options, mixed = plain.pop("rounding_options"), plain.pop("mixed_precision")
         constraints, folded = plain.pop("constraints"), plain.pop("fold_batch_norm")
-        shares = plain.pop("shares")
+        shares, shapes = plain.pop("shares"), plain.pop("shapes")
         added = {key: plain.pop(key) for key in _LEFT_OUT}
         return (
             plain
@@ -198,6 +219,7 @@ class Scheme:
             | ({} if shares == "pair" else {"shares": shares})
             | ({} if folded else {"fold_batch_norm": False})
             | ({"constraints": dict(constraints)} if constraints else {})
+            | ({"shapes": {name: list(shape) for name, shape in shapes}} if shapes else {})
             | ({"mixed_precision": mixed.to_plain()} if mixed is not None else {})
             | {
                 "activation": asdict(self.activation),
@@ -240,6 +262,8 @@ class Scheme:
             given["fuse"] = tuple((first, second) for first, second in plain["fuse"])
         if "constraints" in plain:
             given["constraints"] = tuple(sorted(dict(plain["constraints"]).items()))
+        if "shapes" in plain:
+            given["shapes"] = read_shapes(plain["shapes"])
         if plain.get("mixed_precision") is not None:
             given["mixed_precision"] = read_mixed_precision(plain["mixed_precision"])
         given["exclude"] = read_exclude(plain.get("exclude", ()))

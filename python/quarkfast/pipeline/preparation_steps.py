@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 from quarkfast.deferred import ir
 from quarkfast.graph.name_provenance import carry_over, remember, settle_calls
-from quarkfast.graph.opset import choose_ir_version, convert_opset
+from quarkfast.graph.opset import choose_ir_version, convert_opset, convert_opset_exactly
 from quarkfast.pipeline.context import ModelContext
 from quarkfast.pipeline.step import FunctionStep
 from quarkfast.transforms.check_weights import check_weights
+from quarkfast.transforms.fix_shapes import fix_shapes
 from quarkfast.transforms.inline_functions import inline_functions
+from quarkfast.transforms.unshare_constants import unshare_constants
 
 __all__ = [
     "check_constants",
@@ -18,9 +20,13 @@ __all__ = [
     "convert_for_target",
     "convert_operator_set",
     "converts_for_target",
+    "copy_shared_constants",
+    "fix_input_shapes",
     "folds",
+    "has_shapes",
     "inline_calls",
     "rewrite",
+    "unshares",
 ]
 
 
@@ -63,11 +69,32 @@ def check_new_constants(context: ModelContext) -> bool:
 
 def convert_operator_set(context: ModelContext) -> bool:
     """Puts a model in the operator set that the result needs in place of the model."""
-    before = context.model
-    context.model = convert_opset(before, context.opset)
+    before, wanted = context.model, context.scheme.opset
+    chosen = before if wanted is None else convert_opset_exactly(before, wanted)
+    context.model = convert_opset(chosen, context.opset)
     carry_over(before, context.model)
     choose_ir_version(context.model)
     return context.model is not before
+
+
+def has_shapes(context: ModelContext) -> bool:
+    """Whether shapes are to be fixed."""
+    return bool(context.scheme.shapes)
+
+
+def fix_input_shapes(context: ModelContext) -> bool:
+    """Gives inputs and outputs the shapes that the scheme says."""
+    return fix_shapes(context.model, dict(context.scheme.shapes))
+
+
+def unshares(context: ModelContext) -> bool:
+    """Whether constants are to be copied."""
+    return bool(context.scheme.unshare_constants)
+
+
+def copy_shared_constants(context: ModelContext) -> bool:
+    """Copies constants that several nodes read."""
+    return unshare_constants(context.model, context.scheme.unshare_constants)
 
 
 def converts_for_target(context: ModelContext) -> bool:

@@ -34,6 +34,7 @@ from quarkfast.quantization import (
 from quarkfast.ranges.estimate import estimate_ranges, needs_histogram
 from quarkfast.statistics import StatisticsRequest, TensorStatistics
 from quarkfast.targets.simulations import simulate
+from quarkfast.transforms.remove_pairs import remove_pairs
 from quarkfast.writers import insert
 
 __all__ = [
@@ -48,6 +49,8 @@ __all__ = [
     "plan_codes",
     "request_channels",
     "request_ranges",
+    "round_constants_alone",
+    "rounds_constants_alone",
     "runs_model",
     "serialize_model",
     "smooths_channels",
@@ -202,6 +205,16 @@ def insert_plan(context: Context) -> bool:
     reductions = context.quantizers.reductions if is_portable(context.scheme, context.target) else None
     write_metadata(context.model, description, context.fingerprints, reductions)
     return True
+
+
+def rounds_constants_alone(context: Context) -> bool:
+    """Whether activations are rounded at inputs alone."""
+    return context.scheme.vaiml
+
+
+def round_constants_alone(context: Context) -> bool:
+    """Makes narrow constants float32, and takes Casts away but those behind inputs."""
+    return remove_pairs(context.model, keep_inputs=True)
 
 
 def serialize_model(context: Context) -> bool:

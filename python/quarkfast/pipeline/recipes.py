@@ -13,9 +13,13 @@ from quarkfast.pipeline.preparation_steps import (
     convert_for_target,
     convert_operator_set,
     converts_for_target,
+    copy_shared_constants,
+    fix_input_shapes,
     folds,
+    has_shapes,
     inline_calls,
     rewrite,
+    unshares,
 )
 from quarkfast.pipeline.quantization_steps import (
     check_for_target,
@@ -29,6 +33,8 @@ from quarkfast.pipeline.quantization_steps import (
     plan_codes,
     request_channels,
     request_ranges,
+    round_constants_alone,
+    rounds_constants_alone,
     runs_model,
     serialize_model,
     smooths_channels,
@@ -68,6 +74,7 @@ _STRUCTURE: Recipe = (
     FunctionStep("inline functions", "prepare", inline_calls),
     FunctionStep("convert opset", "prepare", convert_operator_set),
     rewrite("clean", clean),
+    FunctionStep("fix shapes", "prepare", fix_input_shapes, has_shapes),
 )
 
 PREPARATION: Recipe = (
@@ -78,6 +85,7 @@ PREPARATION: Recipe = (
     rewrite("fold BatchNormalization", fold_batch_norm, folds),
     rewrite("fold affine steps", fold_affine, folds),
     *(each for each in ALGORITHMS if each.stage == "prepare"),
+    FunctionStep("copy shared constants", "prepare", copy_shared_constants, unshares),
     FunctionStep("check new constants", "prepare", check_new_constants),
     rewrite("infer types", infer_types),
     FunctionStep("convert for target", "prepare", convert_for_target, converts_for_target),
@@ -105,6 +113,7 @@ _RESULT: Recipe = (
     *(each for each in ALGORITHMS if each.works_on != "float weights"),
     FunctionStep("check for target", "insert", check_for_target),
     FunctionStep("insert", "insert", insert_plan),
+    FunctionStep("round constants alone", "insert", round_constants_alone, rounds_constants_alone),
     FunctionStep("serialize", "insert", serialize_model),
     FunctionStep("measure outputs", "check", measure_outputs, measures_outputs),
     FunctionStep("write files", "save", write_files, writes_files),

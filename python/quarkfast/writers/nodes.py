@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
 
-from quarkfast.config import Encoding, Scheme
+from quarkfast.config import Scheme
+from quarkfast.config.scheme import Spelling
 from quarkfast.deferred import ir
 from quarkfast.errors import UnsupportedError
 from quarkfast.formats import find
@@ -18,7 +18,6 @@ from quarkfast.targets import Target
 
 __all__ = [
     "Form",
-    "Spelling",
     "clip_node",
     "decode_block_node",
     "dequantize_nodes",
@@ -28,10 +27,10 @@ __all__ = [
     "round_node",
 ]
 
-_QUARK = "com.amd.quark"
+_QUARK, _RUNTIME = "com.amd.quark", "com.microsoft"
 
-# How a tensor is written: as the scheme says, or as a bias, whose int32 codes the standard can turn back but not make.
-Spelling = Encoding | Literal["bias"]
+# Bits of the integers that pairs of onnxruntime take in any operator set; a bias has 32, which they turn back alone.
+_CONTRIB_BITS = {"contrib": (8, 16), "contrib_bias": (32,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +54,8 @@ class Form:
     attributes: Mapping[str, int | str] = field(default_factory=dict)
 
 
+_OLDEST = 11
+
 # Numbers of Quark's attribute; those of `quarkfast.kernels`.
 _ROUNDING_MODES: Mapping[Rounding, int] = MappingProxyType({"half_away": 0, "half_up": 1, "half_even": 2})
 
@@ -63,9 +64,11 @@ _PACKED = frozenset({"bit_width", "block_size", "sub_block_size", "sub_block_shi
 
 
 def find_form(dtype: str, spelling: Spelling) -> Form:
-    """Returns how `dtype` is spelled; what has no Cast or is no bias is spelled as ``"qdq"``."""
+    """Returns how `dtype` is spelled; what has no Cast, is no bias or not in onnxruntime is spelled as ``"qdq"``."""
     row = find(dtype)
-    linear = row.dequantize_opset if spelling == "bias" else row.linear_opset
+    if row.is_integer and row.bits in _CONTRIB_BITS.get(spelling, ()):
+        return Form(_RUNTIME, "QuantizeLinear", "DequantizeLinear", _OLDEST)
+    linear = row.dequantize_opset if spelling in ("bias", "contrib_bias") else row.linear_opset
     if linear is not None:
         return Form("", "QuantizeLinear", "DequantizeLinear", linear)
     if row.cast_opset is not None and (spelling == "cast" or row.custom_opset is None):
@@ -92,11 +95,11 @@ def lowest_opset(scheme: Scheme, target: Target) -> int:
         (11, 21)
     """
     if scheme.encoding == "dynamic":
-        return max(11, target.lowest_opset)
+        return max(_OLDEST, target.lowest_opset)
     specs = scheme.specs()
     channels = any(spec.granularity == "channel" for spec in specs)
-    forms = (find_form(spec.dtype, scheme.encoding) for spec in specs)
-    return max(target.lowest_opset, 13 if channels else 11, *(form.opset for form in forms))
+    forms = (find_form(spec.dtype, scheme.spelling) for spec in specs)
+    return max(target.lowest_opset, 13 if channels else _OLDEST, *(form.opset for form in forms))
 
 
 def quantize_nodes(

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from quarkfast.config import Scheme
+from quarkfast.config.scheme import Spelling
 from quarkfast.deferred import ir
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import is_standard, name_of, rank_of
@@ -24,7 +25,6 @@ from quarkfast.targets import Target
 from quarkfast.writers.dynamic import insert_dynamic
 from quarkfast.writers.float_constants import keep_floats
 from quarkfast.writers.nodes import (
-    Spelling,
     clip_node,
     decode_block_node,
     dequantize_nodes,
@@ -71,9 +71,15 @@ def insert_pairs(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]
         if isinstance(constant, QuantizedBlocks):
             inserter.insert_block_constant(slot.tensor, constant, slot.edges)
         else:
-            inserter.insert_constant(slot.tensor, slot.tensor, constant, slot.edges, scheme.encoding)
+            inserter.insert_constant(slot.tensor, slot.tensor, constant, slot.edges, scheme.spelling)
     for bias, constant in plan.biases:
-        inserter.insert_constant(bias.tensor, f"{bias.tensor}_quantized", constant, (bias.edge,), "bias")
+        inserter.insert_constant(
+            bias.tensor,
+            f"{bias.tensor}_quantized",
+            constant,
+            (bias.edge,),
+            "contrib_bias" if scheme.contrib_pairs else "bias",
+        )
     for tensor, root in plan.activations.items():
         if plan.quantizers[root].is_block:
             inserter.insert_rounding(values[tensor], plan.quantizers[root])
@@ -101,7 +107,7 @@ class _Inserter:
 
     def insert_pair(self, value: ir.Value, root: str, quantizer: Quantizer) -> None:
         if root not in self._parameters:
-            self._parameters[root] = self._initialize(root, quantizer, self._scheme.encoding)
+            self._parameters[root] = self._initialize(root, quantizer, self._scheme.spelling)
         name, readers = name_of(value), self._readers(value)
         clip = self._clip(value, quantizer)
         quantize, decode = self._pair(clip[0].outputs[0] if clip else value, name, quantizer, self._parameters[root])
@@ -160,7 +166,7 @@ class _Inserter:
             if _are_equal(known, constant):
                 self._connect(nodes, edges)
                 return
-        if self._scheme.keep_float_weights and spelling != "bias":
+        if self._scheme.keep_float_weights and spelling not in ("bias", "contrib_bias"):
             source = self._add(f"{tensor}_quantized", constant.representable())
             quantize, decode = self._pair(source, tensor, quantizer, self._initialize(stem, quantizer, spelling))
             added = quantize + decode
@@ -197,9 +203,9 @@ class _Inserter:
         self, value: ir.Value, name: str, quantizer: Quantizer, parameters: tuple[ir.Value, ...]
     ) -> tuple[list[ir.Node], list[ir.Node]]:
         """Returns the nodes that lead to codes, and those that lead back."""
-        quantize = quantize_nodes(value, parameters, quantizer, self._scheme.encoding)
+        quantize = quantize_nodes(value, parameters, quantizer, self._scheme.spelling)
         named = self._call(quantize, f"{name}_QuantizeLinear")
-        dequantize = dequantize_nodes(named[-1].outputs[0], parameters, quantizer, self._scheme.encoding)
+        dequantize = dequantize_nodes(named[-1].outputs[0], parameters, quantizer, self._scheme.spelling)
         return named, self._call(dequantize, f"{name}_DequantizeLinear")
 
     def _call(self, nodes: Iterable[ir.Node], name: str) -> list[ir.Node]:

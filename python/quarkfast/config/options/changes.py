@@ -20,11 +20,13 @@ __all__ = [
     "set_group_size",
     "set_in_spec",
     "set_mixed_precision",
+    "set_of_pairs",
     "set_per_channel",
     "set_read",
     "set_rounding",
     "set_shares",
     "set_target",
+    "set_vaiml",
 ]
 
 
@@ -51,6 +53,33 @@ def set_in_spec(part: str, field: str) -> Callable[[Scheme, Any], Scheme]:
         return replace(scheme, **changed)
 
     return apply
+
+
+def set_of_pairs(field: str) -> Callable[[Scheme, Any], Scheme]:
+    """Returns what sets a field that matters where activations are quantized beforehand, and is refused elsewhere."""
+    apply = set_field(field)
+
+    def checked(scheme: Scheme, value: Any) -> Scheme:
+        if value and (scheme.weights_only or scheme.encoding == "dynamic"):
+            raise ConfigError(
+                f"{field}: expected a preset that quantizes activations before the model runs, got {scheme.name}; "
+                "leave it out"
+            )
+        return apply(scheme, value)
+
+    return checked
+
+
+def set_vaiml(scheme: Scheme, value: bool) -> Scheme:
+    """Has a model in bfloat16 round its constants and inputs alone.
+
+    Raises:
+        ConfigError: If it is on, and a type is another one.
+    """
+    narrow = (row.float32_range and row.quant_type for row in (scheme.activation.format, scheme.weight.format))
+    if value and not all(narrow):
+        raise ConfigError(f"vaiml: expected bfloat16, got {scheme.name}; use the preset BF16")
+    return replace(scheme, vaiml=value, encoding="cast" if value else scheme.encoding)
 
 
 def set_per_channel(scheme: Scheme, value: bool) -> Scheme:

@@ -26,6 +26,7 @@ __all__ = [
     "PAIRS",
     "ROUNDING",
     "RULES",
+    "SHAPES",
     "SHARES",
     "SWITCHES",
     "TARGET",
@@ -103,6 +104,12 @@ PAIRS = Kind(
 SWITCHES = Kind(
     "a mapping from names to True or False",
     lambda value: isinstance(value, Mapping) and all(map(_is_name, value)) and all(map(_is_bool, value.values())),
+    str,
+    is_json=True,
+)
+SHAPES = Kind(
+    "a mapping from names to lists of sizes, or Quark's text for it",
+    lambda value: isinstance(value, str | Mapping),
     str,
     is_json=True,
 )

@@ -16,6 +16,7 @@ from quarkfast.config.options.kinds import Kind
 from quarkfast.config.overrides import read_overrides
 from quarkfast.config.rules import read_exclude, read_layers
 from quarkfast.config.scheme import Scheme
+from quarkfast.config.shapes import read_shapes
 from quarkfast.config.types import retype
 from quarkfast.ranges.registry import METHODS, PARAMETERS, Parameter
 
@@ -140,6 +141,27 @@ _ROWS = (
     Option(
         "constraints", kinds.SWITCHES, changes.set_constraints, _MODEL,
         "Rules of the target to turn on or off, by name (docs/rules.md): an object of true and false.",
+    ),
+    Option(
+        "shapes", kinds.SHAPES, changes.set_read("shapes", read_shapes), _MODEL,
+        "Fixed shapes of inputs and outputs: an object of lists by name.", "FixShapes",
+    ),
+    Option(
+        "opset", kinds.COUNT, changes.set_field("opset"), _MODEL,
+        "The operator set to put the model in; newer where its types need that.", "ConvertOpsetVersion",
+        metavar="VERSION",
+    ),
+    Option(
+        "contrib_pairs", kinds.BOOL, changes.set_of_pairs("contrib_pairs"), _TYPES,
+        "Write Q/DQ pairs in the domain com.microsoft, which has 16 bits in any operator set.", "UseQDQContribOps",
+    ),
+    Option(
+        "vaiml", kinds.BOOL, changes.set_vaiml, _TYPES,
+        "Round constants and inputs alone to bfloat16 (AMD's VAIML).", "EnableVaimlBF16",
+    ),
+    Option(
+        "unshare_constants", kinds.NAMES, changes.set_of_pairs("unshare_constants"), _MODEL,
+        "Copy constants that several nodes of these types read; * means all.", metavar="TYPE",
     ),
     Option(
         "fuse", kinds.PAIRS, changes.set_read("fuse", lambda value: tuple(map(tuple, value))), _MODEL,

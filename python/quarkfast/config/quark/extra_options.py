@@ -49,7 +49,9 @@ def translated_options(options: Mapping[str, Any], scheme: Scheme) -> dict[str, 
             raise ConfigError(f"option {key}: expected {switch} beside it, got none; leave it out")
     if options.get("QuantizeAllOpTypes"):
         kept = {key: value for key, value in kept.items() if key not in _EXTRA} | {"extra_op_types": ["*"]}
-    return _preparation(options) | _shares(options) | kept | _tensors(options) | _bias(options, scheme)
+    return (
+        _preparation(options) | _copies(options) | _shares(options) | kept | _tensors(options) | _bias(options, scheme)
+    )
 
 
 def _tensors(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,6 +73,12 @@ def _preparation(options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what OptimizeModel=False means: folding is Quark's only part of it that is done here."""
     said = options.keys() & {"FoldBatchNorm", "fold_batch_norm"}
     return {"fold_batch_norm": False} if options.get("OptimizeModel") is False and not said else {}
+
+
+def _copies(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what CopySharedInit means: an empty list all types."""
+    wanted = options.get("CopySharedInit")
+    return {} if wanted is None else {"unshare_constants": list(wanted) or ["*"]}
 
 
 def _shares(options: Mapping[str, Any]) -> dict[str, Any]:

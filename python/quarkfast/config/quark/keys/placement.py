@@ -50,6 +50,6 @@ ROWS = (
         default=([], None),
         honoured="pairs of operator types",
     ),
-    Key("UseQDQContribOps", default=(False,)),
+    Key("UseQDQContribOps", "option `contrib_pairs`", default=(False,), honoured="True"),
     Key("UseQDQVitisCustomOps", "it has no effect in Quark either; leave it out", default=(True,), dead=True),
 )

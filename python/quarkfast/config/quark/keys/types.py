@@ -63,7 +63,7 @@ ROWS = (
         default=(True, False),
         families={"block": (True,)},
     ),
-    Key("EnableVaimlBF16", default=(False,)),
+    Key("EnableVaimlBF16", "option `vaiml`", default=(False,), honoured="True"),
     Key("UseMatMulNBits", "the preset MATMUL_NBITS", default=(False,), honoured="True"),
     Key("MatMulNBitsParams", "the preset MATMUL_NBITS", honoured="a mapping of Quark's settings"),
 )

@@ -1,0 +1,169 @@
+"""How a result is written, by options: operator set, domain of pairs, shapes, constants of their own, VAIML's form."""
+
+from __future__ import annotations
+
+import json
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+import quarkfast
+from quarkfast.config.quark import Config, get_default_config
+from quarkfast.errors import ConfigError, ModelError, UnsupportedError
+from support.tiny_models import conv_relu_model, run_as_written, samples, tiny_model
+
+
+def quantized(preset: str, model=None, **options) -> onnx.ModelProto:
+    proto = conv_relu_model() if model is None else model
+    result = quarkfast.quantize(proto, preset=preset, calibration_data=samples(), **options)
+    onnx.checker.check_model(result.proto)
+    return result.proto
+
+
+def by_quark(preset: str, **keys) -> onnx.ModelProto:
+    config = get_default_config(preset)
+    config.extra_options |= keys
+    quantizer = quarkfast.ModelQuantizer(Config(config))
+    return quantizer.quantize_model(conv_relu_model(), None, [{"x": each[None]} for each in samples()])
+
+
+def opset_of(proto: onnx.ModelProto) -> int:
+    return next(each.version for each in proto.opset_import if each.domain == "")
+
+
+def domains_of(proto: onnx.ModelProto) -> set[str]:
+    return {node.domain for node in proto.graph.node if "Linear" in node.op_type}
+
+
+@pytest.mark.parametrize(
+    ("preset", "options"),
+    [
+        ("A16W8", {}),
+        ("A8W8", {}),
+        ("A8W8", {"per_channel": True}),
+        ("U8S8", {}),
+        ("XINT8", {}),
+        ("A8W8", {"bias": "weight"}),
+    ],
+    ids=str,
+)
+def test_pairs_of_onnxruntime_compute_what_those_of_onnx_do(preset, options):
+    plain, contrib = quantized(preset, **options), quantized(preset, contrib_pairs=True, **options)
+    assert (domains_of(plain), domains_of(contrib)) == ({""}, {"com.microsoft"})
+    assert opset_of(contrib) == 17  # the model's own
+    x = samples(4)
+    np.testing.assert_array_equal(*(run_as_written(each.SerializeToString(), x) for each in (plain, contrib)))
+    session = ort.InferenceSession(contrib.SerializeToString())  # with all optimizations
+    assert np.isfinite(session.run(None, {"x": x})[0]).all()
+
+
+def test_types_that_onnxruntime_has_no_pairs_of_are_written_as_before():
+    found = quantized("A8W8", contrib_pairs=True, weight_type="int4")
+    assert domains_of(found) == {"", "com.microsoft"}
+
+
+def test_quarks_key_writes_a16w8_at_the_models_own_operator_set():
+    found = by_quark("A16W8", UseQDQContribOps=True)
+    assert (opset_of(found), domains_of(found)) == (17, {"com.microsoft"})
+    assert not quarkfast.check_model(found, "ryzenai-a8w8").errors
+
+
+@pytest.mark.parametrize("option", ["contrib_pairs", "unshare_constants"])
+@pytest.mark.parametrize("preset", ["INT8_WO", "DYNAMIC"])
+def test_presets_without_such_pairs_refuse_the_option(option, preset):
+    value = True if option == "contrib_pairs" else ["Conv"]
+    with pytest.raises(
+        ConfigError, match=f"{option}: expected a preset that quantizes activations before the model runs"
+    ):
+        quarkfast.quantize(conv_relu_model(), preset=preset, **{option: value})
+
+
+@pytest.mark.parametrize(("preset", "asked", "found"), [("A8W8", 19, 19), ("A8W8", 15, 15), ("A16W8", 15, 21)])
+def test_the_operator_set_is_the_one_asked_for_or_the_oldest_with_the_types(preset, asked, found):
+    assert opset_of(quantized(preset, opset=asked)) == found
+    assert opset_of(by_quark(preset, ConvertOpsetVersion=asked)) == found
+
+
+def test_an_operator_set_that_there_is_not_is_refused():
+    with pytest.raises(ConfigError, match="version: expected an operator set from 1 to"):
+        quantized("A8W8", opset=999)
+    with pytest.raises(UnsupportedError, match="expected one that onnx can convert to operator set 7"):
+        quantized("A8W8", opset=7)
+
+
+def test_shapes_are_fixed_and_samples_run_one_by_one():
+    found = quantized("A8W8", shapes={"x": [1, 3, 8, 8]})
+    for value in (*found.graph.input, *found.graph.output):
+        assert [size.dim_value for size in value.type.tensor_type.shape.dim] == [1, 3, 8, 8]
+    same = by_quark("A8W8", FixShapes="x:[1,3,8,8];y:[1,3,8,8]")
+    assert [size.dim_value for size in same.graph.input[0].type.tensor_type.shape.dim] == [1, 3, 8, 8]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "error", "message"),
+    [
+        ({"x": [1, 3, 8]}, ModelError, r"shapes: expected 'x' to be \[N, 3, 8, 8\], got \[1, 3, 8\]"),
+        ({"q": [1]}, ConfigError, "shapes: expected x, y, got 'q'"),
+        (
+            {"x": [1, -1, 8, 8]},
+            ConfigError,
+            r"shapes: x: expected a list of whole numbers greater than 0, got",
+        ),
+        ("x=1", ConfigError, r"shapes: expected 'x:\[1,3,224,224\];y:\[1,10\]', got 'x=1'"),
+        ({}, ConfigError, "shapes: expected sizes by name"),
+    ],
+)
+def test_shapes_that_cannot_be_are_refused(shapes, error, message):
+    with pytest.raises(error, match=message):
+        quantized("A8W8", shapes=shapes)
+
+
+def test_vaiml_rounds_constants_and_inputs_alone():
+    model, found = conv_relu_model(), quantized("BF16", vaiml=True)
+    assert [node.op_type for node in found.graph.node] == ["Cast", "Cast", "Conv", "Relu", "Conv", "Add"]
+    given = [onnx.numpy_helper.to_array(each) for each in model.graph.initializer]
+    rounded = [each.astype(ml_dtypes.bfloat16).astype(np.float32).tobytes() for each in given]
+    constants = [onnx.numpy_helper.to_array(each) for each in found.graph.initializer]
+    assert sorted(each.tobytes() for each in constants) == sorted(rounded)
+    assert by_quark("BF16", EnableVaimlBF16=True).graph.node[2].op_type == "Conv"
+    with pytest.raises(ConfigError, match="vaiml: expected bfloat16, got A8W8; use the preset BF16"):
+        quantized("A8W8", vaiml=True)
+
+
+SHARED = """g (float[N, 3, 8, 8] x) => (float[N, 3, 8, 8] y) {
+    a = Conv <pads = [1, 1, 1, 1]> (x, w)
+    b = Conv <pads = [1, 1, 1, 1]> (a, w)
+    c = Mul (b, k)
+    y = Mul (c, k)
+}"""
+
+
+def test_shared_constants_may_be_copied():
+    rng = np.random.default_rng(3)
+    arrays = {
+        "w": rng.normal(0, 0.3, (3, 3, 3, 3)).astype(np.float32),
+        "k": rng.normal(size=(8, 8)).astype(np.float32),
+    }
+    model = tiny_model(SHARED.replace("    z = Mul (a, w1)\n", ""), arrays)
+    plain, copied = quantized("A8W8", model), quantized("A8W8", model, unshare_constants=["Conv"])
+
+    def codes(proto):
+        return [each.name for each in proto.graph.initializer if len(each.dims) == 4]
+
+    assert (len(codes(plain)), len(codes(copied))) == (1, 2)
+    assert "duplicatedw_quantized" in codes(copied)
+    assert len(codes(quantized("A8W8", model, unshare_constants=["Mul"]))) == 1
+    x = samples(4)
+    np.testing.assert_array_equal(*(run_as_written(each.SerializeToString(), x) for each in (plain, copied)))
+
+
+def test_a_scheme_with_all_of_it_is_plain_data_both_ways():
+    found = quantized("A16W8", contrib_pairs=True, opset=17, shapes={"x": [1, 3, 8, 8]}, unshare_constants=["Conv"])
+    (text,) = [each.value for each in found.metadata_props if each.key == "quarkfast.scheme"]
+    scheme = quarkfast.Scheme.from_dict(json.loads(text))
+    assert (scheme.contrib_pairs, scheme.opset, scheme.shapes) == (True, 17, (("x", (1, 3, 8, 8)),))
+    assert scheme.unshare_constants == ("Conv",)
+    assert quarkfast.Scheme.from_dict(scheme.to_dict()) == scheme
