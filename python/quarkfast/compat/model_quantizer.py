@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quarkfast.calibration.data import RandomDataReader
 from quarkfast.config import Scheme, find_preset
 from quarkfast.config.quark import Config, QConfig, scheme_of, with_algorithms
+from quarkfast.config.quark.data_source import DataSource, data_source_of
+from quarkfast.pipeline.calibrate import calibrate
 from quarkfast.pipeline.quantize import quantize
 
 if TYPE_CHECKING:
@@ -46,6 +50,7 @@ class ModelQuantizer:
             self.scheme = config
         else:
             self.scheme = replace(scheme_of(config), strict=True)
+        self._source = DataSource() if isinstance(config, str | Scheme) else data_source_of(config)
 
     def quantize_model(
         self,
@@ -60,7 +65,8 @@ class ModelQuantizer:
         Args:
             model_input: Path of an ONNX file or an ``onnx.ModelProto``; it is not changed.
             model_output: Where to write the result; None returns it instead.
-            calibration_data_reader: Anything that :func:`quarkfast.quantize` takes as calibration data.
+            calibration_data_reader: Anything that :func:`quarkfast.quantize` takes as calibration data. Where the
+                configuration names a file (``SaveAndRestore``), it is read in place of samples, or written.
             calibration_data_path: A file or folder of calibration data, read when there is no reader.
             algorithms: Algorithms to run besides those of the configuration: CLEConfig, BiasCorrectionConfig,
                 AdaRoundConfig, AdaQuantConfig, AutoMixprecisionConfig.
@@ -74,5 +80,13 @@ class ModelQuantizer:
         """
         scheme = with_algorithms(self.scheme, algorithms)
         data = calibration_data_path if calibration_data_reader is None else calibration_data_reader
-        result = quantize(model_input, model_output, scheme, data)
+        if data is None and self._source.random:
+            data = RandomDataReader(1, shapes=self._source.shapes or {}, ranges=self._source.ranges or {})
+        saved = self._source.saved if scheme.activation.needs_range or scheme.smoothed else None
+        if saved is not None and data is not None and not Path(saved).exists():
+            calibrate(model_input, data, saved, preset=scheme)
+        if saved is not None and Path(saved).exists():
+            result = quantize(model_input, model_output, scheme, calibration=saved)
+        else:
+            result = quantize(model_input, model_output, scheme, data)
         return result.proto if model_output is None else None

@@ -4,7 +4,7 @@ from types import MappingProxyType
 
 from quarkfast.targets.rule_tables import ACTIVATION, AVERAGE, COMPUTE, FIRST, MOVEMENT, SOFTMAX, rows
 from quarkfast.targets.rules import Rule
-from quarkfast.targets.switches import CONVERTED, FLOAT_SCALES, behind_products, fusion
+from quarkfast.targets.switches import CONVERTED, FLOAT_SCALES, SIMULATED, behind_products, fusion
 from quarkfast.targets.target import Target
 
 __all__ = ["ORT_CPU"]
@@ -34,6 +34,7 @@ ORT_CPU = Target(
         {
             **FLOAT_SCALES,
             **CONVERTED,
+            "clip_to_relu": SIMULATED["clip_to_relu"],
             "fuse_clip": fusion("Clip", _PRODUCERS),
             "fuse_leaky_relu": fusion("LeakyRelu", _PRODUCERS),
             "fuse_mul_add": behind_products,

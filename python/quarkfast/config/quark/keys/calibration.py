@@ -18,10 +18,22 @@ ROWS = (
     Key("CalibOptimizeMem", _MEMORY, already=BOTH),
     Key("CalibWorkerNum", "all processors calibrate, with the same result", already=COUNT),
     Key("CalibPassthroughOpTypes", default=([],)),
-    Key("UseRandomData", default=(False,)),
-    Key("RandomDataReaderInputShape", default=({},)),
-    Key("RandomDataReaderInputDataRange", default=(None,)),
-    Key("SaveAndRestore", default=(None,)),
+    Key(
+        "UseRandomData",
+        "one random sample, where there is neither a reader nor a path",
+        default=(False,),
+        honoured="True",
+    ),
+    Key("RandomDataReaderInputShape", "sizes of the random sample", default=({},), honoured="lists by input"),
+    Key(
+        "RandomDataReaderInputDataRange", "range of the random sample", default=(None,), honoured="[low, high] by input"
+    ),
+    Key(
+        "SaveAndRestore",
+        "a file of statistics, read in place of samples where it exists, else written; Quark's are read too",
+        default=(None,),
+        honoured="a path",
+    ),
     Key(
         "TensorsRangeFile",
         "Quark 0.12 dropped this name; give a saved calibration (calibration=) instead",

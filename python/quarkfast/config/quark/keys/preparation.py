@@ -59,6 +59,12 @@ ROWS = (
         default=(False,),
         already=BOTH,
     ),
-    Key("ReplaceClip6Relu", "equalization reads a Clip as it is", default=(False,)),
+    Key(
+        "ReplaceClip6Relu",
+        "rule `clip_to_relu`; equalization reads a Clip as it is",
+        default=(False,),
+        honoured="True",
+        constraint="clip_to_relu",
+    ),
     Key("RemoveInputInit", "constants are no inputs of the result", default=(True,)),
 )
