@@ -2,13 +2,18 @@ from dataclasses import replace
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
 import quarkfast
 from quarkfast.algorithms import weight_rounding
+from quarkfast.algorithms.rounding.error_feedback import round_with_feedback
 from quarkfast.config import PRESETS
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.graph.quantizer import Quantizer
+from quarkfast.quantization import QuantizedBlocks
+from quarkfast.reconstruction import LinearLayer
 from support.tiny_models import run_as_written, tiny_model
 
 TEXT = """g (float[N, 8, 6, 6] x) => (float[N, 5] y) {
@@ -152,7 +157,68 @@ def test_a_calibration_has_no_samples_to_run():
         quarkfast.quantize(_model(), None, "A8W8", calibration=calibration, rounding="descent")
 
 
-@pytest.mark.parametrize("preset", ["DYNAMIC", "BF16", "MX9", "BF16_WO"])
+FLOATS = ["BF16", "FP16", "BFP16", "MX9", "MX6", "MXINT8", "MXFP8E4M3", "MXFP6E2M3", "MXFP4E2M1"]
+
+
+@pytest.mark.parametrize("preset", FLOATS)
+def test_floats_and_blocks_are_rounded_with_error_feedback(preset):
+    nearest, rounded = (
+        quarkfast.quantize(_model(), preset=preset, calibration_data=_correlated(40, 2), rounding=each)
+        for each in ("nearest", "adaquant")
+    )
+    (note,) = [note for note in rounded.summary.notes if "weight rounding" in note]
+    undone = "undone" in note
+    assert (rounded.model_bytes == nearest.model_bytes or _ratio(rounded) == _ratio(nearest)) == undone
+    assert _ratio(rounded) > _ratio(nearest) - 0.5  # samples held apart are others than those that are judged here
+
+
+def test_error_feedback_lessens_the_error_of_a_layer():
+    rng = np.random.default_rng(3)
+    weights, inputs = rng.normal(size=(2, 5, 12)), rng.normal(size=(2, 400, 12)) @ rng.normal(size=(2, 12, 12))
+    gram = inputs.transpose(0, 2, 1) @ inputs
+    blocks = [np.array([0, 4, 8]), np.array([1, 5, 9]), np.array([2, 6, 10]), np.array([3, 7, 11])]
+    nearest, seen = np.rint(weights), []
+
+    def whole(values):
+        seen.append(values.shape)
+        return np.rint(values)
+
+    found = round_with_feedback(nearest, gram, weights @ gram, blocks, whole)
+    assert seen == [(5, 3)] * 8
+    np.testing.assert_array_equal(found, np.rint(found))
+    errors = [np.einsum("gmk,gkl,gml->gm", each - weights, gram, each - weights) for each in (nearest, found)]
+    assert (errors[1] <= errors[0]).all()
+    assert errors[1].sum() < 0.6 * errors[0].sum()
+
+
+def test_a_singular_matrix_leaves_the_nearest_values():
+    nearest = np.ones((1, 2, 2))
+    columns = [np.array([0]), np.array([1])]
+    found = round_with_feedback(nearest, np.zeros((1, 2, 2)), np.zeros((1, 2, 2)), columns, np.rint)
+    np.testing.assert_array_equal(found, nearest)
+
+
+@pytest.mark.parametrize(
+    ("shape", "groups", "axis", "blocks"),
+    [((4, 20, 3, 1), 1, 1, 9), ((20, 6), 1, 0, None), ((20, 6), 1, 1, 1), ((4, 8), 1, 1, 1)],
+    ids=str,
+)
+def test_blocks_lie_along_the_inputs_of_a_row_or_are_left(shape, groups, axis, blocks):
+    values = np.random.default_rng(3).normal(size=shape).astype(np.float32)
+    tensor = QuantizedBlocks(Quantizer("bfp16", np.float32(1), np.int64(0), axis=axis), ir.tensor(values), "half_even")
+    layer = LinearLayer("n", "Conv" if len(shape) == 4 else "Gemm", "x", "w", None, shape, groups)
+    found = weight_rounding._blocks(tensor, layer)
+    if blocks is None:
+        assert found is None
+        return
+    rows, held = layer.to_rows(values)[0], layer.to_rows(tensor.decoded())[0]
+    assert len(found) == blocks
+    assert sorted(np.concatenate(found).tolist()) == list(range(rows.shape[1]))
+    for block in found:
+        np.testing.assert_array_equal(tensor.of_rows(np.ascontiguousarray(rows[:, block])), held[:, block])
+
+
+@pytest.mark.parametrize("preset", ["DYNAMIC", "BF16_WO"])
 def test_presets_without_codes_to_choose_refuse(preset):
     with pytest.raises(quarkfast.ConfigError, match=f"rounding: expected nearest with {preset}, got 'descent'"):
         quarkfast.quantize(_model(), None, preset, _correlated(4, 2), rounding="descent")

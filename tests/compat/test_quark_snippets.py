@@ -82,17 +82,14 @@ def test_the_pages_hold_the_snippets_that_this_test_was_written_for(shared):
 
 
 @pytest.mark.parametrize("index", range(8))
-def test_a_snippet_runs_or_is_refused_by_the_name_of_its_algorithm(shared, names, index):
+def test_a_snippet_runs_to_its_end(shared, names, index):
     code = snippets(shared)[index]
     if "WeightScaled=True" in code:
         code += "\nassert ModelQuantizer(config).scheme.weight.scaled"
         exec(compile(redirected(code), f"snippet {index}", "exec"), names)
-    elif "AdaQuantConfig" in code:
-        code += "\nModelQuantizer(config)" if "ModelQuantizer(" not in code else ""
-        with pytest.raises(quarkfast.UnsupportedError, match=r"integer weights .* for AdaQuant, got bfloat16"):
-            exec(compile(redirected(code), f"snippet {index}", "exec"), names)
-        assert not Path("out.onnx").exists()
     else:
+        if "AdaQuantConfig" in code and "ModelQuantizer(" not in code:
+            code += "\nModelQuantizer(config).quantize_model(input_model_path, output_model_path, data_reader)"
         exec(compile(redirected(code), f"snippet {index}", "exec"), names)
         written = names.get("quantized_model_path") or names["output_model_path"]
         if "quantize_model(" in code:

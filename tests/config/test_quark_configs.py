@@ -103,7 +103,6 @@ def bf16_with(**options):
         ({"BF16QDQToCst": True}, quarkfast.ConfigError, "did you mean 'BF16QDQToCast'"),
         ({"UseUnsignedReLU": True}, quarkfast.ConfigError, "it has no effect in Quark either"),
         ({"FillAllValueInfo": True}, quarkfast.UnsupportedError, "FillAllValueInfo: expected False"),
-        ({"algo_config": [quarkfast.AdaQuantConfig()]}, quarkfast.UnsupportedError, "for AdaQuant, got bfloat16"),
         ({"algo_config": [quarkfast.CLEConfig(cle_steps=2)]}, quarkfast.UnsupportedError, "CLE"),
     ],
 )

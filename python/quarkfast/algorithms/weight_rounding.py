@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Context
 from quarkfast.algorithms.rounding import SOLVERS, CoordinateDescent, RoundingProblem, Solver
+from quarkfast.algorithms.rounding.error_feedback import round_with_feedback
 from quarkfast.config import Scheme
 from quarkfast.reconstruction import LinearLayer, linear_layers
 from quarkfast.reconstruction.gram import GramMatrices
@@ -79,11 +80,8 @@ def round_rows(
         centred: Whether a bias takes care of means, so that only what varies counts.
 
     Returns:
-        Codes of the shape and type of those the tensor has.
+        Codes of the shape and type of those the tensor has; of floats and blocks, values that the type holds.
     """
-    codes, scales = layer.to_rows(tensor.encoded()), layer.to_rows(tensor.scales)
-    if not np.ptp(scales, axis=-1).any():
-        scales = scales[..., 0]
     decoded = layer.to_rows(tensor.decoded()).astype(np.float64)
     wanted = layer.to_rows(np.asarray(tensor.values.numpy())).astype(np.float64)
     gram, cross = matrices.gram, matrices.cross
@@ -94,8 +92,39 @@ def round_rows(
     damping = settings.damping * few * few * np.trace(gram, axis1=1, axis2=2) / gram.shape[-1]
     damped = damping[:, None, None] * np.eye(gram.shape[-1])
     target = wanted @ (cross + damped)
+    if not tensor.is_integer:
+        blocks = _blocks(tensor, layer)
+        assert blocks is not None
+        return layer.from_rows(round_with_feedback(decoded, gram + damped, target, blocks, _rounder(tensor)))
+    codes, scales = layer.to_rows(tensor.encoded()), layer.to_rows(tensor.scales)
+    if not np.ptp(scales, axis=-1).any():
+        scales = scales[..., 0]
     problem = RoundingProblem(codes, decoded, wanted, scales, gram + damped, target, *tensor.limits)
     return layer.from_rows(settings.solver.solve(problem))
+
+
+def _rounder(tensor: Any) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+    """Returns what rounds rows of a weight in floats or blocks."""
+    return lambda values: tensor.of_rows(np.ascontiguousarray(values))
+
+
+def _blocks(tensor: Any, layer: LinearLayer) -> list[NDArray[np.int64]] | None:
+    """Returns the inputs of each block of a weight's rows; None where blocks lie across rows, or scales differ."""
+    if not hasattr(tensor, "axis"):
+        return None if tensor.quantizer.axis is not None else [np.array([k]) for k in range(layer.matrix_shape[2])]
+    axis = tensor.axis % len(layer.shape)
+    along = np.arange(layer.shape[axis]).reshape([-1 if each == axis else 1 for each in range(len(layer.shape))])
+    others = np.arange(int(np.prod(layer.shape)) // layer.shape[axis]).reshape(
+        [1 if each == axis else size for each, size in enumerate(layer.shape)]
+    )
+    places = layer.to_rows(np.broadcast_to(along, layer.shape))
+    if np.ptp(places, axis=1).any():
+        return None
+    rest = layer.to_rows(np.broadcast_to(others, layer.shape))[0, 0]
+    block = places[0, 0] // tensor.row.block_size
+    order = np.lexsort((places[0, 0], block, rest))
+    cuts = np.flatnonzero((np.diff(rest[order]) != 0) | (np.diff(block[order]) != 0)) + 1
+    return np.split(order, cuts)
 
 
 class _Rounding:
@@ -110,7 +139,8 @@ class _Rounding:
         layer, matrices = seen.layer, seen.matrices
         bias = self._biases.get(layer.bias or "") if self._settings.update_bias else None
         weight = self._weights[layer.weight]
-        rounded = weight.with_codes(round_rows(weight, layer, matrices, self._settings, bias is not None))
+        codes = round_rows(weight, layer, matrices, self._settings, bias is not None)
+        rounded = weight.with_codes(codes) if weight.is_integer else weight.with_nearest(codes.astype(np.float32))
         found = {layer.weight: rounded}
         if bias is not None and layer.bias is not None:
             found[layer.bias] = bias.with_nearest(_bias(bias, weight, rounded, layer, matrices))
@@ -140,7 +170,7 @@ def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
     layers = [layer for layer in _layers(context) if not settings.op_types or layer.op_type in settings.op_types]
     if not layers:
         context.notes.append(
-            "weight rounding was left out: no layer has a float32 weight of its own with integer codes"
+            "weight rounding was left out: no layer has a float32 weight of its own with codes that it may choose"
         )
         return False
     if not context.has_real_samples:
@@ -160,10 +190,13 @@ def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
 
 
 def _layers(context: Context) -> list[LinearLayer]:
-    """Returns the layers whose weight has integer codes."""
+    """Returns the layers whose weight has codes of its own: integers, or floats and blocks that lie along its rows."""
     tensors = context.coded_weights()
     return [
-        layer for layer in linear_layers(context.model) if layer.weight in tensors and tensors[layer.weight].is_integer
+        layer
+        for layer in linear_layers(context.model)
+        if layer.weight in tensors
+        and (tensors[layer.weight].is_integer or _blocks(tensors[layer.weight], layer) is not None)
     ]
 
 

@@ -12,7 +12,7 @@ import onnx
 from quarkfast.calibration.data import Feed
 from quarkfast.calibration.data.batches import regroup
 from quarkfast.graph.save import to_proto
-from quarkfast.quantization import QuantizedTensor
+from quarkfast.quantization import QuantizedBlocks, QuantizedTensor
 from quarkfast.reconstruction import Models
 from quarkfast.writers.qdq import insert_pairs
 
@@ -36,10 +36,8 @@ def simulate(context: Context, weights: Collection[str]) -> Models:
         return _simulate_stored(context)
     plan = context.plan
     assert plan is not None
-    chosen = {
-        slot.tensor: tensor
-        for slot, tensor in plan.constants
-        if slot.tensor in weights and isinstance(tensor, QuantizedTensor)
+    chosen: dict[str, QuantizedTensor | QuantizedBlocks] = {
+        slot.tensor: tensor for slot, tensor in plan.constants if slot.tensor in weights
     }
     chosen |= {slot.tensor: tensor for slot, tensor in plan.biases if slot.weight_tensor in weights}
     constants = tuple((slot, tensor) for slot, tensor in plan.constants if slot.tensor not in chosen)
@@ -58,7 +56,9 @@ def _simulate_stored(context: Context) -> Models:
     return models
 
 
-def _decode(model: onnx.ModelProto, tensors: Mapping[str, QuantizedTensor] | Mapping[str, CodedWeight]) -> None:
+def _decode(
+    model: onnx.ModelProto, tensors: Mapping[str, QuantizedTensor | QuantizedBlocks] | Mapping[str, CodedWeight]
+) -> None:
     for initializer in model.graph.initializer:
         if initializer.name in tensors:
             values = tensors[initializer.name].decoded()

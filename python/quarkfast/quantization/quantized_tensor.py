@@ -13,7 +13,7 @@ from quarkfast.formats.block import BLOCK_FORMATS, BlockFormat, Rounding
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import array_of_tensor, shape_of
 from quarkfast.graph.quantizer import Quantizer
-from quarkfast.quantization.block_codes import pack, unclipped
+from quarkfast.quantization.block_codes import pack, rounded, unclipped
 from quarkfast.quantization.codes import codes_of, codes_of_tensor, decode, fit_codes, limited, scale_along
 
 __all__ = ["QuantizedBlocks", "QuantizedTensor"]
@@ -71,18 +71,25 @@ class QuantizedTensor:
         return np.broadcast_to(scale_along(self.quantizer, len(self.shape)).astype(np.float64), self.shape)
 
     def decoded(self) -> NDArray[np.float32]:
-        """Returns what the codes of an integer type stand for: code minus zero point, times scale, as float32.
+        """Returns what the codes stand for: code minus zero point, times scale, as float32.
 
         Each is the product of two float32 numbers, rounded once, as DequantizeLinear has it; int32 codes beyond 2^24
         are rounded twice.
         """
-        return decode(self.encoded(), self.quantizer)
+        if self.is_integer:
+            return decode(self.encoded(), self.quantizer)
+        return self.encoded().astype(np.float32) * scale_along(self.quantizer, len(self.shape))
 
     def with_codes(self, codes: NDArray[Any]) -> QuantizedTensor:
         """Returns the tensor with other codes; where pairs of codes must fit, they become smaller until they do."""
         if self.quantizer.pairs:
             codes = fit_codes(codes, decode(codes, self.quantizer), self.quantizer)
         return replace(self, codes=codes)
+
+    def of_rows(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Returns what a float type holds nearest to `values`, of any shape; its scale is one for all."""
+        codes: NDArray[np.float32] = codes_of(values, self.quantizer).astype(np.float32)
+        return codes * np.float32(self.quantizer.scale)
 
     def with_nearest(self, values: NDArray[np.float32]) -> QuantizedTensor:
         """Returns the tensor with the codes nearest to `values`; its own values stay what they were."""
@@ -96,7 +103,7 @@ class QuantizedTensor:
         """
         if self.codes is None and not self.quantizer.pairs:
             return limited(array_of_tensor(self.values), self.quantizer.dtype)
-        return decode(self.encoded(), self.quantizer)
+        return self.decoded()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,6 +137,20 @@ class QuantizedBlocks:
     def axis(self) -> int:
         """Axis of the blocks."""
         return self.quantizer.axis or 0
+
+    def decoded(self) -> NDArray[np.float32]:
+        """Returns the float32 values that the format holds."""
+        return rounded(self.representable()[0], self.row, self.axis, self.rounding)
+
+    def of_rows(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Returns what the format holds nearest to `values`, ``[rows, places of a block]``."""
+        floats = unclipped(values, self.row, 1, self.rounding)
+        return rounded(floats, self.row, 1, self.rounding)
+
+    def with_nearest(self, values: NDArray[np.float32]) -> QuantizedBlocks:
+        """Returns the tensor with what the format holds nearest to `values`; its own values stay what they were."""
+        floats = unclipped(values, self.row, self.axis, self.rounding)
+        return replace(self, codes=rounded(floats, self.row, self.axis, self.rounding))
 
     def representable(self) -> tuple[NDArray[np.float32], bool]:
         """Returns float32 values that the format's operator rounds to the codes, and whether they are the constant."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quarkfast.algorithms.rounding.descent import CoordinateDescent
 from quarkfast.algorithms.rounding.problem import RoundingProblem, better_rows
 
-__all__ = ["Gptq"]
+__all__ = ["Gptq", "inverse_factor"]
 
 Values = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ class Gptq:
         gram = problem.gram[group]
         order = np.argsort(-np.diag(gram), kind="stable") if self.act_order else np.arange(len(gram))
         try:
-            factor = _inverse_factor(gram[np.ix_(order, order)])
+            factor = inverse_factor(gram[np.ix_(order, order)])
         except np.linalg.LinAlgError:
             return nearest
         steps = np.broadcast_to(problem.steps[group], nearest.shape)[:, order]
@@ -80,7 +80,7 @@ class Gptq:
         return codes
 
 
-def _inverse_factor(gram: Values) -> Values:
+def inverse_factor(gram: Values) -> Values:
     """Returns the upper triangular `U` with ``U^T U = G^-1``.
 
     With the order of rows and columns turned round, ``G = L L^T`` has the lower triangular factor whose inverse, turned

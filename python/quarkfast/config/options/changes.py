@@ -193,13 +193,14 @@ def set_rounding(scheme: Scheme, value: str) -> Scheme:
     """Chooses how codes of weights are found.
 
     Raises:
-        ConfigError: If they are to be found by the outputs of layers, and the preset has weights without integer codes,
-            or activations whose ranges are known only when the model runs.
+        ConfigError: If they are to be found by the outputs of layers, and activations have ranges that are known only
+            when the model runs, or floats are stored alone.
     """
-    if value != "nearest" and (scheme.encoding not in ("qdq", "nbits") or not scheme.weight.format.is_integer):
+    stored = scheme.weights_only and not scheme.weight.format.is_integer
+    if value != "nearest" and (scheme.encoding == "dynamic" or stored):
         raise ConfigError(
             f"rounding: expected nearest with {scheme.name}, got {value!r}; "
-            "only presets of integer weights, DYNAMIC excepted, choose codes by the outputs of layers"
+            "only presets with activations quantized beforehand, and of integer weights alone, choose codes by outputs"
         )
     changed: dict[str, Any] = {"rounding": value}
     if value != scheme.rounding:

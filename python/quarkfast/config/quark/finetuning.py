@@ -146,7 +146,7 @@ def finetuned(scheme: Scheme, finetune: Mapping[str, Any]) -> Scheme:
     """Returns the scheme with weights rounded as ``FastFinetune`` asks for; AdaRound without an algorithm.
 
     Raises:
-        UnsupportedError: A setting cannot be honoured, or weights have no integer codes.
+        UnsupportedError: A setting cannot be honoured, or activations are not quantized beforehand.
         ConfigError: A key is unknown.
     """
     _check(finetune)
@@ -154,9 +154,9 @@ def finetuned(scheme: Scheme, finetune: Mapping[str, Any]) -> Scheme:
     for key, value in finetune.items():
         if algorithm not in FINETUNING_KEYS[key].algorithms:
             raise UnsupportedError(f"FastFinetune: {key}: expected it left out with {_NAMES[algorithm]}, got {value!r}")
-    if scheme.encoding != "qdq" or scheme.weights_only or not scheme.weight.format.is_integer:
+    if scheme.encoding == "dynamic" or scheme.weights_only:
         raise UnsupportedError(
-            f"algorithms: expected integer weights and quantized activations for {_NAMES[algorithm]}, "
+            f"algorithms: expected activations that are quantized beforehand for {_NAMES[algorithm]}, "
             f"got {scheme.activation.dtype} and {scheme.weight.dtype}; leave {_NAMES[algorithm]} out"
         )
     return replace(scheme, rounding=_ROUNDINGS[algorithm], rounding_options=_options(finetune))
