@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from pathlib import Path
@@ -45,18 +46,32 @@ def snippets(shared: Path) -> list[str]:
     return [code for page in pages for code in directives(page) or plain(page)]
 
 
-@pytest.fixture
-def names(tmp_path, monkeypatch) -> dict[str, object]:
-    """What the pages take for granted: a model at their path, data, and the names that earlier blocks imported."""
-    monkeypatch.chdir(tmp_path)
+def tiny(shared: Path) -> tuple[onnx.ModelProto, np.ndarray]:
     graph = onnx.parser.parse_graph(f"g (float[1, 4] {INPUT}) => (float[1, 4] y) {{ y = Add({INPUT}, {INPUT}) }}")
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    return model, np.ones((1, 4), np.float32)
+
+
+def resnet(shared: Path) -> tuple[onnx.ModelProto, np.ndarray]:
+    model = onnx.load(shared / "models" / "resnet20_cifar10.onnx")
+    (given,) = model.graph.input
+    for node in model.graph.node:
+        node.input[:] = [INPUT if name == given.name else name for name in node.input]
+    given.name = INPUT
+    return model, np.random.default_rng(3).normal(size=(1, 3, 32, 32)).astype(np.float32)
+
+
+@pytest.fixture(params=[tiny, resnet], ids=["tiny", "resnet20"])
+def names(request, shared, tmp_path, monkeypatch) -> dict[str, object]:
+    """What the pages take for granted: a model at their path, data, and the names that earlier blocks imported."""
+    monkeypatch.chdir(tmp_path)
+    model, sample = request.param(shared)
     (tmp_path / "path" / "to").mkdir(parents=True)
     for name in ("path/to/float_model.onnx", "float32_model.onnx", "in.onnx"):
         onnx.save(model, name)
-    sample = np.ones((1, 4), np.float32)
     return {
         "np": np,
+        "sample": sample,
         "ModelQuantizer": quarkfast.ModelQuantizer,
         "QConfig": quarkfast.QConfig,
         "QLayerConfig": QLayerConfig,
@@ -72,7 +87,7 @@ def names(tmp_path, monkeypatch) -> dict[str, object]:
 def redirected(code: str) -> str:
     code = re.sub(r"^(\s*)from quark\.", r"\1from quarkfast.compat.quark.", code, flags=re.MULTILINE)
     # The page leaves the loading of samples to its reader.
-    return code.replace("processed_data = []", "processed_data = [np.ones((1, 4), np.float32)]")
+    return code.replace("processed_data = []", "processed_data = [sample]")
 
 
 def test_the_pages_hold_the_snippets_that_this_test_was_written_for(shared):
@@ -94,3 +109,5 @@ def test_a_snippet_runs_to_its_end(shared, names, index):
         written = names.get("quantized_model_path") or names["output_model_path"]
         if "quantize_model(" in code:
             onnx.checker.check_model(str(written))
+            (scheme,) = [each.value for each in onnx.load(written).metadata_props if each.key == "quarkfast.scheme"]
+            assert not quarkfast.check_model(written, json.loads(scheme)["target"]).errors

@@ -1,0 +1,86 @@
+"""Every preset name of Quark's, run, checked, beside Quark's own model: ``python -m bench.quark_presets WORK SHARED``.
+
+Models are quantized by ``ModelQuantizer(Config(get_default_config(name)))``, so strictly as the name says, with the
+samples of ``WORK/MODEL.npz``, and held against the rules of their target. The first output on ``WORK/MODEL.judge.npz``
+judges, with exact sums; also Quark's own model, where there is a ``WORK/MODEL_NAME.onnx``. ``--models`` and ``--names``
+choose some.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+import quarkfast
+from quarkfast.config.quark import Config, get_default_config
+from quarkfast.config.quark.legacy import LEGACY_NAMES
+from quarkfast.evaluate import sqnr
+from quarkfast.evaluate.exact_sums import exact_session
+
+MODELS = ("resnet20_cifar10", "mobilenetv2_cifar10", "text_yolox")
+
+
+def main() -> None:
+    """Prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("work", type=Path)
+    parser.add_argument("shared", type=Path)
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--names", default="")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    models = given.models.split(",")
+    sys.stdout.write(f"| preset | {' | '.join(f'{name} | Quark | rules' for name in models)} |\n")
+    sys.stdout.write(f"| :-- |{' --: | --: | :-- |' * len(models)}\n")
+    judges = {name: _Judge(given.work, given.shared, name) for name in models}
+    for name in filter(None, given.names.split(",")) if given.names else LEGACY_NAMES:
+        cells = [cell for model in models for cell in judges[model].cells(name)]
+        sys.stdout.write(f"| {name} | {' | '.join(cells)} |\n")
+        sys.stdout.flush()
+
+
+class _Judge:
+    """A model, what it is calibrated with, and what it gives on other samples."""
+
+    def __init__(self, work: Path, shared: Path, name: str) -> None:
+        self._work, self._name, self._path = work, name, shared / "models" / f"{name}.onnx"
+        session = exact_session(str(self._path))
+        self._input = session.get_inputs()[0].name
+        self._samples, self._others = _array(work / f"{name}.npz"), _array(work / f"{name}.judge.npz")
+        self._wanted = self._run(session)
+
+    def _run(self, session: object) -> np.ndarray:
+        rows = [session.run(None, {self._input: row[None]})[0] for row in self._others]  # type: ignore[attr-defined]
+        return np.concatenate(rows)
+
+    def _ratio(self, model: bytes) -> str:
+        return f"{sqnr(self._wanted, self._run(exact_session(model))):.1f} dB"
+
+    def cells(self, name: str) -> Iterator[str]:
+        """Yields our figure, Quark's, and what the rules say."""
+        config = get_default_config(name)
+        quantizer = quarkfast.ModelQuantizer(Config(config))
+        reader = [{self._input: row[None]} for row in self._samples]
+        model = quantizer.quantize_model(str(self._path), None, reader)
+        assert model is not None
+        yield self._ratio(model.SerializeToString())
+        theirs = self._work / f"{self._name}_{name}.onnx"
+        yield self._ratio(theirs.read_bytes()) if theirs.exists() else ""
+        target = quantizer.scheme.target
+        checked = target.startswith("ryzenai") and target != "ryzenai-transformer"
+        errors = quarkfast.check_model(model, target).errors if checked else ()
+        yield f"{len(errors)} broken" if errors else ("kept" if checked else "")
+
+
+def _array(path: Path) -> np.ndarray:
+    with np.load(path) as data:
+        return data[data.files[0]].astype(np.float32)
+
+
+if __name__ == "__main__":
+    main()
