@@ -210,6 +210,13 @@ def test_each_may_be_turned_off():
     assert not [each for each in off.result.proto.metadata_props if each.key == "quarkfast.simulated"]
 
 
+def test_a_hard_sigmoid_of_another_slope_stays_float():
+    text = "g (float[64, 4] x) => (float y) { h = Mul (x, x) y = HardSigmoid <alpha = 0.2> (h) }"
+    (left,) = Written(text).result.summary.left_float
+    assert left.reason == "the accelerator has a slope of 1/6 and an offset of 0.5, not 0.2 and 0.5"
+    assert not Written(text, preset="A8W8").result.summary.left_float
+
+
 def test_a_node_that_stays_float_computes_as_onnx_says():
     text = "g (float[8, 2, 7, 7] x) => (float y) { h = Mul (x, x) y = GlobalAveragePool (h) }"
     assert Written(text, exclude_op_types=["GlobalAveragePool"]).operators == ["Mul", "GlobalAveragePool"]

@@ -19,6 +19,7 @@ __all__ = [
     "RYZENAI",
     "RYZENAI_FUSED",
     "RYZENAI_PRODUCERS",
+    "RYZENAI_SHIFTS",
     "SOFTMAX",
     "constant_weight",
     "rows",
@@ -56,6 +57,17 @@ def _dilated(node: ir.Node) -> str:
         return "onnxruntime's QLinearAveragePool has no dilations"
     return ""
 
+
+def _other_slope(node: ir.Node) -> str:
+    """Returns the objection to a HardSigmoid with another slope than that of the accelerator's shifts."""
+    slope, offset = node.attributes.get_float("alpha", 0.2), node.attributes.get_float("beta", 0.5)
+    if abs(slope - 1 / 6) <= _SAME_SLOPE and offset == 0.5:
+        return ""
+    return f"the accelerator has a slope of 1/6 and an offset of 0.5, not {slope:.4g} and {offset:.4g}"
+
+
+# Quark's tolerance.
+_SAME_SLOPE = 1e-6
 
 COMPUTE = Rule()
 AVERAGE = Rule(inputs=(0,), objection=_dilated)
@@ -111,6 +123,11 @@ _CONTRIB: Mapping[str, Rule] = {
 #: What the compilers of Ryzen AI are given, whatever the format.
 RYZENAI: Mapping[str, Rule] = MappingProxyType(
     {**_STANDARD, **{f"com.microsoft::{name}": rule for name, rule in _CONTRIB.items()}}
+)
+
+#: The same where HardSigmoid has one slope: that of a shift (specification of Quark, section 6.2).
+RYZENAI_SHIFTS: Mapping[str, Rule] = MappingProxyType(
+    {**RYZENAI, "HardSigmoid": FIRST._replace(objection=_other_slope)}
 )
 
 #: Operators that Ryzen AI computes an activation function along with.

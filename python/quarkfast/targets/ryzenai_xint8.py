@@ -9,7 +9,7 @@ from quarkfast.targets.checks.shift_audit import fixed_points, shifts
 from quarkfast.targets.checks.type_audit import types
 from quarkfast.targets.constraints import ALIGNED, ShiftLimits
 from quarkfast.targets.conversions import CONVERSIONS
-from quarkfast.targets.rule_tables import RYZENAI, RYZENAI_FUSED
+from quarkfast.targets.rule_tables import RYZENAI_FUSED, RYZENAI_SHIFTS
 from quarkfast.targets.simulations import DPU
 from quarkfast.targets.switches import CONSTANT_MATMUL, CONVERTED, FUSED, SHIFTS, SIMULATED
 from quarkfast.targets.target import Target
@@ -19,7 +19,7 @@ __all__ = ["RYZENAI_XINT8"]
 
 RYZENAI_XINT8 = Target(
     name="ryzenai-xint8",
-    rules=RYZENAI,
+    rules=RYZENAI_SHIFTS,
     fused=RYZENAI_FUSED,
     bias="weight",
     activation_types=("int8", "uint8"),
