@@ -63,6 +63,11 @@ def change_float_type(model: ir.Model, old: ir.DataType, new: ir.DataType, *, ke
         _cast_ends(model, handed_out, (old, new), fixed, builder)
 
 
+def _word(dtype: ir.DataType) -> str:
+    """Returns what tensors of a type are called after."""
+    return str(np.dtype(_ARRAYS[dtype]).name)
+
+
 def _takes(node: ir.Node, version: int, dtype: ir.DataType) -> bool:
     """Whether the operator of `node` may compute in `dtype`, as far as is known."""
     schema = _schema(node, version)
@@ -105,8 +110,8 @@ def _cast_results(
         stays = handed_out and graph is kept
         if value.dtype != old or not isinstance(graph, ir.Graph) or (stays and not value.uses()):
             continue
-        cast = _cast(value, new, f"{name_of(value)}_{new.name.lower()}", builder)
-        inner = "" if stays else builder.fresh(f"{name_of(value)}_{old.name.lower()}")
+        cast = _cast(value, new, f"{name_of(value)}_{_word(new)}", builder)
+        inner = "" if stays else builder.fresh(f"{name_of(value)}_{_word(old)}")
         splice(graph, value, (cast,), cast.outputs[0], inner)
 
 
@@ -141,7 +146,7 @@ def _change_node(node: ir.Node, old: ir.DataType, new: ir.DataType) -> None:
 
 def _cast_for(node: ir.Node, index: int, value: ir.Value, old: ir.DataType, builder: GraphBuilder) -> None:
     assert node.graph is not None
-    cast = _cast(value, old, f"{name_of(value)}_{old.name.lower()}", builder)
+    cast = _cast(value, old, f"{name_of(value)}_{_word(old)}", builder)
     node.graph.insert_before(node, cast)
     node.replace_input_with(index, cast.outputs[0])
 
@@ -154,7 +159,7 @@ def _cast_ends(
     builder: GraphBuilder,
 ) -> None:
     old, new = types
-    inner_name = f"_{new.name.lower()}"
+    inner_name = f"_{_word(new)}"
     for value in model.graph.inputs:
         readers = [(node, index) for node, index in value.uses() if (node, index) not in fixed]
         if value.dtype == old and readers:
