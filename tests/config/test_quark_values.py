@@ -151,7 +151,7 @@ def normalized():
     return tiny_model(text, arrays | {name: np.ones(3, np.float32) for name in "sbm"})
 
 
-@pytest.mark.parametrize("options", [{"FoldBatchNorm": False}, {"OptimizeModel": False}])
+@pytest.mark.parametrize("options", [{"FoldBatchNorm": False}, {"OptimizeModel": False, "SimplifyModel": False}])
 def test_batch_normalization_stays_where_folding_is_off(options):
     scheme = legacy("A8W8", **options)
     assert (scheme.fold_batch_norm, legacy("A8W8").fold_batch_norm) == (False, True)
@@ -166,8 +166,10 @@ def test_batch_normalization_stays_where_folding_is_off(options):
 
 
 def test_folding_may_be_off_in_a_field_and_on_by_its_key():
-    assert scheme_of(QuantizationConfig(optimize_model=False)).fold_batch_norm is False
-    config = QuantizationConfig(optimize_model=False, extra_options={"FoldBatchNorm": True})
+    simplified = {"SimplifyModel": False}
+    assert scheme_of(QuantizationConfig(optimize_model=False)).fold_batch_norm is True
+    assert scheme_of(QuantizationConfig(optimize_model=False, extra_options=simplified)).fold_batch_norm is False
+    config = QuantizationConfig(optimize_model=False, extra_options={"FoldBatchNorm": True, **simplified})
     assert scheme_of(config).fold_batch_norm is True
 
 

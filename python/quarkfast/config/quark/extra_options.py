@@ -70,9 +70,10 @@ def _tensors(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _preparation(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what OptimizeModel=False means: folding is Quark's only part of it that is done here."""
+    """Returns what OptimizeModel=False and SimplifyModel=False mean together: each of them alone folds in Quark."""
     said = options.keys() & {"FoldBatchNorm", "fold_batch_norm"}
-    return {"fold_batch_norm": False} if options.get("OptimizeModel") is False and not said else {}
+    off = options.get("OptimizeModel") is False and options.get("SimplifyModel") is False
+    return {"fold_batch_norm": False} if off and not said else {}
 
 
 def _copies(options: Mapping[str, Any]) -> dict[str, Any]:

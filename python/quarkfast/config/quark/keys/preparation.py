@@ -8,6 +8,8 @@ __all__ = ["ROWS"]
 
 _ANYWAY = "identities are dropped and constants are computed in any case"
 
+_FOLDS = "both False: option `fold_batch_norm`, unless FoldBatchNorm says so; one alone folds in Quark too"
+
 _PATTERNS = "a function that is written in several operators stays so"
 
 
@@ -17,8 +19,8 @@ def _conversion(name: str, constraint: str) -> Key:
 
 
 ROWS = (
-    Key("OptimizeModel", "option `fold_batch_norm`, unless FoldBatchNorm says so", default=(True,), honoured="False"),
-    Key("SimplifyModel", _ANYWAY, default=(True,)),
+    Key("OptimizeModel", _FOLDS, default=(True,), honoured="False"),
+    Key("SimplifyModel", _FOLDS, default=(True,), honoured="False"),
     Key("SimplifyModelOptions", "there is no onnxslim to pass them to", default=({}, None)),
     Key("SkipPreprocess", _ANYWAY, default=(False,)),
     Key("ShapeShifterYaml", "there are no declarative passes", default=(None,)),
