@@ -18,6 +18,7 @@ __all__ = [
     "QuantFormat",
     "QuantGranularity",
     "QuantType",
+    "QuantizationMode",
     "ScaleType",
     "VitisQuantFormat",
     "VitisQuantType",
@@ -118,6 +119,13 @@ class ExtendedQuantType(_TypedEnum):
     QBFloat16 = 8
     QBFP = 9
     QMX = 10
+
+
+class QuantizationMode(Enum):
+    """ONNX Runtime's kinds of operators of an older form of quantized models."""
+
+    IntegerOps = 0
+    QLinearOps = 1
 
 
 class QuantFormat(Enum):

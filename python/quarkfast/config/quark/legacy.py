@@ -16,7 +16,7 @@ from quarkfast.config.quark.enums import (
 )
 from quarkfast.errors import ConfigError, did_you_mean
 
-__all__ = ["LEGACY_NAMES", "Config", "QuantizationConfig", "get_default_config", "get_default_config_mapping"]
+__all__ = ["LEGACY_NAMES", "VINT8", "Config", "QuantizationConfig", "get_default_config", "get_default_config_mapping"]
 
 
 @checked_arguments
@@ -100,7 +100,7 @@ _INTEGER: dict[str, _Row] = {
     "A16W8": (_MINMAX, "QInt16", "QInt8", _EXTENDED, {**_A8W8, **_SYMMETRIC, "AlignEltwiseQuantType": True}, {}),
     "U16S8_AAWS": (_PERCENTILE, "QUInt16", "QInt8", _EXTENDED, _FORCED, {}),
 }
-_VINT8 = {
+VINT8 = {
     **_FORCED, **_SYMMETRIC, "UseRandomData": True, "ConvertBNToConv": True, "ConvertSigmoidToHardSigmoid": False,
     "ConvertClipToRelu": True, "ConvertSplitToSlice": True, "SplitLargeKernelPool": False, "ReplaceClip6Relu": True,
     "ConvertReduceMeanToGlobalAvgPool": False, "Int32Bias": False, "DedicatedQDQPair": True,
@@ -127,7 +127,7 @@ def _mixed(member: QuantType | ExtendedQuantType, *others: dict[str, Any]) -> di
 
 
 _SINGLE: dict[str, _Row] = {
-    "VINT8": (_MSE, "QInt8", "QInt8", _QDQ, _VINT8, {"optimize_model": False}),
+    "VINT8": (_MSE, "QInt8", "QInt8", _QDQ, VINT8, {"optimize_model": False}),
     "UINT8_DYNAMIC_QUANT": (_MINMAX, "QUInt8", "QUInt8", _QDQ, {}, {"use_dynamic_quant": True}),
     "U8U8_AAWA": (_PERCENTILE, "QUInt8", "QUInt8", _QDQ, {**_FORCED, "WeightSymmetric": False}, {}),
     "S16S16_MIXED_S8S8": (

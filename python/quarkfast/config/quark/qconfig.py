@@ -7,7 +7,7 @@ from typing import Any
 
 from quarkfast.config.quark.algorithm import AlgoConfig
 from quarkfast.config.quark.arguments import checked_arguments
-from quarkfast.config.quark.legacy import Config, get_default_config
+from quarkfast.config.quark.legacy import VINT8, Config, get_default_config
 from quarkfast.config.quark.spec import (
     BFloat16Spec,
     BFP16Spec,
@@ -124,6 +124,7 @@ QCONFIGS: dict[str, tuple[type[Any], type[Any], dict[str, Any]]] = {
     "A16W8_QCONFIG": (Int16Spec, Int8Spec, _FORCED),
     "BF16_QCONFIG": (BFloat16Spec, BFloat16Spec, _FORCED),
     "BFP16_QCONFIG": (BFP16Spec, BFP16Spec, {}),
+    "VINT8_QCONFIG": (XInt8Spec, XInt8Spec, {"OptimizeModel": False, "EnableNPUCnn": False, **VINT8}),
 }
 
 

@@ -9,8 +9,11 @@ from quarkfast.config.quark import (
 )
 from quarkfast.config.quark.spec import QLayerConfig, QTensorConfig
 
+DefaultConfigMapping = get_default_config_mapping()
+
 __all__ = [
     "Config",
+    "DefaultConfigMapping",
     "QConfig",
     "QLayerConfig",
     "QTensorConfig",
