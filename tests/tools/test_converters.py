@@ -143,6 +143,21 @@ def test_a_float16_model_becomes_float32_with_its_ends(tmp_path):
     assert exact.dtype == np.float32
 
 
+@pytest.mark.parametrize(("preset", "stays"), [("BF16", False), ("FP16", False), ("A8W8", True), ("BFP16", True)])
+def test_pairs_that_round_to_narrow_floats_go_and_others_stay(preset, stays, tmp_path):
+    model = quantized(preset)
+    del model.graph.value_info[:]  # other tools write no types of what custom operators give
+    proto = written(tools.to_float32, model, tmp_path)
+    x = samples()
+    found = run_as_written(proto.SerializeToString(), x)
+    if stays:
+        assert [node.op_type for node in proto.graph.node] == [node.op_type for node in model.graph.node]
+        np.testing.assert_array_equal(found, run_as_written(model.SerializeToString(), x))
+    else:
+        assert {node.op_type for node in proto.graph.node} == {"Conv", "Relu", "Add"}
+        assert np.isfinite(found).all()
+
+
 def test_a_float32_model_stays_as_it_is(tmp_path):
     assert not tools.to_float32(conv_relu_model(), tmp_path / "out.onnx").changed
 

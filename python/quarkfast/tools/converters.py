@@ -166,6 +166,8 @@ def _quantized(model: ModelSource, output: Output, preset: str, **options: Any) 
 def to_float32(model: ModelSource, output: Output) -> Converted:
     """Writes a model in float16 or bfloat16 in float32, inputs and outputs too; Casts that do nothing then go.
 
+    So do pairs, of Casts or of Quark's nodes, that round float32 to such a type and back.
+
     Values of constants stay as they are.
 
     Raises:
@@ -182,6 +184,7 @@ def to_float32(model: ModelSource, output: Output) -> Converted:
     with _converting(model, output) as work:
         casts = sum(node.op_type == "Cast" for node in work.model.graph)
         before = {value.dtype for value in _values(work.model)}
+        remove_pairs(work.model, floats_alone=True)
         for narrow in (_HALF, _BFLOAT16):
             change_float_type(work.model, narrow, _FLOAT, keep_ends=False)
         _drop_idle_casts(work.model)

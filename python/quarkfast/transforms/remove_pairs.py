@@ -21,14 +21,14 @@ _FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT1
                      ir.DataType.FLOAT8E5M2})  # fmt: skip
 
 
-def remove_pairs(model: ir.Model, *, keep_inputs: bool = False) -> bool:
+def remove_pairs(model: ir.Model, *, keep_inputs: bool = False, floats_alone: bool = False) -> bool:
     """Removes what rounds activations and makes constants of codes floats, in place; returns whether there was any.
 
     1. QuantizeLinear with DequantizeLinear behind it, of ONNX, ONNX Runtime or Quark, Quark's nodes of block formats,
        and two Casts from float32 to a narrower float and back give way to what they read.
     2. A DequantizeLinear of a constant becomes that constant in float32: ``(q - z) * s``, by tensor, channel or block.
     3. A Cast of a constant in a narrower float becomes that constant in float32.
-    4. With `keep_inputs` what rounds a graph input stays.
+    4. With `keep_inputs` what rounds a graph input stays; with `floats_alone` what rounds to integers and blocks does.
     5. Pairs with scales that are no constants, and codes that something else reads, stay.
 
     Idempotent; graph inputs and outputs keep names and types. Error: that of the rounding of constants stays in them,
@@ -36,6 +36,8 @@ def remove_pairs(model: ir.Model, *, keep_inputs: bool = False) -> bool:
     """
     builder, graph, removed = GraphBuilder(model), model.graph, False
     for node in tuple(graph):
+        if floats_alone and not _is_of_floats(node):
+            continue
         if node.op_type not in _ROUNDERS and is_constant(node.inputs[0] if node.inputs else None):
             removed |= _decode(builder, node) if is_dequantize(node) else _widen(node)
         elif node.op_type in _ROUNDERS or _ends_casts(node) or is_dequantize(node):
@@ -46,6 +48,14 @@ def remove_pairs(model: ir.Model, *, keep_inputs: bool = False) -> bool:
     _drop_unread_nodes(graph)
     drop_unread(graph)
     return removed
+
+
+def _is_of_floats(node: ir.Node) -> bool:
+    """Whether `node` is a Cast, or turns narrow floats into float32."""
+    if not is_dequantize(node):
+        return node.op_type == "Cast"
+    told = [each.dtype for each in node.inputs[::2] if each is not None]  # a custom operator tells nothing of codes
+    return any(dtype in _FLOATS for dtype in told)
 
 
 def _in_front(node: ir.Node) -> ir.Value | None:
