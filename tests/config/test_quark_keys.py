@@ -104,6 +104,7 @@ HONOURED = {
     "ForceQuantizeNoInputCheck": ("A8W8", False, {}),
     "GPTQParams": ("A8W8", {"Bits": 4, "GroupSize": 32}, {"UseGPTQ": True}),
     "InputNodes": ("A8W8", ["head"], {}),
+    "Int16Bias": ("A8W8", True, {}),
     "Int32Bias": ("A8W8", False, {}),
     "LWPMetric": ("A8W8", "mse", {}),
     "MXAttributes": ("MXINT8", {"element_dtype": "fp4_e2m1"}, {}),

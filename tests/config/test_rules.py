@@ -77,7 +77,11 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path):
         ("layers", [{"nodes": "a"}], "layers: nodes: expected a list of strings, got 'a'"),
         ("layers", [{"nodes": [3]}], r"layers: nodes: expected a list of strings, got \[3\]"),
         ("layers", [3], "layers: expected a mapping, got int"),
-        ("layers", [{"nodes": ["a"], "bias": "int8"}], "layers: bias: expected int32 or weight or float, got 'int8'"),
+        (
+            "layers",
+            [{"nodes": ["a"], "bias": "int8"}],
+            "layers: bias: expected int32 or int16 or weight or float, got 'int8'",
+        ),
         ("layers", [{"nodes": ["a"], "weight": {"dtpe": 1}}], "layers: weight: expected one of dtype, .*, got 'dtpe'"),
         ("layers", [{"nodes": ["a"], "weight": {"dtype": "int9"}}], "dtype: expected one of int4, .*, got 'int9'"),
         ("tensors", {"x": 3}, "tensors: x: expected a mapping, got int"),

@@ -187,7 +187,7 @@ def test_a_reduced_range_uses_seven_bits():
         ("BF16", {"per_channel": True}, "per_channel: expected weights with a scale, got bfloat16"),
         ("MX9", {"per_channel": True}, "per_channel: expected weights with a scale, got mx9"),
         ("BF16", {"bias": "int32"}, "bias: expected weight or float beside activations bfloat16 and weights bfloat16"),
-        ("A8W8", {"bias": "int8"}, "option bias: expected int32, weight or float, got 'int8'"),
+        ("A8W8", {"bias": "int8"}, "option bias: expected int32, int16, weight or float, got 'int8'"),
         ("XINT8", {"activation_type": "int16"}, "XINT8: expected int8 or uint8 activations and int8 weights, got"),
         ("XINT8", {"weight_type": "int4"}, "XINT8: expected int8 or uint8 activations and int8 weights, got"),
         ("A8W8", {"activation_scaled": True}, "activation_scaled: expected float16 or bfloat16, got int8"),

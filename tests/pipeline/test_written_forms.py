@@ -121,6 +121,36 @@ def test_shapes_that_cannot_be_are_refused(shapes, error, message):
         quantized("A8W8", shapes=shapes)
 
 
+@pytest.mark.parametrize("options", [{}, {"per_channel": True}, {"contrib_pairs": True}], ids=str)
+def test_biases_may_have_16_bits(options):
+    wide, narrow = quantized("A8W8", **options), quantized("A8W8", bias="int16", **options)
+    assert opset_of(narrow) == (17 if "contrib_pairs" in options else 21)
+    codes = {each.name: onnx.numpy_helper.to_array(each) for each in narrow.graph.initializer}
+    assert codes["b1_quantized"].dtype == np.int16
+    x = samples(4)
+    np.testing.assert_array_equal(*(run_as_written(each.SerializeToString(), x) for each in (wide, narrow)))
+    assert not quarkfast.check_model(narrow, "ryzenai-a8w8").errors
+    assert np.isfinite(ort.InferenceSession(narrow.SerializeToString()).run(None, {"x": x})[0]).all()
+
+
+def test_a_bias_that_16_bits_do_not_hold_raises_the_scale_of_its_weight():
+    large = conv_relu_model(b1=np.full(3, 300, np.float32))
+    result = quarkfast.quantize(large, preset="A8W8", calibration_data=samples(), bias="int16", bias_correction=False)
+    assert any("weight scale raised so that its bias fits into int16" in note for note in result.summary.notes)
+    codes = {each.name: onnx.numpy_helper.to_array(each) for each in result.proto.graph.initializer}
+    decoded = codes["b1_quantized"] * codes["b1_quantized_scale"]
+    np.testing.assert_allclose(decoded, 300, rtol=1e-4)
+
+
+def test_quarks_key_for_narrow_biases():
+    codes = {each.name: each.data_type for each in by_quark("A8W8", Int16Bias=True).graph.initializer}
+    assert codes["b1_quantized"] == onnx.TensorProto.INT16
+    with pytest.raises(
+        ConfigError, match="bias: expected weight or float beside activations bfloat16 and weights bfloat16"
+    ):
+        quantized("BF16", bias="int16")
+
+
 def test_vaiml_rounds_constants_and_inputs_alone():
     model, found = conv_relu_model(), quantized("BF16", vaiml=True)
     assert [node.op_type for node in found.graph.node] == ["Cast", "Cast", "Conv", "Relu", "Conv", "Add"]

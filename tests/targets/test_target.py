@@ -229,7 +229,7 @@ def test_a_calibration_for_a_target_wants_a_preset():
     ("fields", "message"),
     [
         ({"constants": "weights"}, "Target: constants: expected activation or weight, got 'weights'"),
-        ({"bias": "int16"}, "Target: bias: expected int32 or weight or float, got 'int16'"),
+        ({"bias": "int8"}, "Target: bias: expected int32 or int16 or weight or float, got 'int8'"),
         ({"scales": ("powers",)}, "Target: scales: expected float32 or power_of_two, got 'powers'"),
         ({"rules": {"Conv": (0, 1)}}, "Target: rules: Conv: expected a Rule, got tuple"),
     ],

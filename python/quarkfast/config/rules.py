@@ -12,7 +12,8 @@ from quarkfast.errors import ConfigError, did_you_mean
 
 __all__ = ["BiasKind", "Change", "LayerRule", "TensorRule", "read_exclude", "read_layers", "read_tensors"]
 
-BiasKind = Literal["int32", "weight", "float"]
+_Narrow = Literal["int16"]
+BiasKind = Literal["int32", _Narrow, "weight", "float"]
 _SPEC_FIELDS = tuple(field.name for field in dataclasses.fields(TensorSpec))
 
 

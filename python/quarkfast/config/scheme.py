@@ -37,8 +37,8 @@ class Scheme:
         target: Name of a row of `quarkfast.targets.TARGETS`, or of a target of one's own that is passed beside it.
         activation: Form of activations.
         weight: Form of weights.
-        bias: ``"int32"`` quantizes a bias with scale ``s_x * s_w``; ``"weight"`` treats it like a weight;
-            ``"float"`` leaves it; None leaves it to the target.
+        bias: ``"int32"`` and ``"int16"`` quantize a bias with scale ``s_x * s_w``; ``"weight"`` treats it like a
+            weight; ``"float"`` leaves it; None leaves it to the target.
         encoding: ``"qdq"`` writes QuantizeLinear and DequantizeLinear (custom operators where the standard has no such
             type); ``"cast"`` writes a pair of Casts, for floats of 8 and 16 bits only;
             ``"dynamic"`` quantizes activations while the model runs, in front of integer operators; ``"nbits"`` writes

@@ -76,10 +76,10 @@ def check_types(scheme: Scheme) -> None:
     for spec in scheme.specs():
         _check_spec("layers or tensors", spec, weight_formats())
     weight = scheme.weight
-    if scheme.bias == "int32" and not takes_int32_bias(scheme.activation, weight):
+    if scheme.bias not in (None, "weight", "float") and not takes_int32_bias(scheme.activation, weight):
         raise ConfigError(
             f"bias: expected weight or float beside activations {scheme.activation.dtype} and weights {weight.dtype}, "
-            "got int32"
+            f"got {scheme.bias}"
         )
     if scheme.encoding == "dynamic":
         _check_dynamic(scheme)

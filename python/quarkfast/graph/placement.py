@@ -49,6 +49,7 @@ class BiasSlot(NamedTuple):
         data: Name of the tensor that the layer multiplies.
         weight: The input of the same node that holds the weight.
         weight_tensor: What stands there.
+        bits: Those of its codes.
     """
 
     tensor: str
@@ -56,6 +57,7 @@ class BiasSlot(NamedTuple):
     data: str
     weight: Edge
     weight_tensor: str
+    bits: Literal[16, 32] = 32
 
 
 class LeftFloat(NamedTuple):

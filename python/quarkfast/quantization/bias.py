@@ -21,19 +21,24 @@ _SMALLEST = float(np.finfo(np.float32).tiny)
 HEADROOM = 2**30
 
 
-def bias_quantizer(data: Quantizer, weight: Quantizer, channels: int) -> Quantizer:
+# In int16 it is not itself where sums are kept, and may be as large as a code.
+_LARGEST = {32: HEADROOM, 16: 2**15 - 1}
+
+
+def bias_quantizer(data: Quantizer, weight: Quantizer, channels: int, bits: int = 32) -> Quantizer:
     """Returns int32 with scale ``s_x * s_w``, zero point 0; one scale for each channel if the weight has that.
 
     Args:
         data: Quantizer of the layer's input.
         weight: Quantizer of its weight.
         channels: Length of the bias. A grouped ConvTranspose has fewer weight channels; they repeat for each group.
+        bits: 32, or 16 for int16.
 
     Source:
         ONNX Runtime's QLinearConv adds the bias to its int32 sums; Quark 0.13 as well.
     """
     scale = _product(data, weight, channels)
-    return Quantizer("int32", scale, np.zeros(scale.shape, np.int64), 0 if scale.ndim else None)
+    return Quantizer(f"int{bits}", scale, np.zeros(scale.shape, np.int64), 0 if scale.ndim else None)
 
 
 def raise_for_headroom(
@@ -46,6 +51,8 @@ def raise_for_headroom(
 ) -> Quantizer:
     """Returns `weight` with the scales raised under which ``bias / (s_x * s_w)`` would exceed half of int32's range.
 
+    Of a bias in int16 it is the whole range of that.
+
     Args:
         weight: Quantizer of the layer's weight.
         data: Quantizer of its input.
@@ -57,7 +64,7 @@ def raise_for_headroom(
     if not bias.size:
         return weight
     magnitude = np.abs(bias.astype(np.float64))
-    needed = magnitude / (HEADROOM * float(data.scale))
+    needed = magnitude / (_LARGEST[slot.bits] * float(data.scale))
     if power_of_two:
         fraction, exponent = np.frexp(needed)
         needed = np.where(needed > 0, np.ldexp(1.0, exponent - (fraction == 0.5)), 0.0)  # the next one up
@@ -66,7 +73,9 @@ def raise_for_headroom(
     if not np.any(short):
         return weight
     channels: Any = np.flatnonzero(short).tolist() if weight.scale.ndim else "all"
-    notes.append(f"node {slot.edge.node!r}: weight scale raised so that its bias fits into int32 (channels {channels})")
+    notes.append(
+        f"node {slot.edge.node!r}: weight scale raised so that its bias fits into int{slot.bits} (channels {channels})"
+    )
     return replace(weight, scale=np.where(short, needed, weight.scale).astype(np.float32))
 
 

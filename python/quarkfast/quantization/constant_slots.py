@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from quarkfast.config import TensorSpec, takes_int32_bias
 from quarkfast.deferred import ir
@@ -51,20 +52,21 @@ class ConstantSlots:
         operator = find_operator(node)
         if operator is None or operator.bias is None or operator.bias >= len(node.inputs):
             return
-        bias, kind = node.inputs[operator.bias], self._choices.bias(node)
-        if not is_constant(bias) or kind == "float":
+        bias, bias_kind = node.inputs[operator.bias], self._choices.bias(node)
+        if not is_constant(bias) or bias_kind == "float":
             return
         if infinite := count_infinities(bias):
             raise infinite_weights(bias, infinite)
         edge = Edge(name_of(node), operator.bias)
-        if kind == "weight":
+        if bias_kind == "weight":
             self._add(node, operator.bias, "weight")
         elif rank_of(bias) == 1 and not any(is_dequantized(node.inputs[index]) for index in (0, operator.weight)):
             weight = Edge(name_of(node), operator.weight)
             data, weight_tensor = name_of(node.inputs[0]), name_of(node.inputs[operator.weight])
             if not self._fits_int32(node, operator.weight) or not _covers_channels(node, operator):
                 return
-            self.biases.append(BiasSlot(name_of(bias), edge, data, weight, weight_tensor))
+            bits: Literal[16, 32] = 16 if bias_kind == "int16" else 32
+            self.biases.append(BiasSlot(name_of(bias), edge, data, weight, weight_tensor, bits))
 
     def _add(self, node: ir.Node, index: int, role: Role) -> None:
         name = name_of(node.inputs[index])

@@ -29,8 +29,8 @@ __all__ = [
 
 _QUARK, _RUNTIME = "com.amd.quark", "com.microsoft"
 
-# Bits of the integers that pairs of onnxruntime take in any operator set; a bias has 32, which they turn back alone.
-_CONTRIB_BITS = {"contrib": (8, 16), "contrib_bias": (32,)}
+# Bits of the integers that pairs of onnxruntime take in any operator set; those of 32 they turn back alone.
+_CONTRIB_BITS = {"contrib": (8, 16), "contrib_bias": (16, 32)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,10 @@ def lowest_opset(scheme: Scheme, target: Target) -> int:
     specs = scheme.specs()
     channels = any(spec.granularity == "channel" for spec in specs)
     forms = (find_form(spec.dtype, scheme.spelling) for spec in specs)
-    return max(target.lowest_opset, 13 if channels else _OLDEST, *(form.opset for form in forms))
+    narrow = (
+        find_form("int16", "contrib_bias" if scheme.contrib_pairs else "bias").opset if scheme.bias == "int16" else 0
+    )
+    return max(target.lowest_opset, 13 if channels else _OLDEST, narrow, *(form.opset for form in forms))
 
 
 def quantize_nodes(

@@ -115,7 +115,7 @@ _ROWS = (
     ),
     Option(
         "bias", kinds.BIAS, changes.set_field("bias"), _TYPES,
-        "Type of biases: int32, weight (quantized like weights) or float.", metavar="KIND",
+        "Type of biases: int32, int16, weight (quantized like weights) or float.", metavar="KIND",
     ),
     Option(
         "shares", kinds.SHARES, changes.set_shares, _TYPES,

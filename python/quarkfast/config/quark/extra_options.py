@@ -98,6 +98,8 @@ def _bias(options: Mapping[str, Any], scheme: Scheme) -> dict[str, Any]:
     family, wanted = family_of(scheme), options.get("Int32Bias")
     if options.get("QuantizeBias") is False:
         return {"bias": "float"}
+    if options.get("Int16Bias"):
+        return {"bias": "int16"}
     if wanted is None or any(accepts(values, wanted) for values in KEYS["Int32Bias"].accepted(family)):
         return {}
     if wanted and not (scheme.activation.format.is_integer and scheme.weight.format.is_integer):

@@ -23,9 +23,9 @@ _BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 def types(model: ir.Model, target: Takes) -> Iterator[Finding]:
     """Yields a finding for each tensor of codes that the device does not take for its role.
 
-    A device that names no types takes integers of 8 and 16 bits. Biases are int32, or what weights are where the device
-    quantizes them alike; constants that are no weights, such as an operand of an Add, have the type of either. A layer
-    that reads floats runs elsewhere.
+    A device that names no types takes integers of 8 and 16 bits. Biases are int32 or int16, or what weights are where
+    the device quantizes them alike; constants that are no weights, such as an operand of an Add, have the type of
+    either. A layer that reads floats runs elsewhere.
     """
     for node in nodes_of(model.graph):
         operator = find_operator(node)
@@ -44,14 +44,14 @@ def types(model: ir.Model, target: Takes) -> Iterator[Finding]:
 
 def _is_taken(dtype: ir.DataType, role: str, target: Takes) -> bool:
     if role == "biases" and target.bias != "weight":
-        return dtype == ir.DataType.INT32
+        return dtype in (ir.DataType.INT32, ir.DataType.INT16)
     names = target.activation_types if role == "activations" else target.weight_types
     return dtype.name.lower() in names if names else dtype.is_integer() and dtype.bitwidth in _WIDTHS
 
 
 def _expected(role: str, target: Takes) -> str:
     if role == "biases" and target.bias != "weight":
-        return ir.DataType.INT32.name.lower()
+        return "int32 or int16"
     names = target.activation_types if role == "activations" else target.weight_types
     return " or ".join(names) if names else "integers of 8 or 16 bits"
 

@@ -25,7 +25,7 @@ ROWS = (
         families={"cnn": (False,), "float": (False,), "block": (False,)},
         honoured="True, False",
     ),
-    Key("Int16Bias", default=(False,)),
+    Key("Int16Bias", "option `bias`", default=(False,), honoured="True"),
     Key(
         "AdjustWeightScaleForInt32Bias",
         "the scale of a weight is raised where its bias would leave int32",
