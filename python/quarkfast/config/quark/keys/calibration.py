@@ -17,7 +17,7 @@ ROWS = (
     Key("MinMSEModePof2Scale", "`minmse` searches over all values", default=("All",)),
     Key("CalibOptimizeMem", _MEMORY, already=BOTH),
     Key("CalibWorkerNum", "all processors calibrate, with the same result", already=COUNT),
-    Key("CalibPassthroughOpTypes", default=([],)),
+    Key("CalibPassthroughOpTypes", "what only moves values has the range of its input anyway", default=([],)),
     Key(
         "UseRandomData",
         "one random sample, where there is neither a reader nor a path",
@@ -40,7 +40,7 @@ ROWS = (
         default=(None,),
         dead=True,
     ),
-    Key("SaveTensorHistFig", default=(False,)),
+    Key("SaveTensorHistFig", "`--report` shows the histograms", default=(False,)),
     Key(
         "QuantizationPreference",
         "give the settings of FastFinetune that it stands for; all else in it is how Quark itself runs",

@@ -50,7 +50,11 @@ ROWS = (
         default=(None,),
         honoured="a list of operator types",
     ),
-    Key("CopyBiasInit", default=(["Conv", "ConvTranspose", "Gemm"], None)),
+    Key(
+        "CopyBiasInit",
+        "a bias that layers share is quantized for each of them",
+        default=(["Conv", "ConvTranspose", "Gemm"], None),
+    ),
     Key("FuseInstanceNorm", _PATTERNS, default=(True,), already=BOTH),
     Key("FuseL2Norm", _PATTERNS, default=(True,), already=BOTH),
     Key("FuseGelu", _PATTERNS, default=(True,), already=BOTH),

@@ -16,7 +16,7 @@ ROWS = (
         honoured="True, False",
         constraint="constant_matmul",
     ),
-    Key("WeightsOnly", default=(False,)),
+    Key("WeightsOnly", "the presets INT8_WO and INT4_WO store weights alone", default=(False,)),
     Key("EnableSubgraph", "bodies of If, Loop and Scan stay float", default=(False,)),
     Key("MixedPrecisionTensor", "option `tensors`", default=({}, None), honoured="a mapping of types to tensors"),
     Key("SpecificTensorPrecision", "whether MixedPrecisionTensor is read", default=(False,), honoured="True"),

@@ -32,10 +32,10 @@ ROWS = (
         default=(False,),
         already=BOTH,
     ),
-    Key("Int16Scale", default=(False,)),
+    Key("Int16Scale", "scales are float32 or powers of two", default=(False,)),
     Key("UsePowerOf2Scale", "use float scales (ScaleType.Float32) instead", default=(True,)),
-    Key("QuantizeFP16", default=(False,)),
-    Key("UseFP32Scale", default=(False,)),
+    Key("QuantizeFP16", "a float16 model is recognized by itself, and computes in float32", default=(False,)),
+    Key("UseFP32Scale", "scales are float32 whatever the type of the model", default=(False,)),
     Key("UseUnsignedReLU", "it has no effect in Quark either; leave it out", default=(False,), dead=True),
     Key(
         "MinMSEModeFloatScale",
