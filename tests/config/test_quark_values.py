@@ -165,6 +165,12 @@ def test_batch_normalization_stays_where_folding_is_off(options):
     onnx.checker.check_model(result.proto, full_check=True)
 
 
+def test_dynamic_quantization_folds_where_channels_have_scales():
+    assert legacy("UINT8_DYNAMIC_QUANT").fold_batch_norm is False
+    assert legacy("UINT8_DYNAMIC_QUANT", FoldBatchNorm=True).fold_batch_norm is True
+    assert scheme_of(QuantizationConfig(use_dynamic_quant=True, per_channel=True)).fold_batch_norm is True
+
+
 def test_folding_may_be_off_in_a_field_and_on_by_its_key():
     simplified = {"SimplifyModel": False}
     assert scheme_of(QuantizationConfig(optimize_model=False)).fold_batch_norm is True
