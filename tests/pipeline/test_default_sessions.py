@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 import quarkfast
-from quarkfast import UnsupportedError, ort
+from quarkfast import ort
 from quarkfast.config import Scheme
 from quarkfast.config.quark import get_default_config, scheme_of
 from quarkfast.config.quark.legacy import LEGACY_NAMES
@@ -21,14 +21,11 @@ from support.models_at_hand import SHARED, SMALL, AtHand, Feed
 
 
 def _schemes() -> Mapping[str, Scheme]:
-    """Every preset, and those of Quark's that run and are none of ours under another name."""
+    """Every preset, and those of Quark's that are none of ours under another name."""
     found = dict(quarkfast.PRESETS)
     known = {replace(scheme, name="") for scheme in found.values()}
     for name in LEGACY_NAMES:
-        try:
-            scheme = scheme_of(get_default_config(name))
-        except UnsupportedError:  # by the name of what it needs: tests/config/test_quark_configs.py
-            continue
+        scheme = scheme_of(get_default_config(name))
         if replace(scheme, name="") not in known:
             known.add(replace(scheme, name=""))
             found[f"quark {name}"] = scheme
@@ -89,9 +86,9 @@ def test_a_default_session_is_close_to_exact_sums_or_the_summary_says_why_not(at
 
 
 def test_every_preset_of_quarkfast_and_quark_is_tried():
-    """Quark's 65 names are 50 that run, 12 of them presets or one another by another name, and 15 that are refused."""
+    """Quark's 65 names all run, 12 of them as presets or as one another by another name."""
     assert set(quarkfast.PRESETS) < set(SCHEMES)
-    assert len(SCHEMES) - len(quarkfast.PRESETS) == 38
+    assert len(SCHEMES) - len(quarkfast.PRESETS) == len(LEGACY_NAMES) - 12
 
 
 def test_every_shared_model_is_at_hand(shared):
