@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 
 import numpy as np
 import onnx
@@ -12,6 +13,21 @@ from quarkfast.compat.quark import onnx as quark
 from quarkfast.errors import CalibrationError, ConfigError, UnsupportedError
 from support.tiny_models import conv_relu_model, samples
 
+# `quark.onnx.__all__` of Quark 0.13 but for VitisExtendedQuantizer, which is not there in Quark either.
+_EXPORTED = """
+CalibraterBase CalibrationDataReader CalibrationMethod MinMaxCalibrater QuantizationMode QuantFormat QuantType
+write_calibration_table Int16Method PowerOfTwoMethod LayerWiseMethod ExtendedCalibrationMethod CachedDataReader
+RandomDataReader PathDataReader create_calibrator_power_of_two create_calibrator_float_scale ExtendedQuantType
+ExtendedQuantFormat VitisQuantType VitisQuantFormat quantize_static quantize_dynamic AutoSearch AutoSearchPro
+generate_all_configs get_auto_search_config SearchSpace ModelQuantizer QConfig Config QuantizationConfig CalibMethod
+ScaleType QuantGranularity QTensorConfig Int8Spec UInt8Spec XInt8Spec Int16Spec UInt16Spec Int32Spec UInt32Spec
+BFloat16Spec BFP16Spec Float16Spec QLayerConfig DataType Int8 UInt8 Int16 UInt16 Int32 UInt32 Float16 BFloat16 BFP16
+MX4Spec MX6Spec MX9Spec MXFP4E2M1Spec MXFP6E2M3Spec MXFP6E3M2Spec MXFP8E4M3Spec MXFP8E5M2Spec MXInt8Spec AlgoConfig
+SmoothQuantConfig CLEConfig BiasCorrectionConfig GPTQConfig AutoMixprecisionConfig AdaRoundConfig AdaQuantConfig
+QuarotConfig XINT8_QCONFIG XINT8_ADAROUND_QCONFIG XINT8_ADAQUANT_QCONFIG VINT8_QCONFIG A8W8_QCONFIG
+A8W8_ADAROUND_QCONFIG A8W8_ADAQUANT_QCONFIG A16W8_QCONFIG A16W8_ADAROUND_QCONFIG A16W8_ADAQUANT_QCONFIG BF16_QCONFIG
+BFP16_QCONFIG dump_model _COP_DOMAIN _COP_VERSION get_library_path"""
+EXPORTED = re.findall(r"\w+", _EXPORTED)
 READERS = ["CachedDataReader", "CalibrationDataReader", "PathDataReader", "RandomDataReader"]
 FUNCTIONS = ["ModelQuantizer", "get_library_path", "quantize_dynamic", "quantize_static"]
 OTHERS = ["AutoSearch", "CalibraterBase", "create_calibrator_float_scale", "dump_model", "write_calibration_table"]
@@ -35,6 +51,20 @@ def test_a_name_is_there(name):
 def test_what_there_is_not_says_what_does_the_same(name):
     with pytest.raises(UnsupportedError, match=f"expected a name that quarkfast has, got '{name}'; quarkfast"):
         getattr(quark, name)
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_every_name_that_quark_exports_is_there_or_says_what_does_the_same(name):
+    if name in quark._OTHERS:
+        with pytest.raises(UnsupportedError, match=f"got '{name}'; quarkfast."):
+            getattr(quark, name)
+    else:
+        assert getattr(quark, name) is not None
+
+
+def test_the_names_are_those_of_quark():
+    assert len(EXPORTED) == len(set(EXPORTED)) == 91
+    assert (quark._COP_DOMAIN, quark._COP_VERSION) == ("com.amd.quark", 1)
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -61,13 +62,93 @@ def test_a_tool_writes_a_model(name, tmp_path, capsys):
     assert (tmp_path / "out.onnx.data").exists() == ("--save_as_external_data" in TOOLS[name])
 
 
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """What lies in a folder, at any depth."""
+    return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def status_of(name: str, arguments: list[str]) -> object:
+    """The exit status of a tool, also where it ends the process."""
+    try:
+        return main_of(name)(arguments)
+    except SystemExit as ended:
+        return ended.code
+
+
+# What is wrong with the model, and with where to write.
+MODELS_THAT_ARE_NONE = {
+    "missing": lambda path: None,
+    "empty": lambda path: path.write_bytes(b""),
+    "text": lambda path: path.write_text("this is no model"),
+    "cut": lambda path: path.write_bytes(MODEL.read_bytes()[:100]),
+    "folder": lambda path: path.mkdir(),
+}
+OUTPUTS_THAT_ARE_NONE = {"a folder": ".", "in no folder": "none/out.onnx"}
+
+
+@pytest.mark.parametrize("broken", MODELS_THAT_ARE_NONE)
 @pytest.mark.parametrize("name", TOOLS)
-def test_a_model_that_there_is_not_gets_a_sentence(name, tmp_path, capsys):
-    assert main_of(name)(words(name, tmp_path / "none.onnx", tmp_path / "out.onnx")) == 1
+def test_what_is_no_model_gets_a_sentence_and_leaves_nothing(name, broken, tmp_path, capsys):
+    MODELS_THAT_ARE_NONE[broken](tmp_path / "model.onnx")
+    before = contents(tmp_path)
+    assert main_of(name)(words(name, tmp_path / "model.onnx", tmp_path / "out.onnx")) == 1
+    error = capsys.readouterr().err
+    assert re.match(rf"{name}: error: (model|.*model\.onnx): expected ", error)
+    assert error.count("\n") == 1
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("where", OUTPUTS_THAT_ARE_NONE)
+@pytest.mark.parametrize("name", TOOLS)
+def test_where_nothing_can_be_written_gets_a_sentence_and_leaves_nothing(name, where, tmp_path, capsys):
+    assert main_of(name)(words(name, MODEL, tmp_path / OUTPUTS_THAT_ARE_NONE[where])) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"{name}: error: output: expected ")
+    assert error.count("\n") == 1
+    assert not contents(tmp_path)
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_a_model_may_be_replaced_by_what_it_becomes(name, tmp_path):
+    model, other = tmp_path / "model.onnx", tmp_path / "other"
+    model.write_bytes(MODEL.read_bytes())
+    other.mkdir()
+    assert main_of(name)(words(name, MODEL, other / "model.onnx")) == 0
+    assert main_of(name)(words(name, model, model)) == 0
+    beside = {Path(path).name: data for path, data in contents(other).items()}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == beside
+
+
+@pytest.mark.parametrize("change", [lambda given: [*given, "--no_such"], lambda given: given[1:], lambda given: []])
+@pytest.mark.parametrize("name", [*TOOLS, "evaluate"])
+def test_wrong_arguments_get_a_sentence(name, change, tmp_path, capsys):
+    given = words(name, MODEL, tmp_path / "out.onnx") if name in TOOLS else ["--baseline_results_folder", str(tmp_path)]
+    assert status_of(name, change(given)) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"{name}: error: ")
+    assert error.endswith("; --help lists what it takes\n")
+    assert error.count("\n") == 1
+    assert not contents(tmp_path)
+
+
+WRONG_VALUES = {
+    "convert_dynamic_to_fixed": ["--fix_shapes", "imag:[1,1,8,8]", "{model}", "{out}"],
+    "convert_fp16_to_bf16": [*IO, "--format", "bf17"],
+    "convert_fp32_to_bf16": [*IO, "--format", "bf17"],
+    "convert_opset_version": ["{model}", "999", "{out}"],
+    "fix_shapes": [*TOOLS["fix_shapes"][:-1], "image:[1,1,9]"],
+    "random_quantize": [*TOOLS["random_quantize"][:-1], "XINT9"],
+}
+
+
+@pytest.mark.parametrize("name", WRONG_VALUES)
+def test_a_wrong_value_gets_a_sentence_and_leaves_nothing(name, tmp_path, capsys):
+    given = [word.format(model=MODEL, out=tmp_path / "out.onnx") for word in WRONG_VALUES[name]]
+    assert status_of(name, given) in (1, 2)
     error = capsys.readouterr().err
     assert error.startswith(f"{name}: error: ")
     assert error.count("\n") == 1
-    assert not list(tmp_path.iterdir())
+    assert not contents(tmp_path)
 
 
 def test_a_module_is_a_command(tmp_path):

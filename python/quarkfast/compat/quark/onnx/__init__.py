@@ -51,6 +51,9 @@ __all__ = [
     "quantize_static",
 ]
 
+# The domain of Quark's operators, and its version.
+_COP_DOMAIN, _COP_VERSION = "com.amd.quark", 1
+
 # What else Quark exports -> what does the same here.
 _OTHERS = {
     **dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Tools of Quark as commands: its arguments, one sentence for a mistake, status 0 or 1."""
+"""Tools of Quark as commands: its arguments, one sentence for a mistake, status 0, 1 or, for wrong arguments, 2."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import argparse
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from quarkfast.errors import ConfigError, QuarkfastError
 from quarkfast.graph.external import write_model
 from quarkfast.graph.load import load_model
 from quarkfast.tools import Converted
 
-__all__ = ["EXTERNAL_DATA", "Arguments", "command", "shapes_of"]
+__all__ = ["EXTERNAL_DATA", "Arguments", "Parser", "command", "shapes_of"]
 
 Arguments = Mapping[str, Mapping[str, Any]]
 """Flags or positions of a tool, and what :meth:`argparse.ArgumentParser.add_argument` is told of each."""
@@ -21,6 +21,14 @@ Arguments = Mapping[str, Mapping[str, Any]]
 EXTERNAL_DATA: Arguments = {
     "--save_as_external_data": {"action": "store_true", "help": "write the data to a second file"}
 }
+
+
+class Parser(argparse.ArgumentParser):
+    """Reads the words of a command; what is wrong with them is one line, without the usage, and status 2."""
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the command."""
+        self.exit(2, f"{self.prog}: error: {message}; --help lists what it takes\n")
 
 
 class _Main(Protocol):
@@ -38,7 +46,7 @@ def command(name: str, does: str, arguments: Arguments, run: Callable[[Namespace
     """
 
     def main(words: Sequence[str] | None = None) -> int:
-        parser = argparse.ArgumentParser(prog=name, description=does)
+        parser = Parser(prog=name, description=does)
         for flag, settings in arguments.items():
             parser.add_argument(flag, **settings)
         given = parser.parse_args(words)

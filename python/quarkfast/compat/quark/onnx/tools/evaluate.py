@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
+from quarkfast.compat.quark.onnx.tools.command import Parser
 from quarkfast.errors import QuarkfastError
 from quarkfast.pipeline.evaluate_folders import evaluate_folders
 
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0, or 1 where the folders cannot be compared.
     """
-    parser = argparse.ArgumentParser(prog="evaluate", description="Compare two folders of .npy, .png and .jpg files.")
+    parser = Parser(prog="evaluate", description="Compare two folders of .npy, .png and .jpg files.")
     parser.add_argument("--baseline_results_folder", required=True, help="results of the float model")
     parser.add_argument("--quantized_results_folder", required=True, help="results of the quantized model")
     given = parser.parse_args(arguments)
