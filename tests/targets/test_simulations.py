@@ -5,45 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import onnx
 import pytest
 
 import quarkfast
 from quarkfast.reference import dpu
 from quarkfast.transforms.simulate_dpu import average_factor
-from support.tiny_models import run_as_written, tiny_model
-
-
-class Written:
-    """A model of one operator, quantized, with what its tensors became."""
-
-    def __init__(self, text: str, arrays=None, preset: str = "XINT8", opset: int = 17, span: float = 4.0, **options):
-        proto = tiny_model(text, arrays or {}, opset=opset)
-        shape = [each.dim_value or 64 for each in proto.graph.input[0].type.tensor_type.shape.dim]
-        self.samples = np.random.default_rng(5).uniform(-span, span, shape).astype(np.float32)
-        self.result = quarkfast.quantize(proto, preset=preset, calibration_data=self.samples, **options)
-        graph = self.result.proto.graph
-        self.arrays = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
-        self.operators = [node.op_type for node in graph.node if "Linear" not in node.op_type]
-
-    def position(self, tensor: str) -> int:
-        return -int(np.log2(self.arrays[f"{tensor}_scale"].item()))
-
-    def codes(self) -> np.ndarray:
-        """Returns every code of the input, in any order, in its shape."""
-        rng, shape = np.random.default_rng(7), self.samples.shape
-        return np.resize(rng.permutation(np.arange(-128, 128)), shape).astype(np.int64)
-
-    def out(self, codes: np.ndarray) -> np.ndarray:
-        """Returns the output's codes for the input's."""
-        x = np.ldexp(codes.astype(np.float32), -self.position("x"))
-        y = run_as_written(self.result.proto.SerializeToString(), x)
-        return np.ldexp(y, self.position("y")).astype(np.int64)
-
-
-def equal(found: np.ndarray, expected: np.ndarray) -> None:
-    np.testing.assert_array_equal(found, expected.astype(np.int64))
-
+from support.dpu_models import Written, equal
 
 POOL = "g (float[64, 2, {0}, {0}] x) => (float y) {{ y = {1} (x) }}"
 SIDES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 14)

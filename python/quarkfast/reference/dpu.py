@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["average", "hard_sigmoid", "leaky_relu", "product", "shifted", "total", "weighted_total"]
+__all__ = ["average", "clipped", "hard_sigmoid", "leaky_relu", "product", "shifted", "total", "weighted_total"]
 
 Codes = NDArray[Any]
 
 # Slope of HardSigmoid: 2731 / 2^14.
 _SLOPE, _SLOPE_BITS = 2731, 14
+# Slope of LeakyRelu: a numerator over 2^8.
 _LEAKY_BITS = 8
+_IDENTITY = 1 << _LEAKY_BITS
 
 
 def shifted(sums: Codes, shift: int) -> Codes:
@@ -40,8 +42,12 @@ def _saturated(wide: Codes) -> Codes:
     return codes
 
 
-def weighted_total(sums: Codes, bias: Codes | None, data: int, weight: int, at: int, out: int) -> Codes:
-    """Conv and Gemm: sums of products of codes at position ``data + weight``, bias codes at position `at`.
+def weighted_total(
+    sums: Codes, bias: Codes | None, data: int, weight: int, at: int, out: int, slope: int = _IDENTITY
+) -> Codes:
+    """Conv, ConvTranspose, Gemm, MatMul: sums of products of codes at position ``data + weight``, bias codes at `at`.
+
+    The activation that the accelerator computes along comes before the one shift.
 
     Args:
         sums: int64, of products of codes of data and weight.
@@ -50,17 +56,18 @@ def weighted_total(sums: Codes, bias: Codes | None, data: int, weight: int, at: 
         weight: Position of the weight.
         at: Position of the bias.
         out: Position of the output.
+        slope: What totals below zero are multiplied with, over 256: 0 for a Relu behind the layer, 256 for none.
     """
     products = data + weight
     common = products if bias is None else max(products, at)
     wide = np.asarray(sums, np.int64) << (common - products)
     if bias is not None:
         wide = wide + (np.asarray(bias, np.int64) << (common - at))
-    return shifted(wide, common - out)
+    return shifted(_leaky(wide, slope), _LEAKY_BITS + common - out)
 
 
 def total(first: Codes, second: Codes, positions: tuple[int, int], out: int) -> Codes:
-    """Add: both inputs at the larger of their positions."""
+    """Add, and Sub with the second input's codes negated: both at the larger of their positions."""
     common = max(positions)
     parts = zip((first, second), positions, strict=True)
     left, right = (np.asarray(codes, np.int64) << (common - position) for codes, position in parts)
@@ -79,8 +86,19 @@ def average(sums: Codes, multiplier: int, bits: int, data: int, out: int) -> Cod
 
 def leaky_relu(codes: Codes, slope: int, data: int, out: int) -> Codes:
     """LeakyRelu with the slope ``slope / 256``."""
+    return shifted(_leaky(np.asarray(codes, np.int64), slope), _LEAKY_BITS + data - out)
+
+
+def _leaky(wide: Codes, slope: int) -> Codes:
+    """Returns totals times 256, those below zero times `slope`."""
+    found: Codes = np.where(wide < 0, wide * slope, wide << _LEAKY_BITS)
+    return found
+
+
+def clipped(codes: Codes, low: int, high: int, data: int, out: int) -> Codes:
+    """Clip between whole numbers: the bounds are shifted to the data's position, which is 0 or more."""
     wide = np.asarray(codes, np.int64)
-    return shifted(np.where(wide < 0, wide * slope, wide << _LEAKY_BITS), _LEAKY_BITS + data - out)
+    return shifted(np.clip(wide, low << data, high << data), data - out)
 
 
 def hard_sigmoid(codes: Codes, data: int, out: int) -> Codes:
