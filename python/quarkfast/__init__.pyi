@@ -81,6 +81,7 @@ from quarkfast.errors import OutputError as OutputError
 from quarkfast.errors import QuarkfastError as QuarkfastError
 from quarkfast.errors import UnsupportedError as UnsupportedError
 from quarkfast.evaluate.divergence import Divergence as Divergence
+from quarkfast.evaluate.latency import Latency as Latency
 from quarkfast.evaluate.saturated_sums import SaturatedSums as SaturatedSums
 from quarkfast.evaluate.scores import Scores as Scores
 from quarkfast.evaluate.tensor_comparison import Comparison as Comparison
@@ -136,6 +137,7 @@ from quarkfast.pipeline.evaluate_models import evaluate_models as evaluate_model
 from quarkfast.pipeline.evaluation import Evaluation as Evaluation
 from quarkfast.pipeline.inspect_model import ModelFacts as ModelFacts
 from quarkfast.pipeline.inspect_model import inspect_model as inspect_model
+from quarkfast.pipeline.measure_latency import measure_latency as measure_latency
 from quarkfast.pipeline.model_plan import ModelPlan as ModelPlan
 from quarkfast.pipeline.plan import plan as plan
 from quarkfast.pipeline.quantize import QuantizedModel as QuantizedModel

@@ -14,7 +14,7 @@ from quarkfast.cli import main
 from quarkfast.cli.exit_codes import ExitCode
 from quarkfast.config import OPTIONS
 from quarkfast.demo.data import INPUT_NAME, MODEL, load_images
-from quarkfast.errors import OutputError
+from quarkfast.errors import ModelError, OutputError
 
 
 @pytest.fixture
@@ -197,6 +197,11 @@ def test_a_report_is_a_page_or_plain_data_by_its_ending(
         word in text
         for word in ("digits.onnx in A8W8", "QLinearConv", "default session", "Layers and tensors", "kB \u2192 ")
     )
+    assert "costs most, measured" in text
+    assert "tensors that were measured" in text
+    assert "on 8 samples, with exact sums" in text
+    assert "Median time of a run on the first sample" in text
+    assert re.search(r"ms \u2192 [\d.,]+\xa0ms", text)
     assert '"k":"activation"' in text
     assert all('"h":' in each for each in re.findall(r'{[^{}]*"k":"activation"[^{}]*"v":[^{}]*}', text))
     capsys.readouterr()
@@ -205,6 +210,18 @@ def test_a_report_is_a_page_or_plain_data_by_its_ending(
     said = capsys.readouterr().err
     assert said == "quarkfast: error: report: expected a file name that ends in .html or .json, got 'r.txt'\n"
     assert sorted(model.parent.iterdir()) == before
+
+
+def test_a_page_says_why_nothing_could_be_compared(model: Path, samples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise ModelError("compare: expected models of as many inputs, got 1 and 2")
+
+    monkeypatch.setattr(quarkfast, "compare_models", refuse)
+    page = model.with_name("r.html")
+    assert quantize(model, "--calibration-data", samples, "--report", page) == ExitCode.OK
+    text = page.read_text(encoding="utf-8")
+    assert "compare: expected models of as many inputs, got 1 and 2" in text
+    assert "costs most, as expected from calibration" in text
 
 
 def test_a_report_that_fails_late_loses_neither_model_nor_the_report_before(

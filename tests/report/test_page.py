@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
+from quarkfast.evaluate.tensor_comparison import TensorComparison
 from quarkfast.quantization.records import Bins, Channels, NodeRecord, Records, TensorRecord
 from quarkfast.report import Content, render_page
 from quarkfast.report.details import ALPHABET, levels
@@ -205,19 +207,24 @@ def test_what_the_runtime_made_of_it_is_told_with_layers_by_reason():
         "may_saturate": ["a", "b"],
         "accuracy": {"output": "y", "exact": None, "default": 21.04},
         "saturated_sums": {"saturated": 7.5, "whole": 8.1, "layers": 2},
-        "latency_ms": {"float, median of 50 runs": 1.5},
     }
     text = render_page(content(verification=found))
     section = re.search(r'<section id="verified".*?</section>', text, re.DOTALL).group()
-    for expected in ("3 QLinearConv", "\u221e dB", "21.0 dB", "7.5 dB, 8.1 dB", "1.500 ms", "first&lt;", "2 names"):
+    for expected in ("3 QLinearConv", "\u221e dB", "21.0 dB", "7.5 dB, 8.1 dB", "first&lt;", "2 names"):
         assert expected in section, expected
     assert section.count("no kernel") == 1
     plain = render_page(content(verification=found | {"float_layers": [], "accuracy": None, "saturated_sums": None}))
     assert "no kernel" not in plain
 
 
-def test_nine_hundred_nodes_take_less_than_two_megabytes():
-    size = len(render_page(content(900)).encode())
+def test_nine_hundred_nodes_with_every_tensor_measured_take_less_than_two_megabytes():
+    found = content(900)
+    more = {"clipped": 0.001, "used": 0.9, "worst_channels": ((101, 12.5), (202, 13.5), (303, 14.5))}
+    rows = [
+        measured(name, "weight" if tensor.kind == "weight" else "activation", 20.5, 30.5, **more)
+        for name, tensor in found.records.tensors.items()
+    ]
+    size = len(render_page(replace(found, compared=rows, samples=8)).encode())
     assert 200_000 < size < LIMIT
 
 
@@ -227,40 +234,64 @@ def test_a_model_without_anything_known_has_a_page():
     assert "None" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
 
 
-@dataclass
-class Row:
-    name: str
-    kind: str
-    node: str
-    sqnr: float
-    own_sqnr: float | None
-    range_used: float | None = None
-    worst_channels: tuple[tuple[int, float], ...] = ()
+def measured(tensor, kind, sqnr, own, **more):
+    return TensorComparison(tensor, kind, "" if kind == "output" else "int8", sqnr, own, **more)
 
 
 def test_measured_ratios_get_a_line_and_a_column_and_lead_the_table():
     plain = content()
     names = [name for node in plain.records.nodes for name in node.outputs]
     inf = float("inf")
+    more = {"clipped": 0.25, "used": 0.5, "worst_channels": ((3, 12.5), (4, inf))}
     rows = [
-        Row(names[0], "activation", "y", 33.25, 44.5, 0.5, ((3, 12.5), (4, inf))),
-        Row(names[1], "activation", "y", inf, None),
-        Row("folded away", "activation", plain.records.nodes[-1].name, 21.0, 20.0),
-        Row(names[2], "weight", "", 3.0, 50.0),
-        Row("elsewhere", "activation", "nowhere", 1.0, 1.0),
+        measured(names[0], "activation", 33.25, 44.5, **more),
+        measured(names[1], "activation", inf, None),
+        measured(names[2], "weight", 3.0, 50.0),
+        measured("elsewhere", "activation", None, 1.0),
     ]
-    text = render_page(Content(document=plain.document, facts=plain.facts, records=plain.records, compared=rows))
+    shown = {"compared": rows, "samples": 8, "not_compared": ("'folded': <away>",)}
+    text = render_page(Content(document=plain.document, facts=plain.facts, records=plain.records, **shown))
     assert "measured dB" in text
     assert "measured dB" not in render_page(plain)
     (line,) = re.findall(r'<polyline points="([^"]*)" class="line whole">', text)
-    assert len(line.split()) == 2  # neither what is infinite, nor weights, nor what stands nowhere
+    assert len(line.split()) == 1  # neither what is infinite, nor weights, nor what stands nowhere
     section = re.search(r'<section id="error".*?</section>', text, re.DOTALL).group()
-    assert re.findall(r"<code>(.*?)</code>", section) == ["folded away", names[0], names[2]]
+    lowest, all_of_them = section.split("All 4 tensors that were measured")
+    assert re.findall(r"<code>(.*?)</code>", lowest) == [names[0], names[2]]
+    assert re.findall(r"<code>(.*?)</code>", all_of_them) == [*names[:3], "elsewhere"]
+    assert re.findall(r"<td[^>]*>(.*?)</td>", all_of_them)[:6] == [
+        "int8", "44.5", "33.2", "25 %", "50 %", "3: 12.5, 4: \u221e",
+    ]  # fmt: skip
+    assert "on 8 samples" in all_of_them
+    assert "<away>" not in all_of_them
+    assert "'folded': <away>" in html.unescape(all_of_them)
     tensors = {tensor["n"]: tensor for tensor in json.loads(Page(text).texts["script"][0])["tensors"]}
     found = tensors[names[0]]
     assert (found["m"], found["p"], found["g"], found["u"]) == (33.25, 44.5, 0.5, [[3, 12.5]])
+    assert found["l"] == 0.25
     assert "m" not in tensors[names[1]]
     assert "\u221e" in text
+
+
+def test_outputs_alone_leave_the_table_of_what_calibration_expects():
+    plain = content()
+    rows = [measured("y", "output", 20.0, None)]
+    text = render_page(Content(document=plain.document, facts=plain.facts, records=plain.records, compared=rows))
+    assert "costs most, as expected from calibration" in text
+    assert "All 1 tensors" in text
+
+
+def test_latency_is_told_with_the_processor_and_the_session():
+    latency = {
+        **{"reference_ms": 12.34, "model_ms": 6.17, "rows": 1, "runs": 25, "threads": 2},
+        **{"processor": "A <Chip>", "runtime": "1.30.0"},
+    }
+    text = render_page(content(latency=latency)).replace("\u00a0", " ")
+    assert "12.3 ms \u2192 6.17 ms" in text
+    assert "2.00 times as fast; A &lt;Chip&gt;" in text
+    section = re.search(r'<section id="latency".*?</section>', text, re.DOTALL).group()
+    assert all(each in section for each in ("12.3 ms", "6.17 ms", "ONNX Runtime 1.30.0, default session, 2 threads"))
+    assert 'id="latency"' not in render_page(content())
 
 
 def test_heights_are_read_by_the_script_as_they_are_written():

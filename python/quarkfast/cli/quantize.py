@@ -25,9 +25,9 @@ from quarkfast.cli.options import (
     with_options,
 )
 from quarkfast.config import OPTIONS
-from quarkfast.errors import ModelError, OutputError
+from quarkfast.errors import CalibrationError, ModelError, OutputError, UnsupportedError
 
-_VERIFIED = 8  # samples that --verify runs, where the model does not fix its batch
+_VERIFIED = 8  # samples that --verify and the page run, where the model does not fix its batch
 
 
 Output = Annotated[
@@ -92,7 +92,8 @@ def quantize(
         raise OutputError(f"output: expected a new file, got {str(path)!r}, which exists; --force replaces it")
     _check_report(report)
     start = time.perf_counter()
-    if report is not None and report.suffix.lower() == ".html":
+    page = report is not None and report.suffix.lower() == ".html"
+    if page:
         given["histograms"] = True
     result = _quantize(model, path, chosen, calibration_data, given)
     seconds = time.perf_counter() - start
@@ -102,13 +103,44 @@ def quantize(
     if found is not None:
         more["verification"] = found.to_dict()
     if report is not None:
-        result.write_report(report, more=more)
+        measured = _measured(path, model, data, given) if page else {}
+        result.write_report(report, more=more, **measured)
     if as_json:
         typer.echo(json.dumps({**more, **result.summary.to_dict()}, indent=2))
         return ExitCode.OK
     rows = [*result.summary.rows(), *(found.rows() if found is not None else ())]
     console.show_facts([("model", str(model)), ("output", str(path)), *rows, ("total", f"{seconds:.2f} s")])
     return ExitCode.OK
+
+
+def _measured(path: Path, model: Path, data: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Compare tensors on the first samples and time both models, for the page; what is impossible is told there."""
+    if data is None or path.samefile(model):
+        return {}
+    from quarkfast.evaluate.tensor_comparison import Comparison
+
+    found: dict[str, Any] = {}
+    options = {name: given[name] for name in ("preprocess",) if name in given}
+    with console.warnings_as_lines(), console.stages() as progress:
+        warnings.simplefilter("ignore", UserWarning)  # calibration has shown them
+        try:
+            rows = _first_rows(model, given)
+            found["compared"] = quarkfast.compare_models(
+                model, path, data, samples=rows, batch_size=given.get("batch_size"), progress=progress, **options
+            )
+            found["latency"] = quarkfast.measure_latency(model, path, data, **options)
+        except (CalibrationError, ModelError, UnsupportedError) as error:
+            found.setdefault("compared", Comparison((), 0, (str(error),)))
+    return found
+
+
+def _first_rows(model: Path, given: Mapping[str, Any]) -> int:
+    """Return how many samples are run to look at the result."""
+    from quarkfast.calibration.data import model_inputs
+    from quarkfast.calibration.data.inputs import batch_of
+    from quarkfast.graph.load import load_model
+
+    return batch_of(model_inputs(load_model(model))) or min(_VERIFIED, given.get("samples", _VERIFIED))
 
 
 def _verified(
@@ -118,11 +150,10 @@ def _verified(
     if calibration_data is None or path.samefile(model):
         return quarkfast.verify(path)
     from quarkfast.calibration.data import model_inputs, open_data
-    from quarkfast.calibration.data.inputs import batch_of, may_rebatch
+    from quarkfast.calibration.data.inputs import may_rebatch
     from quarkfast.graph.load import load_model
 
-    inputs = model_inputs(load_model(model))
-    rows = batch_of(inputs) or min(_VERIFIED, given.get("samples", _VERIFIED))
+    inputs, rows = model_inputs(load_model(model)), _first_rows(model, given)
     options: dict[str, Any] = {"batch_size": rows} if may_rebatch(inputs) else {}
     options |= {name: given[name] for name in ("batch_size", "preprocess") if name in given}
     with warnings.catch_warnings():  # calibration has shown them

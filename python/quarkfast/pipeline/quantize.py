@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     import onnx
 
     from quarkfast.calibration.data import CalibrationData
+    from quarkfast.evaluate.latency import Latency
+    from quarkfast.evaluate.tensor_comparison import Comparison
     from quarkfast.graph.load import ModelSource
     from quarkfast.pipeline.user_metric import Metric
-    from quarkfast.report import ComparedRow
     from quarkfast.statistics import Calibration
 
 __all__ = ["QuantizedModel", "check_report", "quantize"]
@@ -67,14 +68,16 @@ class QuantizedModel:
     def write_report(
         self,
         path: str | os.PathLike[str],
-        compared: Sequence[ComparedRow] = (),
+        compared: Comparison | None = None,
+        latency: Latency | None = None,
         more: Mapping[str, Any] | None = None,
     ) -> Path:
         """Writes one self-contained page about the quantization, whole or not at all (``docs/report.md``).
 
         Args:
             path: Where to write it: HTML, or with the ending ``.json`` the plain data of the summary.
-            compared: Tensors beside their float originals (`quarkfast.report.ComparedRow`).
+            compared: What :func:`quarkfast.compare_models` found.
+            latency: What :func:`quarkfast.measure_latency` found.
             more: What to show beside the summary, under the names of the JSON report: ``model``, ``output``,
                 ``total_seconds``, ``verification``.
 
@@ -94,6 +97,7 @@ class QuantizedModel:
         """
         output = check_report(path)
         found: dict[str, Any] = {} if self.path is None else {"output": str(self.path)}
+        found |= {} if latency is None else {"latency": latency.to_dict()}
         found |= more or {}
         if output.suffix.lower() == ".json":
             text = json.dumps({**found, **self.summary.to_dict()}, indent=2) + "\n"

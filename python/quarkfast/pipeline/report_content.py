@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -11,9 +11,10 @@ import onnx
 from quarkfast._version import version
 from quarkfast.graph.byte_counts import count_bytes
 from quarkfast.quantization import Records
-from quarkfast.report import ComparedRow, Content
+from quarkfast.report import Content
 
 if TYPE_CHECKING:
+    from quarkfast.evaluate.tensor_comparison import Comparison
     from quarkfast.pipeline.summary import Summary
 
 __all__ = ["report_content"]
@@ -23,7 +24,7 @@ _MADE = {"versions of packages": "quarkfast.versions", "the scheme, for --config
 
 
 def report_content(
-    model_bytes: bytes, summary: Summary, more: Mapping[str, Any], compared: Sequence[ComparedRow] = ()
+    model_bytes: bytes, summary: Summary, more: Mapping[str, Any], compared: Comparison | None = None
 ) -> Content:
     """Returns the content of the page.
 
@@ -31,7 +32,7 @@ def report_content(
         model_bytes: The quantized model, without the data of a second file.
         summary: What was done.
         more: What the JSON report holds beside the summary: ``model``, ``output``, ``total_seconds``,
-            ``verification``.
+            ``verification``, ``latency``.
         compared: Tensors beside their float originals.
     """
     proto = onnx.ModelProto()
@@ -43,7 +44,9 @@ def report_content(
         facts=summary.rows(),
         records=summary.records or Records(),
         sizes=count_bytes(proto, summary.bytes_after),
-        compared=compared,
+        compared=() if compared is None else compared.tensors,
+        samples=0 if compared is None else compared.samples,
+        not_compared=() if compared is None else compared.not_compared,
         version=version(),
         made={title: _indented(props[key]) for title, key in _MADE.items() if key in props},
     )

@@ -1,6 +1,6 @@
 """One self-contained HTML page about a quantization: what was done, what it cost, where the error is."""
 
-from quarkfast.report.content import ComparedRow, Content
+from quarkfast.report.content import Content
 from quarkfast.report.page import render_page
 
-__all__ = ["ComparedRow", "Content", "render_page"]
+__all__ = ["Content", "render_page"]

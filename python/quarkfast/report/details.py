@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from quarkfast.evaluate.tensor_comparison import TensorComparison
 from quarkfast.quantization.records import Bins, Channels, Records, TensorRecord
-from quarkfast.report.content import ComparedRow, Content
+from quarkfast.report.content import Content
 
 __all__ = ["ALPHABET", "details_json", "levels"]
 
@@ -39,7 +40,7 @@ def details_json(content: Content) -> str:
     """
     records = content.records
     place = {name: index for index, name in enumerate(records.tensors)}
-    measured = {row.name: row for row in content.compared}
+    measured = {row.tensor: row for row in content.compared}
     tensors = [_tensor(record, place, measured.get(name)) for name, record in records.tensors.items()]
     text = json.dumps({"nodes": _nodes(records, place), "tensors": tensors}, separators=(",", ":"), allow_nan=False)
     for each in "<>&\u2028\u2029":
@@ -54,7 +55,7 @@ def _nodes(records: Records, place: dict[str, int]) -> list[list[list[int]]]:
     ]
 
 
-def _tensor(record: TensorRecord, place: dict[str, int], measured: ComparedRow | None) -> dict[str, Any]:
+def _tensor(record: TensorRecord, place: dict[str, int], measured: TensorComparison | None) -> dict[str, Any]:
     """Returns what is known, in short keys, since a model has hundreds of tensors."""
     found = {
         "n": record.name,
@@ -73,8 +74,8 @@ def _tensor(record: TensorRecord, place: dict[str, int], measured: ComparedRow |
         "o": None if record.root is None else place.get(record.root),
     }
     if measured is not None:
-        found |= {"m": _decibels(measured.sqnr), "p": _decibels(measured.own_sqnr)}
-        found["g"] = _digits(measured.range_used)
+        found |= {"m": _decibels(measured.sqnr), "p": _decibels(measured.rounding_sqnr)}
+        found |= {"g": _digits(measured.used), "l": _digits(measured.clipped)}
         found["u"] = [[index, _decibels(ratio)] for index, ratio in measured.worst_channels if _decibels(ratio)] or None
     return {key: value for key, value in found.items() if value is not None}
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
+from quarkfast.evaluate.tensor_comparison import TensorComparison
 from quarkfast.quantization.records import Records
-from quarkfast.report.content import ComparedRow
+from quarkfast.report.compared import measured_places, places_of
 from quarkfast.report.markup import Markup, decibels, element, join, number, percent, size, table
 from quarkfast.report.plots import Series, drawing, frame, marks, polyline, stacked_bar
 
-__all__ = ["bytes_figure", "depth_figure", "depth_series", "lowest_table", "seconds_figure", "tried_figure"]
+__all__ = ["bytes_figure", "depth_figure", "depth_series", "seconds_figure", "tried_figure"]
 
 _HEIGHT = 340
-
-# Rows of the table of tensors that cost most.
-_LOWEST = 10
 
 # Classes of the style for parts of a bar; what comes after the last shares it.
 _PARTS = ("p0", "p1", "p2", "p3", "p4", "p5")
@@ -32,47 +30,7 @@ def _figure(picture: Markup, legend: Sequence[Series], caption: str) -> Markup:
     )
 
 
-def places_of(records: Records) -> dict[str, int]:
-    """Returns the place of the node that computes each tensor, or of the first that reads it."""
-    place: dict[str, int] = {}
-    for index, node in enumerate(records.nodes):
-        for name in node.inputs:
-            place.setdefault(name, index)
-        place.update((name, index) for name in node.outputs)
-    return place
-
-
-def measured_places(records: Records, compared: Sequence[ComparedRow]) -> list[tuple[int, ComparedRow]]:
-    """Returns the rows whose tensor or node is known, each with its place, in the order of places."""
-    place, nodes = places_of(records), {node.name: index for index, node in enumerate(records.nodes)}
-    found = ((place.get(row.name, nodes.get(row.node)), row) for row in compared)
-    return sorted(((index, row) for index, row in found if index is not None), key=lambda each: each[0])
-
-
-def lowest_table(records: Records, compared: Sequence[ComparedRow] = ()) -> Markup | None:
-    """Returns the ten tensors whose own rounding costs most, measured where it was, with links to their nodes."""
-    place = places_of(records)
-    title, rounded = "measured", measured_places(records, compared)
-    found = [(row.own_sqnr, row.name, at) for at, row in rounded if _is_finite(row.own_sqnr)]
-    if not found:
-        tensors = ((place[name], each) for name, each in records.tensors.items() if name in place)
-        found = [(each.sqnr, each.name, at) for at, each in tensors if _is_finite(each.sqnr)]
-        title = "as expected from calibration"
-    rows = []
-    for ratio, name, index in sorted(found)[:_LOWEST]:
-        node, tensor = records.nodes[index], records.tensors.get(name)
-        link = element("a", node.name or node.op_type, href=f"#n{index}")
-        kind = "\u2013" if tensor is None else f"{tensor.dtype} {tensor.kind}"
-        rows.append((element("code", name), kind, join([f"{node.op_type} ", link]), decibels(ratio)))
-    caption = f"Tensors whose own rounding costs most, {title}"
-    return table(caption, ("tensor", "kind", "node", "dB"), rows, numbers=(3,)) if rows else None
-
-
-def _is_finite(value: float | None) -> TypeGuard[float]:
-    return value is not None and math.isfinite(value)
-
-
-def depth_series(records: Records, compared: Sequence[ComparedRow] = ()) -> list[Series]:
+def depth_series(records: Records, compared: Sequence[TensorComparison] = ()) -> list[Series]:
     """Returns the ratios of tensors by the place of the node that computes or reads them, kinds apart."""
     place = places_of(records)
     expected: dict[str, list[tuple[float, float]]] = {"weight": [], "activation": []}
@@ -81,8 +39,8 @@ def depth_series(records: Records, compared: Sequence[ComparedRow] = ()) -> list
             kind = "activation" if tensor.kind == "activation" else "weight"
             expected[kind].append((place[name], tensor.sqnr))
     measured = measured_places(records, compared)
-    whole = [(index, row.sqnr) for index, row in measured if row.kind != "weight"]
-    own = [(index, row.own_sqnr) for index, row in measured if row.own_sqnr is not None]
+    whole = [(index, row.sqnr) for index, row in measured if row.kind != "weight" and row.sqnr is not None]
+    own = [(index, row.rounding_sqnr) for index, row in measured if row.rounding_sqnr is not None]
     series = [
         Series("measured: as it accumulates", "whole", whole),
         Series("measured: its own rounding alone", "own", own),

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from quarkfast.evaluate.tensor_comparison import TensorComparison
 from quarkfast.quantization.records import NodeRecord, Records, TensorRecord
-from quarkfast.report.content import ComparedRow, Content
+from quarkfast.report.content import Content
 from quarkfast.report.markup import Markup, decibels, element, join, percent
 
 __all__ = ["float_table", "layer_section", "state_counts"]
@@ -43,7 +44,7 @@ def state_counts(records: Records) -> Counter[str]:
 
 def layer_section(content: Content) -> Markup:
     """Returns the controls, hidden without scripts, and the table of all nodes."""
-    records, measured = content.records, {row.name: row for row in content.compared}
+    records, measured = content.records, {row.tensor: row for row in content.compared}
     columns = [_PLACE, _NAME, _OPERATOR, _STATE, _WEIGHT, _OUTPUT, _WEIGHT_DB, _OUTPUT_DB]
     columns += [*([_MEASURED_DB] if measured else []), _CLIPPED]
     if not measured:  # then a telephone has room for what is expected
@@ -74,10 +75,10 @@ def _row(place: int, cells: Sequence[str], classes: Sequence[str | None]) -> Mar
     )
 
 
-def _cells(index: int, node: NodeRecord, records: Records, measured: Mapping[str, ComparedRow]) -> list[str]:
+def _cells(index: int, node: NodeRecord, records: Records, measured: Mapping[str, TensorComparison]) -> list[str]:
     constants = [each for each in _known(node.inputs, records) if each.kind in ("weight", "constant")]
     results = _known(node.outputs, records)
-    found = [measured[name].sqnr for name in node.outputs if name in measured]
+    found = [ratio for name in node.outputs if name in measured and (ratio := measured[name].sqnr) is not None]
     clipped = [each.clipped for each in results if each.clipped is not None]
     return [
         str(index),

@@ -6,7 +6,7 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 
-__all__ = ["Markup", "decibels", "element", "join", "number", "percent", "size", "table"]
+__all__ = ["Markup", "decibels", "element", "join", "milliseconds", "number", "percent", "size", "table"]
 
 _VOID = frozenset({"meta", "br", "col", "input"})
 
@@ -119,6 +119,16 @@ def percent(share: float | None) -> str:
     if 0 < share < 1e-4:
         return "< 0.01 %"
     return f"{100 * share:.3g} %"
+
+
+def milliseconds(value: float) -> str:
+    """Returns a time in three digits.
+
+    Example:
+        >>> [milliseconds(value).replace("\N{NO-BREAK SPACE}", " ") for value in (0.1234, 12.34, 1234.5)]
+        ['0.123 ms', '12.3 ms', '1,234 ms']
+    """
+    return f"{value:.3g}\u00a0ms" if value < 1000 else f"{value:,.0f}\u00a0ms"
 
 
 def size(count: float) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
+from quarkfast.report.compared import compared_tables, lowest_table
 from quarkfast.report.content import Content
 from quarkfast.report.details import details_json
 from quarkfast.report.figures import (
@@ -15,13 +16,12 @@ from quarkfast.report.figures import (
     bytes_figure,
     depth_figure,
     depth_series,
-    lowest_table,
     seconds_figure,
     tried_figure,
 )
 from quarkfast.report.layers import float_table, layer_section, state_counts
-from quarkfast.report.markup import Markup, decibels, element, join, size, table
-from quarkfast.report.verified import verified_section
+from quarkfast.report.markup import Markup, decibels, element, join, milliseconds, size, table
+from quarkfast.report.verified import latency_section, verified_section
 
 __all__ = ["render_page"]
 
@@ -108,7 +108,11 @@ def _sections(content: Content) -> list[tuple[str, str, Markup] | None]:
     notes = _notes(found.get("notes", ()), found.get("preflight", ()))
     facts = [row for row in content.facts if row[0] not in _ELSEWHERE]
     series = depth_series(content.records, content.compared)
-    depth = _joined(depth_figure(series), lowest_table(content.records, content.compared))
+    depth = _joined(
+        depth_figure(series),
+        lowest_table(content.records, content.compared),
+        compared_tables(content.compared, content.samples, content.not_compared),
+    )
     tried, seconds = tried_figure(found), seconds_figure(found.get("seconds", {}))
     space = bytes_figure(found.get("bytes_before", 0), found.get("bytes_after", 0), content.sizes)
     layers = join([layer_section(content), _reading()]) if content.records.nodes else None
@@ -119,6 +123,7 @@ def _sections(content: Content) -> list[tuple[str, str, Markup] | None]:
         ("error", "Error along the network", depth),
         ("space", "Where the bytes are", space if found.get("bytes_after") else None),
         ("tries", "What was tried", tried),
+        ("latency", "How long a run takes", latency_section(found.get("latency"))),
         ("verified", "On this processor", verified_section(found.get("verification"))),
         ("layer-table", "Layers and tensors", layers),
         (
@@ -157,6 +162,11 @@ def _figures(content: Content) -> Markup:
         name, ratio = outputs[0]
         said = "" if ratio is None or ratio >= _POOR else "; poor"
         tiles.append(("worst output", f"{_ratio(ratio)} dB", f"{name!r} on the first sample{said}"))
+    latency = found.get("latency")
+    if latency:
+        reference, quantized = latency["reference_ms"], latency["model_ms"]
+        said = f"{reference / quantized:.2f} times as fast; {latency['processor']}"
+        tiles.append(("a run here", f"{milliseconds(reference)} \u2192 {milliseconds(quantized)}", said))
     counts = state_counts(content.records)
     if content.records.nodes:
         whole = counts["quantized"] + counts["float"]

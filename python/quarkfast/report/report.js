@@ -135,6 +135,7 @@
     tensor.q !== undefined && `expected ${tensor.q} dB`,
     tensor.m !== undefined && `measured ${tensor.m} dB`,
     tensor.p !== undefined && `its own rounding ${tensor.p} dB`,
+    tensor.l > 0 && `${short(100 * tensor.l)} % clipped`,
     tensor.g !== undefined && `${short(100 * tensor.g)} % of the codes used`,
     tensor.u && `worst channels ${tensor.u.map(([channel, ratio]) => `${channel} (${ratio.toFixed(1)} dB)`).join(", ")}`,
     tensor.o !== undefined && `has the scale of ${data.tensors[tensor.o].n}`,

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from quarkfast.report.layers import float_table
-from quarkfast.report.markup import Markup, decibels, join, table
+from quarkfast.report.markup import Markup, decibels, join, milliseconds, table
 
-__all__ = ["verified_section"]
+__all__ = ["latency_section", "verified_section"]
 
 
 def verified_section(found: Mapping[str, Any] | None) -> Markup | None:
     """Returns a table of facts, and the layers that compute in float by reason; None where nobody looked.
 
     Args:
-        found: `quarkfast.Verification.to_dict`, and perhaps ``latency_ms``: name -> milliseconds.
+        found: `quarkfast.Verification.to_dict`.
     """
     if not found:
         return None
@@ -24,6 +24,25 @@ def verified_section(found: Mapping[str, Any] | None) -> Markup | None:
     if not found["float_layers"]:
         return facts
     return join([facts, float_table(found["float_layers"], "Convolutions and products that compute in float here")])
+
+
+def latency_section(found: Mapping[str, Any] | None) -> Markup | None:
+    """Returns how long both models took; None where nobody measured it.
+
+    Args:
+        found: `quarkfast.Latency.to_dict`.
+    """
+    if not found:
+        return None
+    rows = [
+        ("float model", milliseconds(found["reference_ms"])),
+        ("quantized model", milliseconds(found["model_ms"])),
+        ("processor", found["processor"]),
+        ("session", f"ONNX Runtime {found['runtime']}, default session, {found['threads']} threads"),
+        ("rows in a run", str(found["rows"])),
+        ("runs of each, in turn", str(found["runs"])),
+    ]
+    return table("Median time of a run on the first sample; an NPU has others", ("what", "result"), rows)
 
 
 def _facts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -37,8 +56,6 @@ def _facts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "layers that may saturate without VNNI", str(layers)
     if sums is not None:
         yield "the output with saturation, and without", f"{_ratio(sums['saturated'])}, {_ratio(sums['whole'])}"
-    for name, value in found.get("latency_ms", {}).items():
-        yield name, f"{value:.3f} ms"
 
 
 def _ratio(value: float | None) -> str:
