@@ -105,6 +105,7 @@ HONOURED = {
     "GPTQParams": ("A8W8", {"Bits": 4, "GroupSize": 32}, {"UseGPTQ": True}),
     "InputNodes": ("A8W8", ["head"], {}),
     "Int16Bias": ("A8W8", True, {}),
+    "Int16Scale": ("A8W8", True, {}),
     "Int32Bias": ("A8W8", False, {}),
     "LWPMetric": ("A8W8", "mse", {}),
     "MXAttributes": ("MXINT8", {"element_dtype": "fp4_e2m1"}, {}),
@@ -147,6 +148,7 @@ HONOURED = {
     "UseGPTQ": ("A8W8", True, {}),
     "UseMatMulNBits": ("A8W8", True, {}),
     "WeightCalibrateMethod": ("A8W8", "MinMSE", {}),
+    "WeightsOnly": ("A8W8", True, {}),
     "WeightScaled": ("BF16", True, {}),
     "WeightSymmetric": ("A8W8", False, {}),
 }

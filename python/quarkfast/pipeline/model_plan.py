@@ -121,4 +121,6 @@ def _in_words(spec: TensorSpec, axis: int | None) -> str:
         words.append(f"for each index of axis {axis}")
     if spec.scale == "power_of_two":
         words.append("with powers of two as scales")
+    elif spec.scale == "dyadic":
+        words.append("with numbers of 16 bits over powers of two as scales")
     return " ".join(words)

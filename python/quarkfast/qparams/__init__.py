@@ -5,7 +5,7 @@ or infinity are refused. Where AMD Quark's rules give something else, ``docs/num
 says what and why. All functions work element by element on arrays of ranges, one element a channel or block.
 """
 
-from quarkfast.qparams.dyadic import dyadic_scale
+from quarkfast.qparams.dyadic import LARGEST_MULTIPLIER, dyadic_scale
 from quarkfast.qparams.pairs import HIGHEST, Order, fit_pairs, from_rows, grow_scales, overflowing_pairs, rows_of
 from quarkfast.qparams.powers import (
     PowerOfTwoRule,
@@ -17,6 +17,7 @@ from quarkfast.qparams.ranges import SOFTMAX_RANGE, QParams, code_range, from_ra
 
 __all__ = [
     "HIGHEST",
+    "LARGEST_MULTIPLIER",
     "SOFTMAX_RANGE",
     "Order",
     "PowerOfTwoRule",

@@ -7,7 +7,10 @@ from numpy.typing import NDArray
 
 from quarkfast.qparams.ranges import QParams
 
-__all__ = ["dyadic_scale"]
+__all__ = ["LARGEST_MULTIPLIER", "dyadic_scale"]
+
+LARGEST_MULTIPLIER = 32767
+"""The largest number of 16 bits."""
 
 
 def dyadic_scale(params: QParams, max_shift: int = 16) -> tuple[QParams, NDArray[np.int64], NDArray[np.int64]]:
@@ -39,14 +42,14 @@ def dyadic_scale(params: QParams, max_shift: int = 16) -> tuple[QParams, NDArray
     if params.scale.dtype != np.float32:
         raise TypeError(f"dyadic_scale: scale: expected float32, got {params.scale.dtype}")
     scale = params.scale.astype(np.float64)
-    if (scale > 32767).any():
-        raise ValueError(f"dyadic_scale: scale: expected at most 32767, got {scale.max()}")
+    if (scale > LARGEST_MULTIPLIER).any():
+        raise ValueError(f"dyadic_scale: scale: expected at most {LARGEST_MULTIPLIER}, got {scale.max()}")
     best = np.full(scale.shape, np.inf)
     multiplier, shift = np.ones(scale.shape, np.int64), np.full(scale.shape, max_shift, np.int64)
     for n in range(max_shift + 1):
         for candidate in (np.floor(np.ldexp(scale, n)), np.ceil(np.ldexp(scale, n))):
             distance = np.abs(np.ldexp(candidate, -n) - scale)
-            better = (candidate >= 1) & (candidate <= 32767) & (distance < best)
+            better = (candidate >= 1) & (candidate <= LARGEST_MULTIPLIER) & (distance < best)
             best = np.where(better, distance, best)
             multiplier = np.where(better, candidate, multiplier).astype(np.int64)
             shift = np.where(better, n, shift)

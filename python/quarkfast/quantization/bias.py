@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quarkfast.config import ScaleKind
 from quarkfast.graph.placement import BiasSlot
 from quarkfast.graph.quantizer import Quantizer
 
@@ -47,7 +48,7 @@ def raise_for_headroom(
     bias: NDArray[np.float32],
     slot: BiasSlot,
     notes: list[str],
-    power_of_two: bool = False,
+    kind: ScaleKind = "float32",
 ) -> Quantizer:
     """Returns `weight` with the scales raised under which ``bias / (s_x * s_w)`` would exceed half of int32's range.
 
@@ -59,15 +60,18 @@ def raise_for_headroom(
         bias: The bias, one value for each channel.
         slot: For the note.
         notes: Gets a sentence that names the layer and the channels.
-        power_of_two: Whether scales are powers of two, and stay so.
+        kind: The set that scales are taken from, and stay in.
     """
     if not bias.size:
         return weight
     magnitude = np.abs(bias.astype(np.float64))
     needed = magnitude / (_LARGEST[slot.bits] * float(data.scale))
-    if power_of_two:
+    if kind == "power_of_two":
         fraction, exponent = np.frexp(needed)
         needed = np.where(needed > 0, np.ldexp(1.0, exponent - (fraction == 0.5)), 0.0)  # the next one up
+    elif kind == "dyadic":
+        step = np.ldexp(1.0, np.maximum(np.frexp(needed)[1] - 15, -16))  # of the numbers M / 2^N that are as large
+        needed = np.ceil(needed / step) * step
     needed = needed.reshape(-1, weight.scale.size).max(axis=0).reshape(weight.scale.shape)
     short = needed > weight.scale
     if not np.any(short):

@@ -88,8 +88,8 @@ def compute_qparams(
     for bias in placement.biases:
         if bias.weight in slots:
             slot, values = slots[bias.weight], array_of(initializers[bias.tensor])
-            data, powers = activations[bias.data], slot.spec.scale == "power_of_two"
-            constants[slot] = raise_for_headroom(constants[slot], data, values, bias, notes, powers)
+            data, kind = activations[bias.data], slot.spec.scale
+            constants[slot] = raise_for_headroom(constants[slot], data, values, bias, notes, kind)
     biases = []
     for bias in placement.biases:
         weight = constants[slots[bias.weight]] if bias.weight in slots else activations[bias.weight_tensor]

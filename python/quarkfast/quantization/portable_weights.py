@@ -184,7 +184,7 @@ def make_portable(
             if scheme.rounding != "nearest":  # other codes than these may overflow
                 found[slot] = fitted
             continue
-        found[slot] = fitted if slot.spec.scale == "power_of_two" else _grown(values, fitted)
+        found[slot] = _grown(values, fitted) if slot.spec.scale == "float32" else fitted
         before, after = (_sqnr(values, each) for each in (quantizer, found[slot]))
         reductions += [Reduction(layer.node, round(before, 1), round(after, 1)) for layer in readers]
     return found, tuple(reductions)

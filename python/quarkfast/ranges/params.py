@@ -5,6 +5,7 @@ from __future__ import annotations
 from numpy.typing import ArrayLike
 
 from quarkfast import qparams
+from quarkfast.errors import UnsupportedError
 from quarkfast.qparams import QParams
 from quarkfast.ranges.registry import METHODS
 from quarkfast.ranges.summary import RangeSpec
@@ -16,8 +17,19 @@ def params_for(low: ArrayLike, high: ArrayLike, spec: RangeSpec) -> QParams:
     """Returns scale and zero point of the range ``[low, high]``, element by element where these are arrays.
 
     Power-of-two scales are the nearest ones, for ``"nonoverflow"`` the next larger ones: Quark's method of that name
-    rounds to the nearest and saturates up to 29 % of the range.
+    rounds to the nearest and saturates up to 29 % of the range. Scales ``M / 2^N`` are the nearest ones.
+
+    Raises:
+        UnsupportedError: If a scale ``M / 2^N`` would be above 32767.
     """
     params = qparams.from_range(low, high, spec.dtype, symmetric=spec.symmetric, reduce_range=spec.reduce_range)
-    rule = METHODS[spec.method].power_of_two
-    return qparams.power_of_two(params, rule) if spec.scale == "power_of_two" else params
+    if spec.scale == "power_of_two":
+        return qparams.power_of_two(params, METHODS[spec.method].power_of_two)
+    if spec.scale == "float32":
+        return params
+    if (params.scale > qparams.LARGEST_MULTIPLIER).any():
+        raise UnsupportedError(
+            f"dyadic scales: expected numbers of at most {qparams.LARGEST_MULTIPLIER}, got {params.scale.max()}; "
+            "use float32 scales"
+        )
+    return qparams.dyadic_scale(params)[0]

@@ -26,7 +26,7 @@ def make_spec(dtype: str, symmetric: bool, granularity: str, scale: str, method:
     return TensorSpec(
         dtype,
         symmetric,
-        _one_of(granularity, ("tensor", "channel"), "granularity"),
+        _one_of(granularity, ("tensor", "channel", "group"), "granularity"),
         _one_of(scale, get_args(ScaleKind), "scale type"),
         _one_of(method, tuple(METHODS), "calibration method"),
     )

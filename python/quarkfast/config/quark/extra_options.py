@@ -8,7 +8,7 @@ from typing import Any
 from quarkfast.config.options import OPTIONS
 from quarkfast.config.quark.algorithm import refuse_algorithm
 from quarkfast.config.quark.blocks import check_attributes
-from quarkfast.config.quark.keys import KEYS, LIMITS, SIMULATED, Family, Key, accepts, family_of, words_of
+from quarkfast.config.quark.keys import CONVERTED, KEYS, LIMITS, SIMULATED, Family, Key, accepts, family_of, words_of
 from quarkfast.config.scheme import Scheme
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 
@@ -42,12 +42,13 @@ def translated_options(options: Mapping[str, Any], scheme: Scheme) -> dict[str, 
     check_keys(options, family_of(scheme))
     own = {option.quark_key for option in OPTIONS.values()} | set(OPTIONS)
     kept = {key: value for key, value in options.items() if key in own - _READ_BEFORE and not _is_left_out(key, value)}
-    kept |= _constraints(options, family_of(scheme))
+    kept |= _constraints(options, family_of(scheme), scheme.weights_only)
     check_attributes([spec.dtype for spec in scheme.specs()], options)
     for key, switch in _SWITCHES.items():
         if options.get(key) and switch not in options:
             raise ConfigError(f"option {key}: expected {switch} beside it, got none; leave it out")
-    if options.get("QuantizeAllOpTypes"):
+    # Floats of 16 bits that are stored alone are those of all operators anyway.
+    if options.get("QuantizeAllOpTypes") and not (scheme.weights_only and scheme.weight.format.may_be_scaled):
         kept = {key: value for key, value in kept.items() if key not in _EXTRA} | {"extra_op_types": ["*"]}
     return (
         _preparation(options) | _copies(options) | _shares(options) | kept | _tensors(options) | _bias(options, scheme)
@@ -96,6 +97,13 @@ def _bias(options: Mapping[str, Any], scheme: Scheme) -> dict[str, Any]:
         UnsupportedError: int32 is wanted beside other types than integers.
     """
     family, wanted = family_of(scheme), options.get("Int32Bias")
+    if scheme.weights_only:
+        for key, value in (("Int32Bias", False), ("Int16Bias", True)):
+            if options.get(key) is value:
+                raise UnsupportedError(
+                    f"option {key}: expected {not value} beside weights alone, got {value}; biases stay"
+                )
+        return {}
     if options.get("QuantizeBias") is False:
         return {"bias": "float"}
     if options.get("Int16Bias"):
@@ -135,8 +143,12 @@ def _is_honoured(row: Key, value: Any) -> bool:
     return isinstance(value, bool) if words <= {"True", "False"} else bool(row.honoured)
 
 
-def _constraints(options: Mapping[str, Any], family: Family) -> dict[str, Any]:
-    """Returns the option ``constraints``: that of the user, and what keys turn on or off."""
+def _constraints(options: Mapping[str, Any], family: Family, weights_only: bool) -> dict[str, Any]:
+    """Returns the option ``constraints``: that of the user, and what keys turn on or off.
+
+    Raises:
+        UnsupportedError: If operators are to become others beside weights alone, where rules about pairs ask nothing.
+    """
     given = {key: KEYS[key] for key in options if key in KEYS and KEYS[key].constraint}
     found = {
         row.constraint: options[key]
@@ -148,6 +160,13 @@ def _constraints(options: Mapping[str, Any], family: Family) -> dict[str, Any]:
             names = {row.constraint for row in rows}
             kept = {name: on for name, on in found.items() if name not in names}
             found = kept | (dict.fromkeys(names, False) if family == "cnn" else {})
+    if weights_only:
+        for row in given.values():
+            if row in CONVERTED and options[row.name] is True:
+                raise UnsupportedError(
+                    f"option {row.name}: expected False beside weights alone, got True; leave it out"
+                )
+        found = {}
     own = options.get("constraints", {})
     return {"constraints": {**found, **own}} if found and isinstance(own, Mapping) else {}
 

@@ -18,6 +18,7 @@ from quarkfast.config.quark.keys import family_of
 from quarkfast.config.quark.legacy import QuantizationConfig
 from quarkfast.config.quark.mixed_precision import mixed
 from quarkfast.config.quark.nbits import nbits_scheme
+from quarkfast.config.quark.whole_model import weights_alone, with_int16_scales
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError, UnsupportedError
@@ -33,7 +34,7 @@ _METHODS = {
     ("CalibrationMethod", "Distribution"): ("distribution", "float32"),
     ("PowerOfTwoMethod", "NonOverflow"): ("nonoverflow", "power_of_two"),
     ("PowerOfTwoMethod", "MinMSE"): ("minmse", "power_of_two"),
-    ("Int16Method", "MinMax"): ("minmax", "int16"),
+    ("Int16Method", "MinMax"): ("minmax", "dyadic"),
     ("LayerWiseMethod", "LayerWisePercentile"): ("layerwise_percentile", "float32"),
 }
 # Formats by member -> the key of the attributes that activations and weights have then.
@@ -68,16 +69,18 @@ def scheme_of_legacy(config: QuantizationConfig) -> Scheme:
     _check_fields(config.changed())
     if gptq is not None or nbits:
         scheme = nbits_scheme(options) if nbits else gptq_scheme(gptq or {}, options)
+        with_int16_scales(scheme, options)
         check_keys(options, family_of(scheme))
         chosen = {"exclude": [*config.nodes_to_exclude], "op_types": config.op_types_to_quantize}
         scheme = finetuned(scheme, {}) if finetuning else scheme
         return apply_options(scheme, {key: value for key, value in chosen.items() if value})
-    scheme = _base(config, options)
+    scheme = weights_alone(_base(config, options), options)
     if finetuning:
         scheme = finetuned(scheme, options.get("FastFinetune") or {})
     if config.include_auto_mp or options.get("AutoMixprecision"):
         scheme = mixed(scheme, options.get("AutoMixprecision") or {}, options)
-    return apply_options(scheme, {**translated_options(options, scheme), **_selection(config)})
+    found = apply_options(scheme, {**translated_options(options, scheme), **_selection(config)})
+    return with_int16_scales(found, options)
 
 
 def _options(config: QuantizationConfig) -> dict[str, Any]:

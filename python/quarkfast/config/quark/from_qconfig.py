@@ -19,6 +19,7 @@ from quarkfast.config.quark.mixed_precision import mixed, mixing_of
 from quarkfast.config.quark.nbits import nbits_scheme
 from quarkfast.config.quark.qconfig import QConfig
 from quarkfast.config.quark.spec import QLayerConfig
+from quarkfast.config.quark.whole_model import check_groups, weights_alone, with_int16_scales
 from quarkfast.config.rules import LayerRule
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
@@ -44,11 +45,13 @@ def scheme_of_qconfig(config: QConfig) -> Scheme:
     if gptq is not None or nbits:
         selection = {"exclude": list(config.exclude)} if config.exclude else {}
         scheme = nbits_scheme(options) if nbits else gptq_scheme(gptq or {}, options)
+        with_int16_scales(scheme, options)
         check_keys(options, family_of(scheme))
         return apply_options(finetuned(scheme, finetuning) if finetuning else scheme, selection)
     if layer.output_tensors is not None and layer.output_tensors != layer.input_tensors:
         raise UnsupportedError("QConfig: output_tensors: expected the same as input_tensors in this version")
     activation, weight = _specs(layer, options)
+    check_groups(activation, weight, options)
     npu_cnn = options.get("EnableNPUCnn", is_power_of_two(layer.input_tensors) and is_power_of_two(layer.weight))
     scheme = make_scheme(activation, weight, npu_cnn, options.get("ForceQuantizeNoInputCheck", False))
     dtypes = activation.dtype, weight.dtype
@@ -57,6 +60,7 @@ def scheme_of_qconfig(config: QConfig) -> Scheme:
     default: Rounding = "half_away" if kept else "half_even"
     scheme = replace(scheme, block_rounding=block_rounding(dtypes, options, default))
     scheme = equalized(scheme, any(isinstance(each, CLEConfig) for each in config.algo_config or ()))
+    scheme = weights_alone(scheme, options)
     if finetuning:
         scheme = finetuned(scheme, finetuning)
     mixing = {**mixing_of(config.algo_config), **(options.get("AutoMixprecision") or {})}
@@ -68,7 +72,7 @@ def scheme_of_qconfig(config: QConfig) -> Scheme:
         given["exclude_op_types"] = list(config.layer_type_config[None])
     if rules := _layer_rules(config):
         given["layers"] = rules
-    return apply_options(scheme, {**translated, **given})
+    return with_int16_scales(apply_options(scheme, {**translated, **given}), options)
 
 
 def _specs(layer: QLayerConfig, options: Mapping[str, Any]) -> tuple[TensorSpec, TensorSpec]:

@@ -14,7 +14,7 @@ from quarkfast.errors import UnsupportedError
 
 __all__ = ["bias_kind", "is_power_of_two", "layer_rule", "tensor_spec", "weight_method"]
 
-_SCALES = {ScaleType.Float32: "float32", ScaleType.PowerOf2: "power_of_two", ScaleType.Int16: "int16"}
+_SCALES = {ScaleType.Float32: "float32", ScaleType.PowerOf2: "power_of_two", ScaleType.Int16: "dyadic"}
 _GRANULARITIES = {
     QuantGranularity.Tensor: "tensor",
     QuantGranularity.Channel: "channel",

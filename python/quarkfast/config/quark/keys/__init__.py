@@ -12,7 +12,19 @@ from quarkfast.config.options import OPTIONS
 from quarkfast.config.quark.keys import algorithms, calibration, npu, placement, preparation, running, selection, types
 from quarkfast.config.quark.keys.row import Family, Key, accepts, family_of, holds, words_of
 
-__all__ = ["GROUPS", "KEYS", "LIMITS", "SIMULATED", "Family", "Key", "accepts", "family_of", "holds", "words_of"]
+__all__ = [
+    "CONVERTED",
+    "GROUPS",
+    "KEYS",
+    "LIMITS",
+    "SIMULATED",
+    "Family",
+    "Key",
+    "accepts",
+    "family_of",
+    "holds",
+    "words_of",
+]
 
 _GROUPS = {
     "Preparation": preparation.ROWS,
@@ -44,6 +56,9 @@ SIMULATED = tuple(row for row in npu.ROWS if row.constraint.startswith("dpu_"))
 
 LIMITS = tuple(row for row in npu.ROWS if row.constraint and row not in SIMULATED)
 """The rows of what `NPULimitationCheck` turns off."""
+
+CONVERTED = tuple(row for row in preparation.ROWS if row.constraint)
+"""The rows of operators that become others."""
 
 KEYS: Mapping[str, Key] = MappingProxyType({row.name: row for rows in GROUPS.values() for row in rows})
 """Key -> row."""

@@ -16,7 +16,12 @@ ROWS = (
         honoured="True, False",
         constraint="constant_matmul",
     ),
-    Key("WeightsOnly", "the presets INT8_WO and INT4_WO store weights alone", default=(False,)),
+    Key(
+        "WeightsOnly",
+        "weights of 4 and 8 bits and 16-bit floats are stored alone; biases and activations stay float",
+        default=(False,),
+        honoured="True",
+    ),
     Key("EnableSubgraph", "bodies of If, Loop and Scan stay float", default=(False,)),
     Key("MixedPrecisionTensor", "option `tensors`", default=({}, None), honoured="a mapping of types to tensors"),
     Key("SpecificTensorPrecision", "whether MixedPrecisionTensor is read", default=(False,), honoured="True"),

@@ -32,7 +32,12 @@ ROWS = (
         default=(False,),
         already=BOTH,
     ),
-    Key("Int16Scale", "scales are float32 or powers of two", default=(False,)),
+    Key(
+        "Int16Scale",
+        "scales are M / 2^N with M up to 32767 and N up to 16, as with ScaleType.Int16",
+        default=(False,),
+        honoured="True",
+    ),
     Key("UsePowerOf2Scale", "use float scales (ScaleType.Float32) instead", default=(True,)),
     Key("QuantizeFP16", "a float16 model is recognized by itself, and computes in float32", default=(False,)),
     Key("UseFP32Scale", "scales are float32 whatever the type of the model", default=(False,)),
