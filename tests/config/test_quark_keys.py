@@ -7,9 +7,9 @@ import pytest
 import quarkfast
 from quarkfast.config.options.kinds import Kind
 from quarkfast.config.quark import get_default_config, scheme_of
-from quarkfast.config.quark.enums import QuantType
 from quarkfast.config.quark.keys import KEYS, holds
 from quarkfast.errors import ConfigError, UnsupportedError
+from support.quark_values import HONOURED
 
 # A preset of each family on which Quark's defaults depend.
 FAMILIES = {
@@ -53,105 +53,6 @@ def test_any_other_value_is_refused(key, family):
     algorithm = KEYS[key].algorithm or f"option {key}: expected .* got 'another'"
     with pytest.raises((ConfigError, UnsupportedError), match=algorithm):
         scheme(FAMILIES[family], **{key: "another"})
-
-
-LAYER = quarkfast.QLayerConfig(quarkfast.MXInt8Spec(), weight=quarkfast.MXInt8Spec())
-
-# Key -> a preset, a value that changes what it amounts to, and what has to be there beside it.
-HONOURED = {
-    "ActivationScaled": ("BF16", True, {}),
-    "ActivationSymmetric": ("S8S8_AAWS", True, {}),
-    "AddQDQPairToWeight": ("A8W8", True, {}),
-    "AdjustHardSigmoid": ("XINT8", False, {}),
-    "AdjustShiftSwish": ("XINT8", False, {}),
-    "AdjustShiftBias": ("XINT8", False, {}),
-    "AdjustShiftCut": ("XINT8", False, {}),
-    "AdjustShiftRead": ("XINT8", False, {}),
-    "AdjustShiftWrite": ("XINT8", False, {}),
-    "AlignConcat": ("XINT8", False, {}),
-    "AlignEltwiseQuantType": ("S16S8_ASWS", True, {}),
-    "AlignPool": ("A8W8", True, {}),
-    "AutoMixprecision": ("A8W8", {"TargetLayerConfig": LAYER}, {}),
-    "BF16QDQToCast": ("BF16", True, {}),
-    "BF16WithClip": ("BF16", True, {}),
-    "BFPAttributes": ("MX4", {"bfp_method": "to_bfp", "bit_width": 16, "block_size": 8}, {}),
-    "BiasCorrection": ("A8W8", False, {}),
-    "CalibDataSize": ("A8W8", 7, {}),
-    "CalibMovingAverage": ("A8W8", True, {}),
-    "CalibTensorRangeSymmetric": ("U8S8_AAWS", True, {}),
-    "CalibrateMethod": ("A8W8", "Entropy", {}),
-    "ConvertAvgPoolToDPUVersion": ("XINT8", False, {}),
-    "ConvertBNToConv": ("A8W8", False, {}),
-    "ConvertClipToDPUVersion": ("XINT8", True, {}),
-    "ConvertClipToRelu": ("A8W8", True, {}),
-    "ConvertHardSigmoidToDPUVersion": ("A8W8", True, {}),
-    "ConvertInstanceNormToDPUVersion": ("XINT8", True, {}),
-    "ConvertLeakyReluToDPUVersion": ("XINT8", False, {}),
-    "ConvertReduceMeanToDPUVersion": ("XINT8", False, {}),
-    "ConvertReduceMeanToGlobalAvgPool": ("A8W8", False, {}),
-    "ConvertSigmoidToHardSigmoid": ("XINT8", True, {}),
-    "ConvertSplitToSlice": ("A8W8", False, {}),
-    "ConvertOpsetVersion": ("A8W8", 20, {}),
-    "CopySharedInit": ("A8W8", [], {}),
-    "DedicateDQNode": ("A8W8", True, {}),
-    "DedicatedQDQPair": ("A8W8", True, {}),
-    "EnableNPUCnn": ("XINT8", False, {}),
-    "EnableVaimlBF16": ("BF16", True, {}),
-    "ExtraOpTypesToQuantize": ("A8W8", ["Exp"], {}),
-    "FastFinetune": ("A8W8", {"OptimAlgorithm": "adaround"}, {}),
-    "FixShapes": ("A8W8", "x:[1,3,8,8]", {}),
-    "FoldBatchNorm": ("A8W8", False, {}),
-    "ForceQuantizeNoInputCheck": ("A8W8", False, {}),
-    "GPTQParams": ("A8W8", {"Bits": 4, "GroupSize": 32}, {"UseGPTQ": True}),
-    "InputNodes": ("A8W8", ["head"], {}),
-    "Int16Bias": ("A8W8", True, {}),
-    "Int16Scale": ("A8W8", True, {}),
-    "Int32Bias": ("A8W8", False, {}),
-    "LWPMetric": ("A8W8", "mse", {}),
-    "MXAttributes": ("MXINT8", {"element_dtype": "fp4_e2m1"}, {}),
-    "MatMulConstBOnly": ("A8W8", True, {}),
-    "MatMulNBitsParams": ("MATMUL_NBITS", {"GroupSize": 32}, {}),
-    "MixedPrecisionTensor": ("A8W8", {QuantType.QUInt8: ["x"]}, {"SpecificTensorPrecision": True}),
-    "NPULimitationCheck": ("XINT8", False, {}),
-    "NodesToExclude": ("A8W8", ["head"], {}),
-    "NodesToQuantize": ("A8W8", ["head"], {}),
-    "NodesToExcludeOutputQuantization": ("A8W8", ["head"], {}),
-    "NumBins": ("A8W8", 256, {"CalibrateMethod": "Entropy"}),
-    "NumQuantizedBins": ("A8W8", 64, {}),
-    "OpTypesToExclude": ("A8W8", ["Conv"], {}),
-    "OpTypesToExcludeOutputQuantization": ("A8W8", ["Conv"], {}),
-    "OpTypesToQuantize": ("A8W8", ["Conv"], {}),
-    "OptimizeModel": ("A8W8", False, {"SimplifyModel": False}),
-    "OutputNodes": ("A8W8", ["head"], {}),
-    "PerChannel": ("A8W8", True, {}),
-    "Percentile": ("S8S8_AAWS", 99.9, {}),
-    "PercentileCandidates": ("A8W8", [99.9], {}),
-    "QuantizeAllOpTypes": ("A8W8", True, {}),
-    "QuantizeBias": ("A8W8", False, {}),
-    "ReduceRange": ("A8W8", True, {}),
-    "RemoveQDQBetweenOps": ("A8W8", [("Mul", "Add")], {}),
-    "RemoveQDQConvClip": ("A8W8", False, {}),
-    "RemoveQDQConvGelu": ("A8W8", True, {}),
-    "RemoveQDQConvLeakyRelu": ("A8W8", False, {}),
-    "RemoveQDQConvPRelu": ("A8W8", False, {}),
-    "RemoveQDQConvRelu": ("A8W8", False, {}),
-    "RemoveQDQInstanceNorm": ("A8W8", True, {}),
-    "RemoveQDQMulAdd": ("A8W8", True, {}),
-    "ReplaceClip6Relu": ("A8W8", True, {}),
-    "Scenario": ("A8W8", "p3", {}),
-    "SimplifyModel": ("A8W8", False, {"OptimizeModel": False}),
-    "SimulateDPU": ("XINT8", False, {}),
-    "SpecificTensorPrecision": ("A8W8", True, {"MixedPrecisionTensor": {QuantType.QUInt8: ["x"]}}),
-    "SplitLargeKernelPool": ("S8S8_AAWS", True, {}),
-    "TensorQuantOverrides": ("A8W8", {"x": [{"symmetric": False}]}, {}),
-    "UseQDQContribOps": ("A16W8", True, {}),
-    "UseGPTQ": ("A8W8", True, {}),
-    "UseMatMulNBits": ("A8W8", True, {}),
-    "WeightCalibrateMethod": ("A8W8", "MinMSE", {}),
-    "WeightsOnly": ("A8W8", True, {}),
-    "WeightScaled": ("BF16", True, {}),
-    "WeightSymmetric": ("A8W8", False, {}),
-}
 
 
 # What `quarkfast.config.quark.data_source` reads for the quantizer: tests/compat/test_quark_data.py.
