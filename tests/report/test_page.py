@@ -128,12 +128,12 @@ def test_the_tensors_that_cost_most_come_first_and_lead_to_their_nodes():
     found = content(40)
     text = render_page(found)
     section = re.search(r'<section id="error".*?</section>', text, re.DOTALL).group()
-    listed = re.findall(r'<tr><th scope="row"><code>(.*?)</code>.*?href="#n(\d+)".*?class="n">(.*?)</td>', section)
+    listed = re.findall(r'<tr><th scope="row"><code>(.*?)</code>.*?class="n">(.*?)</td>.*?href="#n(\d+)"', section)
     known = {name: tensor.sqnr for name, tensor in found.records.tensors.items()}
     lowest = sorted(known, key=known.get)[:10]
     assert [name for name, _, _ in listed] == lowest
-    assert [ratio for _, _, ratio in listed] == [f"{known[name]:.1f}" for name in lowest]
-    assert all(name.endswith(f"_{node}") or name.endswith(f".{node}") for name, node, _ in listed)
+    assert [ratio for _, ratio, _ in listed] == [f"{known[name]:.1f}" for name in lowest]
+    assert all(name.endswith(f"_{node}") or name.endswith(f".{node}") for name, _, node in listed)
 
 
 def test_what_is_referred_to_is_in_the_page_once():
@@ -271,6 +271,16 @@ def test_measured_ratios_get_a_line_and_a_column_and_lead_the_table():
     assert found["l"] == 0.25
     assert "m" not in tensors[names[1]]
     assert "\u221e" in text
+
+
+def test_what_is_as_good_as_exact_does_not_stretch_the_plot():
+    plain = content()
+    names = [name for node in plain.records.nodes for name in node.outputs]
+    rows = [measured(names[0], "activation", 150.0, 168.6), measured(names[1], "activation", 20.0, 30.0)]
+    text = render_page(Content(document=plain.document, facts=plain.facts, records=plain.records, compared=rows))
+    (scales,) = re.findall(r'id="depth"[^>]*data-scales="([^"]*)"|data-scales="([^"]*)"[^>]*id="depth"', text)
+    assert max(float(each) for each in "".join(scales).split()[4:6]) < 100
+    assert "168.6" in text
 
 
 def test_outputs_alone_leave_the_table_of_what_calibration_expects():

@@ -49,10 +49,11 @@ def lowest_table(records: Records, compared: Sequence[TensorComparison] = ()) ->
         link = element("a", node.name or node.op_type, href=f"#n{place[name]}")
         kind = "\u2013" if tensor is None else f"{tensor.dtype} {tensor.kind}"
         cells = _cells(measured[name]) if name in measured else (decibels(ratio),)
-        rows.append((element("code", name), kind, join([f"{node.op_type} ", link]), *cells))
-    heads = ("tensor", "kind", "node", *(_MEASURED if measured else ("dB",)))
+        rows.append((element("code", name), *cells, join([f"{node.op_type} ", link]), kind))
+    figures = _MEASURED if measured else ("dB",)  # first, where a telephone shows them
     caption = f"Tensors whose own rounding costs most, {title}"
-    return table(caption, heads, rows, numbers=range(3, min(len(heads), 7))) if rows else None
+    heads = ("tensor", *figures, "node", "kind")
+    return table(caption, heads, rows, numbers=range(1, min(len(heads) - 2, 5))) if rows else None
 
 
 def compared_tables(

@@ -16,6 +16,9 @@ __all__ = ["bytes_figure", "depth_figure", "depth_series", "seconds_figure", "tr
 
 _HEIGHT = 340
 
+# Ratios in dB that would stretch the axis for nothing: 100 dB are more than the 16 bits of any codes lose.
+_EXACT = 100.0
+
 # Classes of the style for parts of a bar; what comes after the last shares it.
 _PARTS = ("p0", "p1", "p2", "p3", "p4", "p5")
 
@@ -41,6 +44,8 @@ def depth_series(records: Records, compared: Sequence[TensorComparison] = ()) ->
     measured = measured_places(records, compared)
     whole = [(index, row.sqnr) for index, row in measured if row.kind != "weight" and row.sqnr is not None]
     own = [(index, row.rounding_sqnr) for index, row in measured if row.rounding_sqnr is not None]
+    expected = {kind: [each for each in points if each[1] < _EXACT] for kind, points in expected.items()}
+    whole, own = ([each for each in points if each[1] < _EXACT] for points in (whole, own))
     series = [
         Series("measured: as it accumulates", "whole", whole),
         Series("measured: its own rounding alone", "own", own),
@@ -71,9 +76,11 @@ def depth_figure(series: Sequence[Series]) -> Markup | None:
         *points,
         scales=axes.scales,
     )
-    return _figure(
-        picture, series, "Signal to quantization noise along the network; higher is better, 6 dB are one bit."
+    caption = (
+        "Signal to quantization noise along the network; higher is better, 6 dB are one bit. What is above 100 dB is "
+        "left out."
     )
+    return _figure(picture, series, caption)
 
 
 def bytes_figure(before: int, after: int, sizes: Mapping[str, int]) -> Markup:
