@@ -16,7 +16,15 @@ from quarkfast.graph.aside import large_tensors_aside
 from quarkfast.graph.shape_inference import inferred
 from quarkfast.graph.subgraphs import graphs_of
 
-__all__ = ["live_bytes", "parse_bytes", "readable", "resident_bytes", "rows_within_budget", "weight_bytes"]
+__all__ = [
+    "LIVE_BYTES",
+    "live_bytes",
+    "parse_bytes",
+    "readable",
+    "resident_bytes",
+    "rows_within_budget",
+    "weight_bytes",
+]
 
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
 _STATM = Path("/proc/self/statm")
@@ -25,7 +33,7 @@ _STATM = Path("/proc/self/statm")
 # grows by powers of two. More is no faster, as activations then leave the caches: CPU seconds of a whole job in A8W8
 # with 64 samples, and peak MB, for 4, 8 and 16 MB: resnet20 (0.4 MB live a row) 0.52, 0.51, 0.53 and 98, 102, 102;
 # mobilenetv2 (1.7 MB) 0.60, 0.61, 0.60 and 101, 106, 116; 16 samples of ppocr_rec (11 MB) 1.26, 1.25, 1.24.
-_BUDGET = 4 << 20
+LIVE_BYTES = 4 << 20
 # Beyond this a call costs nothing beside the work: resnet20, 0.2 MB a row.
 _MOST_ROWS = 32
 
@@ -82,7 +90,7 @@ def weight_bytes(model: ir.Model) -> int:
     return sum(tensor.nbytes for tensor in values if tensor is not None)
 
 
-def rows_within_budget(live: int) -> int:
+def rows_within_budget(live: int, budget: int = LIVE_BYTES) -> int:
     """Returns how many rows a run has, given the bytes of activations that one keeps live: a power of two.
 
     So samples shared out in multiples of 32 make the runs that they make together.
@@ -90,8 +98,10 @@ def rows_within_budget(live: int) -> int:
     Example:
         >>> rows_within_budget(100), rows_within_budget(800_000), rows_within_budget(10**9)
         (32, 4, 1)
+        >>> rows_within_budget(800_000, budget=16 << 20)
+        16
     """
-    return 1 << (max(1, min(_MOST_ROWS, _BUDGET // max(1, live))).bit_length() - 1)
+    return 1 << (max(1, min(_MOST_ROWS, budget // max(1, live))).bit_length() - 1)
 
 
 def live_bytes(model: ir.Model, feed: Feed) -> int:

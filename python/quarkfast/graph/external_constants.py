@@ -68,6 +68,7 @@ def constants_in_files(model: ir.Model, folder: Path | None = None, *, alone: bo
         except OutputError:
             if needed:
                 raise
+        del model  # whose graph a session does without
         yield
 
 

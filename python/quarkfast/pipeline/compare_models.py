@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast import ort
+from quarkfast import _core, ort
 from quarkfast.calibration.data import CalibrationData, Samples, model_inputs, open_data
 from quarkfast.calibration.data.inputs import batch_of, may_rebatch, rows_of
-from quarkfast.calibration.memory import live_bytes, rows_within_budget
+from quarkfast.calibration.memory import LIVE_BYTES, live_bytes, rows_within_budget, weight_bytes
 from quarkfast.deferred import ir
 from quarkfast.evaluate.compared_weights import compare_weight
 from quarkfast.evaluate.exact_sums import with_exact_products
@@ -43,6 +45,8 @@ __all__ = ["compare_models"]
 _PREFIX = "quantized/"
 # Samples on which gains are predicted.
 _PREDICTED = 16
+# A run dequantizes all weights, so activations may take a share of what these take: 8 rows of MiniLM instead of 2.
+_WEIGHTS = 4
 # A difference of half a step may be a little more in float32.
 _HALF = 0.5 + 2**-10
 
@@ -89,41 +93,73 @@ def compare_models(
         >>> found.tensors[0].tensor, found.tensors[0].dtype, found.tensors[-1].kind
         ('image', 'int8', 'output')
     """
-    loaded, other = load_model(reference), load_model(model)
-    inputs = model_inputs(loaded)
-    inline_functions(other)
-    merged = prepare(loaded, opset_version(other))
-    other = convert_opset(other, opset_version(merged))
-    infer_types(other)
-    whole = other.clone() if predict else None
-    tensors = _Tensors(merged, other)
-    opened = open_data(data, inputs, samples, batch_size, preprocess)
-    if batch_size is None and may_rebatch(inputs) and batch_of(inputs) is None:
-        opened.resize(rows_within_budget(2 * live_bytes(merged, opened.row())))
-    feeds = opened.head(_PREDICTED) if predict else []
-    rows = tensors.run(opened, progress)
-    found = Comparison(tuple(tensors.found()), rows, tuple(tensors.left))
-    if whole is None:
-        return found
-    worst = [each.tensor for each in found.worst[:predict]]
-    return replace(found, prediction=predict_gains(load_model(reference), whole, tensors.known, worst, feeds))
+    with ExitStack() as files:
+        loaded = load_model(reference)
+        inputs = model_inputs(loaded)
+        files.enter_context(constants_in_files(loaded))
+        other = load_model(model)
+        files.enter_context(constants_in_files(other))
+        inline_functions(other)
+        merged = prepare(loaded, opset_version(other))
+        del loaded
+        other = convert_opset(other, opset_version(merged))
+        infer_types(other)
+        whole = (_tensors_of(merged), other.clone()) if predict else None
+        tensors = _Tensors(merged, other)
+        del other
+        opened = open_data(data, inputs, samples, batch_size, preprocess)
+        if batch_size is None and may_rebatch(inputs) and batch_of(inputs) is None:
+            budget = max(LIVE_BYTES, weight_bytes(merged) // _WEIGHTS)
+            opened.resize(rows_within_budget(2 * live_bytes(merged, opened.row()), budget))
+        feeds = opened.head(_PREDICTED) if predict else []
+        files.enter_context(constants_in_files(merged))
+        source, folder = _serialized(merged)
+        del merged
+        rows = tensors.run(_session(source, folder), opened, progress)
+        found = Comparison(tuple(tensors.found()), rows, tuple(tensors.left))
+        if whole is None:
+            return found
+        worst = [each.tensor for each in found.worst[:predict]]
+        return replace(found, prediction=predict_gains(load_model(reference), whole[1], whole[0], worst, feeds))
+
+
+def _serialized(model: ir.Model) -> tuple[bytes, Path | None]:
+    proto, folder = proto_and_folder(model)
+    return with_exact_products(proto).SerializeToString(), folder
+
+
+def _session(source: bytes, folder: Path | None) -> Any:
+    """Opens a session after what the graphs took was given back."""
+    gc.collect()  # nodes and their values refer to each other
+    _core.release_memory()
+    return ort.inference_session(source, ort.session_options(optimize=False, spinning=False), folder=folder)
+
+
+class _Rounded(NamedTuple):
+    """What is kept of a pair: of its codes the type, how many steps they reach over, and the widest step."""
+
+    tensor: str
+    dtype: str
+    levels: int
+    step: float
 
 
 class _Tensors:
     """What is compared, and its sums so far."""
 
     def __init__(self, merged: ir.Model, other: ir.Model) -> None:
-        """Makes one model of both, in `merged`."""
-        self.known = _tensors_of(merged)
-        self._pairs = list(traced_pairs(other, self.known))
+        """Makes one model of both, in `merged`; keeps no part of it."""
+        self._rounded: list[_Rounded] = []
         self.left: list[str] = []
         self._weights: dict[int, TensorComparison] = {}
         asked = []
-        for index, pair in enumerate(self._pairs):
+        for index, pair in enumerate(traced_pairs(other, _tensors_of(merged))):
+            dtype, levels = "" if pair.codes.dtype is None else pair.codes.dtype.name.lower(), _levels(pair.codes)
+            self._rounded.append(_Rounded(pair.tensor, dtype, levels, float(pair.codes.scale.max())))
             if pair.exact is None:
                 self._add_weight(index, pair)
                 continue
-            limit = _HALF * float(pair.codes.scale.max()) if _levels(pair.codes) else np.inf
+            limit = _HALF * self._rounded[-1].step if levels else np.inf
             asked.append(Asked(index, True, pair.exact, pair.rounded, limit))
             if pair.original is None:
                 self.left.append(f"{pair.tensor!r}: the float model has no tensor of that name")
@@ -134,11 +170,10 @@ class _Tensors:
         ends = {name_of(value): value for value in other.graph.outputs}
         self._outputs = [name_of(value) for value in merged.graph.outputs]
         for name, (one, end) in _outputs(merged.graph.outputs, ends).items():
-            asked.append(Asked(len(self._pairs) + self._outputs.index(name), False, one, end, np.inf))
-        self._asked = asked
+            asked.append(Asked(len(self._rounded) + self._outputs.index(name), False, one, end, np.inf))
+        self._asked = [(each.tensor, each.rounding, name_of(each.reference)) for each in asked]
         put_beside(merged, other, _PREFIX)
         add_comparisons(merged, asked)
-        self._model = merged
         self._sums: list[NDArray[np.float64] | None] = [None] * len(asked)
 
     def _add_weight(self, index: int, pair: TracedPair) -> None:
@@ -151,47 +186,42 @@ class _Tensors:
         else:
             self._weights[index] = found
 
-    def run(self, samples: Samples, progress: Progress | None) -> int:
+    def run(self, session: Any, samples: Samples, progress: Progress | None) -> int:
         """Runs both models on all samples and returns their number."""
         done = 0
-        with constants_in_files(self._model):
-            proto, folder = proto_and_folder(self._model)
-            options = ort.session_options(optimize=False, spinning=False)
-            session = ort.inference_session(with_exact_products(proto).SerializeToString(), options, folder=folder)
-            del proto
-            for feed in samples:
-                for slot, found in enumerate(ort.run(session, feed)):
-                    self._sums[slot] = add_sums(self._sums[slot], found)
-                done += rows_of(feed)
-                if progress is not None:
-                    progress("compare", done, samples.total)
+        for feed in samples:
+            for slot, found in enumerate(ort.run(session, feed)):
+                self._sums[slot] = add_sums(self._sums[slot], found)
+            done += rows_of(feed)
+            if progress is not None:
+                progress("compare", done, samples.total)
         return done
 
     def found(self) -> Iterable[TensorComparison]:
         """Yields what each tensor lost."""
         rows: dict[tuple[int, bool], NDArray[np.float64]] = {}
-        for asked, sums in zip(self._asked, self._sums, strict=True):
+        for (tensor, rounding, name), sums in zip(self._asked, self._sums, strict=True):
             if sums is not None and len(sums):
-                rows[asked.tensor, asked.rounding] = sums
+                rows[tensor, rounding] = sums
             else:
-                self.left.append(f"{name_of(asked.reference)!r}: of another shape in the quantized model")
-        for index, pair in enumerate(self._pairs):
+                self.left.append(f"{name!r}: of another shape in the quantized model")
+        for index, rounded in enumerate(self._rounded):
             if index in self._weights:
                 yield self._weights[index]
-            elif pair.exact is not None and (index, True) in rows:
-                yield _activation(pair, rows[index, True], rows.get((index, False)))
-        for index, name in enumerate(self._outputs, len(self._pairs)):
+            elif (index, True) in rows:
+                yield _activation(rounded, rows[index, True], rows.get((index, False)))
+        for index, name in enumerate(self._outputs, len(self._rounded)):
             if (index, False) in rows:
                 yield _tensor(name, "output", "", rows[index, False])
 
 
-def _activation(pair: TracedPair, rounding: NDArray[np.float64], whole: NDArray[np.float64] | None) -> TensorComparison:
-    dtype = "" if pair.codes.dtype is None else pair.codes.dtype.name.lower()
-    own = _total(rounding)
-    levels = _levels(pair.codes)
-    reach = (own[3] - own[2]) / (float(pair.codes.scale.max()) * levels) if levels and own[5] else None
+def _activation(
+    rounded: _Rounded, rounding: NDArray[np.float64], whole: NDArray[np.float64] | None
+) -> TensorComparison:
+    own, levels = _total(rounding), rounded.levels
+    reach = (own[3] - own[2]) / (rounded.step * levels) if levels and own[5] else None
     return _tensor(
-        pair.tensor, "activation", dtype, whole,
+        rounded.tensor, "activation", rounded.dtype, whole,
         rounding_sqnr=decibels(own[0], own[1]),
         clipped=own[4] / own[5] if levels and own[5] else None,
         used=None if reach is None else min(reach, 1.0),
