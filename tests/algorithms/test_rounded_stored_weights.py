@@ -1,10 +1,13 @@
 """Weights alone, whose codes are chosen by what layers compute."""
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
 
 import quarkfast
+from quarkfast.config import PRESETS
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from support.tiny_models import tiny_model
@@ -66,14 +69,41 @@ def test_outputs_on_other_samples_gain(preset, options, rounding):
 
 
 @pytest.mark.parametrize(("preset", "options"), STORED, ids=str)
-def test_codes_change_and_nothing_else(preset, options):
+def test_codes_biases_and_scales_of_groups_change_and_nothing_else(preset, options):
     nearest, rounded = (_quantized(preset, each, **options) for each in ("nearest", "gptq"))
     assert nearest.proto.graph.node == rounded.proto.graph.node
     before, after = _constants(nearest), _constants(rounded)
     assert before.keys() == after.keys()
     changed = {name for name in before if not np.array_equal(before[name], after[name])}
     ending = "_nbits" if preset == "MATMUL_NBITS" else "_quantized"
-    assert changed == {f"{name}{ending}" for name in ("w1", "w2", "w3")}
+    own = (ending, "_scale") if "group_size" in options else (ending,)
+    assert changed == {"b2", *(f"{name}{each}" for name in ("w1", "w2", "w3") for each in own)}
+
+
+@pytest.mark.parametrize("preset", ["INT4_WO", "MATMUL_NBITS"])
+def test_scales_of_groups_gain_and_stay_where_that_is_asked_for(preset):
+    fitted, kept = (
+        quarkfast.quantize(_model(), None, replace(scheme, rounding_options=options), _samples(200, 2), group_size=16)
+        for scheme in (replace(PRESETS[preset], rounding="gptq"),)
+        for options in ((), (("scale_rounds", None),))
+    )
+    before, after = _constants(_quantized(preset, "nearest", group_size=16)), _constants(kept)
+    assert all(np.array_equal(before[f"w{index}_scale"], after[f"w{index}_scale"]) for index in (1, 2, 3))
+    assert _ratio(fitted) > _ratio(kept) + 0.5
+
+
+def test_a_vector_that_is_added_to_a_product_makes_up_for_the_mean():
+    text = "g (float[N, 80] x) => (float[N, 24] y) { a = MatMul (x, w)\n y = Add (a, b) }"
+    rng = np.random.default_rng(4)
+    values = {"w": rng.normal(0, 0.3, (80, 24)), "b": rng.normal(0, 1, 24)}
+    model = tiny_model(text, {name: each.astype(np.float32) for name, each in values.items()})
+    data = _samples(200, 2) + np.float32(3)
+    result = quarkfast.quantize(model, None, "INT4_WO", data, rounding="gptq", group_size=16)
+    assert not np.array_equal(_constants(result)["b"], values["b"].astype(np.float32))
+    fitted = data[[i for i in range(80) if i % 5 != 4]]
+    expected, got = (exact_session(each).run(None, {"x": fitted})[0] for each in (model, result.model_bytes))
+    # Means of the inputs are counted in steps of 2^-15 of the largest, and float32 rounds sums of 80 products.
+    assert np.abs((expected - got).mean(axis=0)).max() < 1e-3 < np.abs(expected - got).max()
 
 
 def test_convolutions_are_layers_too():

@@ -101,3 +101,27 @@ def test_places_are_spread_evenly_and_differ_between_samples():
     # Of 100 places of a golden sequence each tenth of the interval holds 9 to 11: its discrepancy is below 1.5 / 100.
     assert set(np.bincount(places // 100).tolist()) <= {9, 10, 11}
     assert not set(places) & set(spread_places(1000, 100, first=100)[:20])
+
+
+ADDED = {
+    "y = Add (p, b)": "b",
+    "y = Add (b, p)": "b",
+    "y = Add (p, s)": None,
+    "y = Mul (p, b)": None,
+    "q = Add (p, b) z = Relu (p) y = Add (q, z)": None,
+    "q = Add (p, b) y = Mul (q, b)": None,
+}
+
+
+@pytest.mark.parametrize("text", ADDED)
+def test_a_vector_is_a_bias_if_only_the_reader_of_a_product_adds_it(text):
+    constants = {"w": np.ones((5, 4), np.float32), "b": np.ones(4, np.float32), "s": np.ones((1, 4), np.float32)}
+    model = load_model(tiny_model(f"g (float[N, 5] x) => (float[N, 4] y) {{ p = MatMul (x, w) {text} }}", constants))
+    assert [layer.bias for layer in linear_layers(model, added=True)] == [ADDED[text]]
+    assert [layer.bias for layer in linear_layers(model)] == [None]
+
+
+def test_a_product_that_is_an_output_has_no_bias():
+    text = "g (float[N, 5] x) => (float[N, 4] p, float[N, 4] y) { p = MatMul (x, w) y = Add (p, b) }"
+    model = load_model(tiny_model(text, {"w": np.ones((5, 4), np.float32), "b": np.ones(4, np.float32)}))
+    assert [layer.bias for layer in linear_layers(model, added=True)] == [None]

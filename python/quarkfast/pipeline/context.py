@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme, TensorRule
 from quarkfast.deferred import ir
+from quarkfast.graph.access import name_of, shape_of, tensor_of
 from quarkfast.graph.load import ModelSource
 from quarkfast.graph.placement import Placement
 from quarkfast.graph.quantizer import Quantizers
@@ -22,13 +23,13 @@ from quarkfast.pipeline.calibration_source import CalibrationSource
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.simulate import read_samples, simulate
 from quarkfast.quantization import Diagnostics, Plan, QuantizedBlocks, QuantizedTensor, Records
-from quarkfast.reconstruction import Models
+from quarkfast.reconstruction import Models, linear_layers
 from quarkfast.statistics import Calibration, StatisticsRequest, TensorStatistics
 from quarkfast.targets import Conversion, Target
 from quarkfast.transforms.check_weights import Checked
 
 if TYPE_CHECKING:
-    from quarkfast.quantization.weight_only import CodedWeight, WeightPlacement, WeightPlan
+    from quarkfast.quantization.weight_only import CodedWeight, FloatBias, WeightPlacement, WeightPlan
 
 __all__ = ["Context", "ModelContext", "WrittenModel"]
 
@@ -157,9 +158,26 @@ class Context(ModelContext):
         assert self.plan is not None
         return {slot.tensor: tensor for slot, tensor in self.plan.constants if slot.role == "weight"}
 
-    def coded_biases(self) -> Mapping[str, QuantizedTensor]:
-        """Returns the biases that have codes, by name."""
+    def coded_biases(self) -> Mapping[str, QuantizedTensor | FloatBias]:
+        """Returns the biases that have codes, by name; where weights alone have, float32 ones that may move."""
+        if self.scheme.weights_only:
+            return self._float_biases()
         return {} if self.plan is None else {slot.tensor: tensor for slot, tensor in self.plan.biases}
+
+    def _float_biases(self) -> dict[str, FloatBias]:
+        from quarkfast.quantization.weight_only import FloatBias  # as the steps of its recipe import it
+
+        values, found = self.model.graph.initializers, dict[str, FloatBias]()
+        for layer in linear_layers(self.model, added=True):
+            bias = values.get(layer.bias or "")
+            groups, outputs, _ = layer.matrix_shape
+            if (
+                bias is not None
+                and bias.dtype == ir.DataType.FLOAT
+                and shape_of(tensor_of(bias)) == (groups * outputs,)
+            ):
+                found[name_of(bias)] = FloatBias(bias)
+        return found
 
     def replace_codes(self, found: Mapping[str, Any]) -> None:
         """Takes other codes for weights and biases into the plan."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, is_read_once, is_standard, name_of, shape_of, tensor_of
+from quarkfast.graph.attention import adds_bias
 
 __all__ = ["LinearLayer", "Window", "linear_layers"]
 
@@ -116,8 +117,12 @@ class LinearLayer:
         return np.ascontiguousarray(rows).reshape(self.shape)
 
 
-def linear_layers(model: ir.Model) -> Iterator[LinearLayer]:
+def linear_layers(model: ir.Model, *, added: bool = False) -> Iterator[LinearLayer]:
     """Yields the layers of the model's own graph whose weight is a constant that nothing else reads, in order.
+
+    Args:
+        model: The model.
+        added: Whether a constant vector that the only reader of a MatMul adds is its bias too.
 
     Left out are layers of other shapes: a MatMul whose weight is no matrix, a Gemm that transposes its input or scales
     its product, and a convolution whose padding depends on the input's size.
@@ -126,7 +131,17 @@ def linear_layers(model: ir.Model) -> Iterator[LinearLayer]:
         if is_standard(node) and len(node.inputs) > 1 and is_constant(node.inputs[1]):
             layer = _layer(node) if node.inputs[1] is not None and is_read_once(node.inputs[1]) else None
             if layer is not None and _product(layer.shape):
-                yield layer
+                yield replace(layer, bias=_added(node)) if added and layer.op_type == "MatMul" else layer
+
+
+def _added(node: ir.Node) -> str | None:
+    """Returns the name of the constant that is added to a product and nothing else, or None."""
+    result = node.outputs[0]
+    if result.is_graph_output() or len(result.uses()) != 1:
+        return None
+    adding, place = next(iter(result.uses()))
+    bias = adding.inputs[1 - place] if adds_bias(adding) == 1 - place and adding.graph is node.graph else None
+    return name_of(bias) if bias is not None and is_read_once(bias) else None
 
 
 def _layer(node: ir.Node) -> LinearLayer | None:

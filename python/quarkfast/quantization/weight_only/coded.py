@@ -99,10 +99,23 @@ class CodedWeight:
         values: NDArray[np.float32] = offsets * self._spread(self._parts[1]).astype(np.float32)
         return values
 
-    def with_codes(self, codes: NDArray[Any]) -> CodedWeight:
-        """Returns the weight with other codes of its shape, and the same scales and zero points."""
+    @property
+    def scaled_inputs(self) -> int:
+        """Weights along the sum that share a scale of their own, which may be another; 0 where scales are given."""
+        spec = self.scheme.weight
+        return spec.group_size if self.is_integer and spec.granularity == "group" and spec.format.bits == 4 else 0
+
+    def with_codes(self, codes: NDArray[Any], scales: NDArray[np.float64] | None = None) -> CodedWeight:
+        """Returns the weight with other codes of its shape, and the same zero points.
+
+        Args:
+            codes: The codes.
+            scales: A scale for each weight, those of a group alike, that float32 holds; None keeps the scales.
+        """
         stream = self.planned.codes
         rest = [np.asarray(stream.made(index).numpy()) for index in range(1, len(stream.outputs))]
+        if scales is not None:
+            rest[0] = self._gathered(scales).astype(np.float32).reshape(rest[0].shape)
         stored = self._stored(codes)
 
         def run(append: Append) -> None:
@@ -124,6 +137,13 @@ class CodedWeight:
         zeros = found[2][:, -1:] if turned else found[2].T[:, -1:]
         filled = np.concatenate([columns, np.repeat(zeros, missing, axis=1)], axis=1)
         return kernels.pack_codes(np.ascontiguousarray(filled).astype(_NIBBLE.dtype))
+
+    def _gathered(self, scales: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Returns the scale of each group, in the order in which they are stored."""
+        axis = self.planned.slot.axis
+        assert axis is not None
+        own = scales.take(np.arange(0, self.shape[axis], self.scheme.weight.group_size), axis=axis)
+        return own.T if self._packed and axis == 0 else own
 
     def _spread(self, parts: NDArray[Any]) -> NDArray[Any]:
         """Returns one number for each value of the weight."""

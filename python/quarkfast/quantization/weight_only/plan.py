@@ -12,6 +12,7 @@ from quarkfast.graph.streams import Stream
 from quarkfast.quantization.weight_only.casts import cast_stream
 from quarkfast.quantization.weight_only.coded import CodedWeight
 from quarkfast.quantization.weight_only.codes import channel_stream, group_stream
+from quarkfast.quantization.weight_only.float_bias import FloatBias
 from quarkfast.quantization.weight_only.nbits import nbits_stream
 from quarkfast.quantization.weight_only.place import StoredWeight, WeightPlacement, place_weights
 
@@ -54,10 +55,14 @@ class WeightPlan:
             if weight.slot.value.dtype == ir.DataType.FLOAT and not weight.slot.gathered
         }
 
-    def with_coded(self, found: Mapping[str, CodedWeight]) -> WeightPlan:
-        """Returns the plan with other codes for some weights."""
+    def with_coded(self, found: Mapping[str, CodedWeight | FloatBias]) -> WeightPlan:
+        """Returns the plan with other codes for some weights; biases that moved are put into the model."""
+        for each in found.values():
+            if isinstance(each, FloatBias):
+                each.store()
+        coded = {name: each for name, each in found.items() if isinstance(each, CodedWeight)}
         named = ((name_of(weight.slot.value), weight) for weight in self.weights)
-        weights = tuple(found[name].planned if name in found else weight for name, weight in named)
+        weights = tuple(coded[name].planned if name in coded else weight for name, weight in named)
         return replace(self, weights=weights)
 
 

@@ -1,0 +1,43 @@
+"""A bias beside a stored weight: it stays float, and an algorithm may move it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.deferred import ir
+from quarkfast.graph.access import name_of, tensor_of
+
+__all__ = ["FloatBias"]
+
+
+@dataclass(frozen=True)
+class FloatBias:
+    """A float32 vector with one number for each output of a layer.
+
+    Attributes:
+        value: The initializer, whose own numbers stay until :meth:`store`.
+        moved: Other numbers, or None.
+    """
+
+    value: ir.Value
+    moved: NDArray[np.float32] | None = None
+
+    @property
+    def values(self) -> ir.TensorProtocol:
+        """The bias of the float model."""
+        return tensor_of(self.value)
+
+    def with_nearest(self, values: NDArray[np.float32]) -> FloatBias:
+        """Returns the bias with other numbers, which float32 holds as they are."""
+        return replace(self, moved=values)
+
+    def decoded(self) -> NDArray[np.float32]:
+        """Returns what the layer adds."""
+        return np.asarray(self.values.numpy(), np.float32) if self.moved is None else self.moved
+
+    def store(self) -> None:
+        """Puts the numbers into the model."""
+        self.value.const_value = ir.Tensor(self.decoded(), name=name_of(self.value))
