@@ -14,6 +14,7 @@ from quarkfast.cli.exit_codes import ExitCode
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.pair_trial import PairTrial
+from quarkfast.pipeline.quality_goal import Goal, Quality
 from quarkfast.quantization.activation_precision import LARGEST_SHARE, choose_activations
 from support.quality_models import model, samples
 from support.tiny_models import run_as_written
@@ -65,6 +66,50 @@ def test_an_option_that_is_given_is_not_changed():
     assert not [each for each in result.summary.levers if "=" in each.lever]
 
 
+def test_logits_count_as_outputs_do():
+    """Probabilities of a model that is sure tell little of what its logits lost."""
+    sure = model()
+    sure.graph.node[-1].output[0] = "logits"
+    sure.graph.node.append(onnx.helper.make_node("Softmax", ["logits"], ["y"], "softmax"))
+    plain, result = (
+        quarkfast.quantize(sure, preset="A8W8", calibration_data=samples(), weight_type="int16", min_sqnr=least)
+        for least in (-50.0, 30.0)
+    )
+    first, last = plain.summary.levers[0], result.summary.levers[-1]
+    assert first.logits is not None
+    assert first.logits != pytest.approx(first.sqnr, abs=0.5)
+    assert min(last.logits, last.sqnr) >= 30
+    assert f"(logits {last.logits:.1f})" in str(last)
+    poor = quarkfast.quantize(sure, preset="A8W8", calibration_data=samples(), method="minmax", min_sqnr=200.0)
+    assert any(" of logits) is the best that was found" in note for note in poor.summary.notes)
+
+
+@pytest.mark.parametrize(
+    ("found", "best", "better"),
+    [
+        ((12.0, None), (11.0, None), True),
+        ((11.05, None), (11.0, None), False),
+        ((12.0, 10.0), (11.0, 10.0), False),
+        ((12.0, 9.0), (11.0, 10.0), False),  # outputs rise by chance
+        ((10.9, 12.0), (11.0, 10.0), True),
+        ((26.0, 12.0), (40.0, 10.0), True),
+        ((25.5, 25.5), (40.0, 24.9), True),  # good enough
+    ],
+)
+def test_the_worse_of_outputs_and_logits_must_rise(found, best, better):
+    goal = Goal(min_sqnr=25.0)
+    one, other = (Quality(ratio, None, logits) for ratio, logits in (found, best))
+    assert goal.is_better(one, other, Quality(np.inf)) == better
+
+
+def test_a_metric_that_falls_is_not_made_up_for_by_decibels():
+    goal = Goal(max_drop=1.0, metric=lambda session, data: 0.0)
+    reference = Quality(np.inf, 90.0)
+    assert not goal.is_better(Quality(30.0, 80.0), Quality(10.0, 82.0), reference)
+    assert goal.is_better(Quality(9.0, 83.0), Quality(10.0, 82.0), reference)
+    assert not goal.is_better(Quality(9.0, 82.0, 12.0), Quality(10.0, 82.0, 11.0), reference)
+
+
 def test_the_same_bytes_on_every_run():
     assert quantized(35.0).model_bytes == quantized(35.0).model_bytes
 
@@ -97,7 +142,7 @@ def test_the_command_line_writes_a_report_of_the_levers(tmp_path):
     )
     levers = json.loads((tmp_path / "r.json").read_text())["levers"]
     assert levers[0]["lever"] == "as asked"
-    assert set(levers[0]) == {"lever", "seconds", "bytes", "sqnr", "kept", "metric"}
+    assert set(levers[0]) == {"lever", "seconds", "bytes", "sqnr", "kept", "metric", "logits"}
     assert (tmp_path / "q.onnx").read_bytes() == quantized(35.0).model_bytes
 
 

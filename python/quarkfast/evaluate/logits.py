@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import onnx
 
-__all__ = ["judge_also", "judge_logits"]
+__all__ = ["judge_also", "judge_logits", "logits_of"]
 
 # Functions that give nearly the same for inputs far from zero, whatever these are.
 _FLATTENING = frozenset({"Softmax", "Sigmoid"})
 
-# Operators that hand values through to an output.
-_HANDING_ON = frozenset({"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"})
+# Operators that hand values through to an output, rounded ones among them.
+_HANDING_ON = frozenset(
+    {
+        *("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"),
+        *("QuantizeLinear", "DequantizeLinear", "ExtendedQuantizeLinear", "ExtendedDequantizeLinear"),
+    }
+)
 
 
 def judge_logits(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -36,6 +41,20 @@ def judge_logits(model: onnx.ModelProto) -> onnx.ModelProto:
     del model.graph.output[:]
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
     return model
+
+
+def logits_of(model: onnx.ModelProto) -> dict[str, str]:
+    """Returns output -> the tensor that Softmax or Sigmoid makes it of, for the outputs that one of them makes.
+
+    Example:
+        >>> model = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 17]>
+        ...     g (float[2] x) => (float[2] y, float[2] z) { z = Neg (x) p = Softmax (z) y = Identity (p) }''')
+        >>> logits_of(model)
+        {'y': 'z'}
+    """
+    makers = {name: node for node in model.graph.node for name in node.output}
+    found = {output.name: _logits(output.name, makers) for output in model.graph.output}
+    return {name: logits for name, logits in found.items() if logits != name and logits in makers}
 
 
 def judge_also(model: onnx.ModelProto, tensor: str) -> onnx.ModelProto:

@@ -9,6 +9,7 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core, ort
+from quarkfast.evaluate.logits import logits_of
 from quarkfast.evaluate.partial_model import Feed
 
 __all__ = ["PairTrial"]
@@ -37,17 +38,23 @@ class PairTrial:
         Raises:
             ModelError: If ONNX Runtime does not take a model or a feed.
         """
-        model = onnx.load_model_from_string(quantized)
+        model, wanted = onnx.load_model_from_string(quantized), onnx.load_model_from_string(reference)
+        _judge_logits_also(model, wanted)
         tensors = _with_switches(model)
         options = ort.session_options(optimize=False, spinning=False)
-        self._wanted = [_floats(ort.run(ort.inference_session(reference, options), feed)) for feed in feeds]
+        session = ort.inference_session(wanted.SerializeToString(), options)
+        self._wanted = [_floats(ort.run(session, feed)) for feed in feeds]
         self._session = ort.inference_session(model.SerializeToString(), options)
         self._feeds, self._all = feeds, tensors
         sizes = self._run(feeds[0], tensors)[-len(tensors) :] if tensors else []
         self.sizes = {name: int(size) for name, size in zip(tensors, sizes, strict=True)}
 
     def noise(self, rounded: Collection[str]) -> float:
-        """Returns the noise of the worst output as a part of its power, where pairs round these tensors alone."""
+        """Returns the noise of the worst output as a part of its power, where pairs round these tensors alone.
+
+        Logits count as outputs do: their noise is about the sum of what single tensors make, also where a Softmax is
+        sure of most samples, or of none.
+        """
         wanted = set(rounded)
         found = [
             _floats(self._run(feed, wanted)[: len(one)]) for feed, one in zip(self._feeds, self._wanted, strict=True)
@@ -66,6 +73,15 @@ class PairTrial:
     def _run(self, feed: Feed, rounded: Collection[str]) -> list[NDArray[np.generic]]:
         switches = {f"{_SWITCH}{index}": np.array(name in rounded) for index, name in enumerate(self._all)}
         return ort.run(self._session, {**feed, **switches})
+
+
+def _judge_logits_also(model: onnx.ModelProto, reference: onnx.ModelProto) -> None:
+    """Puts the logits that both models have, and that are no outputs yet, behind the outputs in one order, in place."""
+    own, wanted = logits_of(model), logits_of(reference)
+    for name, logits in wanted.items():
+        if name in own and logits not in {output.name for output in reference.graph.output}:
+            model.graph.output.append(onnx.ValueInfoProto(name=own[name]))
+            reference.graph.output.append(onnx.ValueInfoProto(name=logits))
 
 
 def _with_switches(model: onnx.ModelProto) -> list[str]:
@@ -106,6 +122,7 @@ def _power(output: NDArray[np.generic] | None) -> float:
 def _difference(one: NDArray[np.generic] | None, other: NDArray[np.generic] | None) -> float:
     if one is None or other is None:
         return 0.0
-    if one.shape != other.shape or not np.isfinite(other).all():
+    if one.size != other.size or not np.isfinite(other).all():
         return float("inf")
-    return float(np.square(one.astype(np.float64) - other.astype(np.float64)).sum())
+    # In one row: a target may take logits in another shape.
+    return float(np.square(one.ravel().astype(np.float64) - other.ravel().astype(np.float64)).sum())

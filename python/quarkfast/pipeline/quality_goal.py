@@ -22,18 +22,28 @@ class Quality:
     Attributes:
         sqnr: Ratio of signal to quantization noise of the worst output, in dB.
         metric: The user's metric; None without one.
+        logits: The ratio of the worst of what Softmax and Sigmoid make outputs of, in dB; None where they make none.
     """
 
     sqnr: float
     metric: float | None = None
+    logits: float | None = None
+
+    @property
+    def worst(self) -> float:
+        """The ratio of the worst output or logits, in dB."""
+        return self.sqnr if self.logits is None else min(self.sqnr, self.logits)
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
     """What is asked for.
 
+    Logits count as outputs do: probabilities near 0 and 1 tell little on few samples. Of an orientation classifier 16
+    samples held apart had 29.7 dB, 128 others 21.9; their logits 20.0 and 20.9.
+
     Attributes:
-        min_sqnr: Least ratio in dB of the worst output, or None.
+        min_sqnr: Least ratio in dB of the worst output and the worst logits, or None.
         max_drop: How far the metric may fall below that of the float model, in its own unit, or None.
         metric: The user's metric; None without one.
         data: What the metric is given; None stands for the samples that are held apart.
@@ -61,20 +71,24 @@ class Goal:
 
     def is_met(self, found: Quality, reference: Quality) -> bool:
         """Whether a model is good enough, beside what the float model achieves."""
-        return (self.min_sqnr is None or found.sqnr >= self.min_sqnr) and not self._missing(found, reference)
+        return (self.min_sqnr is None or found.worst >= self.min_sqnr) and not self._missing(found, reference)
 
     def is_better(self, found: Quality, best: Quality, reference: Quality) -> bool:
-        """Whether a model is nearer to the goal than another: first by the metric, up to what is asked for."""
+        """Whether a model is nearer to the goal than another: first by the metric, up to what is asked for.
+
+        Then the worse of outputs and logits must rise.
+        """
         if self.is_met(found, reference) != self.is_met(best, reference):
             return self.is_met(found, reference)
         one, other = (self._missing(each, reference) for each in (found, best))
-        return found.sqnr > best.sqnr + _LEAST_GAIN if one == other else one < other
+        return found.worst > best.worst + _LEAST_GAIN if one == other else one < other
 
     def notes(self, found: Quality, reference: Quality) -> list[str]:
         """Returns what there is to say of the best that was found, beside what the float model achieves."""
         notes = []
-        if self.min_sqnr is not None and found.sqnr < self.min_sqnr:
-            best = f"{found.sqnr:.1f} dB is the best that was found"
+        if self.min_sqnr is not None and found.worst < self.min_sqnr:
+            logits = "" if found.logits is None else f" ({found.logits:.1f} of logits)"
+            best = f"{found.sqnr:.1f} dB{logits} is the best that was found"
             notes.append(f"min_sqnr: {self.min_sqnr:g} dB cannot be met, {best}")
         if self.metric is not None:
             missed = f"; a drop of {self.max_drop:g} cannot be met" if self._missing(found, reference) else ""

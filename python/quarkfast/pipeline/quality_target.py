@@ -13,12 +13,12 @@ import numpy as np
 
 from quarkfast import ort
 from quarkfast.atomic_files import save_bytes
-from quarkfast.calibration.data import CalibrationData, Feed, model_inputs, open_data
+from quarkfast.calibration.data import CalibrationData, model_inputs, open_data
 from quarkfast.config import Scheme
 from quarkfast.config.rules import Change, TensorRule
 from quarkfast.errors import ConfigError, UnsupportedError
 from quarkfast.evaluate.exact_sums import exact_session
-from quarkfast.evaluate.metrics import sqnr
+from quarkfast.evaluate.float_outputs import FloatOutputs
 from quarkfast.evaluate.pair_trial import PairTrial
 from quarkfast.formats import wider_integer
 from quarkfast.graph.external import check_not_a_source
@@ -140,9 +140,10 @@ class _Ladder:
         self._histograms = histograms
         self._tensors = {value.name for node in loaded.graph for value in (*node.inputs, *node.outputs) if value}
         self._reference = to_proto(loaded).SerializeToString()
-        session = ort.inference_session(self._reference, ort.session_options(optimize=False))
-        self._wanted, self._goal = _outputs(session, self._judged), goal
+        self._goal = goal
         with clock.stage("judge"):
+            self._wanted = FloatOutputs(self._reference, self._judged)
+            session = ort.inference_session(self._reference, ort.session_options(optimize=False))
             self._float = Quality(np.inf, goal.measure(session, self._judged))
         self._tried: list[LeverResult] = []
         self._notes: list[str] = []
@@ -169,14 +170,14 @@ class _Ladder:
             self._histograms,
         )
         with self._clock.stage("judge"):
-            session = exact_session(data)
-            ratio = _worst(self._wanted, _outputs(session, self._judged))
-            found = Quality(ratio, self._goal.measure(session, self._judged))
+            ratios = self._wanted.judge(data)
+            metric = self._goal.measure(exact_session(data), self._judged)
+            found = Quality(ratios.outputs, metric, ratios.logits)
         kept = self._best is None or self._goal.is_better(found, self._best.quality, self._float)
         if kept:
             self._best = _Result(plan, data, summary, found)
         seconds = time.perf_counter() - start
-        self._tried.append(LeverResult(lever, seconds, len(data), found.sqnr, kept, found.metric))
+        self._tried.append(LeverResult(lever, seconds, len(data), found.sqnr, kept, found.metric, found.logits))
         return kept
 
     def widen_activations(self) -> None:
@@ -204,7 +205,7 @@ class _Ladder:
     def _aim(self, more: float) -> float:
         """Returns the ratio in dB to choose tensors for: the least that is wanted, or `more` than there is."""
         assert self._best is not None
-        found, least = self._best.quality.sqnr, self._goal.min_sqnr
+        found, least = self._best.quality.worst, self._goal.min_sqnr
         return least + _MARGIN if least is not None and found < least else found + more
 
     def _loudest(
@@ -242,21 +243,3 @@ class _Ladder:
             save_bytes(best.data, self._path)
         seconds = dict(self._clock.seconds)
         return best.data, replace(best.summary, notes=notes, levers=tuple(self._tried), seconds=seconds)
-
-
-def _outputs(session: Any, feeds: Sequence[Feed]) -> dict[str, np.ndarray[Any, Any]]:
-    """Returns every output of floats, over all feeds, in one row."""
-    names = [output.name for output in session.get_outputs()]
-    runs = [ort.run(session, feed) for feed in feeds]
-    return {
-        name: np.concatenate([np.asarray(run[index], np.float64).ravel() for run in runs])
-        for index, name in enumerate(names)
-        if runs[0][index].dtype.kind == "f"
-    }
-
-
-def _worst(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> float:
-    return min(
-        (sqnr(one, found[name]) if one.shape == found[name].shape else -np.inf for name, one in wanted.items()),
-        default=np.inf,
-    )

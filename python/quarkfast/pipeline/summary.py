@@ -36,6 +36,7 @@ class LeverResult:
         sqnr: Of the worst output on the samples held apart, in dB, with exact sums.
         kept: Whether it stayed.
         metric: The user's metric, with exact sums; None without one.
+        logits: As `sqnr`, of the worst of what Softmax and Sigmoid make outputs of; None where they make none.
     """
 
     lever: str
@@ -44,17 +45,20 @@ class LeverResult:
     sqnr: float
     kept: bool
     metric: float | None = None
+    logits: float | None = None
 
     def __str__(self) -> str:
         """Returns one line."""
         metric = "" if self.metric is None else f"metric {self.metric:.6g}, "
         end = "" if self.kept else ", not kept"
-        return f"{self.lever}: {metric}{self.sqnr:.1f} dB, {self.bytes:,} bytes, {self.seconds:.1f} s{end}"
+        logits = "" if self.logits is None else f" (logits {self.logits:.1f})"
+        return f"{self.lever}: {metric}{self.sqnr:.1f} dB{logits}, {self.bytes:,} bytes, {self.seconds:.1f} s{end}"
 
     @property
     def quality(self) -> tuple[float, float]:
-        """What is more for a better model: the metric where there is one, then the ratio."""
-        return (0.0 if self.metric is None else self.metric), self.sqnr
+        """What is more for a better model: the metric where there is one, then the ratio, of logits if it is less."""
+        worst = self.sqnr if self.logits is None else min(self.sqnr, self.logits)
+        return (0.0 if self.metric is None else self.metric), worst
 
 
 def pareto_front(levers: Sequence[LeverResult]) -> tuple[LeverResult, ...]:
@@ -138,7 +142,7 @@ class Summary:
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON, which has no infinity: None stands for it."""
         outputs = [(name, value if math.isfinite(value) else None) for name, value in self.outputs]
-        levers = [asdict(each) | {"sqnr": each.sqnr if math.isfinite(each.sqnr) else None} for each in self.levers]
+        levers = [asdict(each) | {"sqnr": _finite(each.sqnr), "logits": _finite(each.logits)} for each in self.levers]
         plain: dict[str, Any] = {"outputs": outputs, "levers": levers}
         if levers:
             plain["pareto_front"] = [each.lever for each in pareto_front(self.levers)]
@@ -201,3 +205,8 @@ def _counted(op_type: str, names: list[str]) -> str:
         return f"{op_type} {names[0]!r}"
     shown = ", ".join(map(repr, names[:3]))
     return f"{len(names)} {op_type} ({shown}{', ...' if len(names) > 3 else ''})"
+
+
+def _finite(value: float | None) -> float | None:
+    """Returns a number that JSON can carry."""
+    return value if value is not None and math.isfinite(value) else None

@@ -164,7 +164,8 @@ def _tried_table(levers: Sequence[Mapping[str, Any]], front: frozenset[str], *, 
 
 
 def _quality(lever: Mapping[str, Any], *, metric: bool) -> float:
-    found = lever["metric"] if metric else lever["sqnr"]
+    ratios = [each for each in (lever["sqnr"], lever.get("logits")) if each is not None]
+    found = lever["metric"] if metric else min(ratios, default=None)
     return math.nan if found is None else float(found)
 
 

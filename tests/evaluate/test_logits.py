@@ -1,0 +1,91 @@
+"""What outputs are made of by Softmax and Sigmoid, and how far a quantized model is from it."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from quarkfast.evaluate.float_outputs import FloatOutputs
+from quarkfast.evaluate.logits import logits_of
+from quarkfast.evaluate.pair_trial import PairTrial
+
+FLOAT = """<ir_version: 10, opset_import: ["": 17]>
+g (float[N, 2] x) => (float[N, 2] y, float[N, 2] plain) { plain = Neg (x) z = Identity (plain) y = Softmax (x2)
+    x2 = Mul (x, x)
+}"""
+
+# Steps of 0.5 for x, 1 for the logits.
+ROUNDED = """<ir_version: 10, opset_import: ["": 17]>
+g (float[N, 2] x) => (float[N, 2] y, float[N, 2] plain) <float half = {0.5}, float one = {1.0}, int8 zero = {0}> {
+    plain = Neg (x)
+    m = Mul (x, x)
+    c = QuantizeLinear (m, one, zero)
+    r = DequantizeLinear (c, one, zero)
+    p = Softmax (r)
+    k = QuantizeLinear (p, half, zero)
+    y = DequantizeLinear (k, half, zero)
+}"""
+
+X = np.float32([[4.0, 1.4], [5.0, 2.1]])
+
+
+def model(text: str) -> onnx.ModelProto:
+    found = onnx.parser.parse_model(text)
+    nodes = sorted(found.graph.node, key=lambda node: node.output[0] == "y")
+    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del found.graph.node[:]
+    found.graph.node.extend(copies)
+    return found
+
+
+def decibels(signal: np.ndarray, noise: np.ndarray) -> float:
+    return float(10 * np.log10(np.square(signal).sum() / np.square(noise).sum()))
+
+
+def test_logits_lie_behind_pairs_too():
+    assert logits_of(model(FLOAT)) == {"y": "x2"}
+    assert logits_of(model(ROUNDED)) == {"y": "r"}
+
+
+def test_a_model_input_is_no_logits():
+    text = "g (float[2] x) => (float[2] y) { y = Sigmoid (x) }"
+    assert logits_of(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 17]> {text}')) == {}
+
+
+def test_outputs_and_logits_are_judged_apart():
+    found = FloatOutputs(model(FLOAT).SerializeToString(), [{"x": X[:1]}, {"x": X[1:]}])
+    ratios = found.judge(model(ROUNDED).SerializeToString())
+    squares = np.float64(X * X)
+    assert ratios.logits == pytest.approx(decibels(squares, squares - np.rint(squares)), abs=1e-4)
+    # The Softmax is sure of both samples: what the logits lost is not to be seen.
+    assert ratios.outputs > 100
+
+
+def test_outputs_that_no_function_flattens_have_no_logits():
+    text = '<ir_version: 10, opset_import: ["": 17]> g (float[N, 2] x) => (float[N, 2] y) { y = Neg (x) }'
+    data = onnx.parser.parse_model(text).SerializeToString()
+    assert FloatOutputs(data, [{"x": X}]).judge(data) == (np.inf, None)
+
+
+def test_logits_that_only_one_model_has_do_not_count():
+    text = FLOAT.replace("Softmax (x2)", "HardSigmoid (x2)")
+    ratios = FloatOutputs(model(FLOAT).SerializeToString(), [{"x": X}]).judge(model(text).SerializeToString())
+    assert ratios.logits is None
+    assert np.isfinite(ratios.outputs)
+
+
+def test_what_is_no_number_has_the_least_ratio():
+    text = '<ir_version: 10, opset_import: ["": 17]> g (float[N, 2] x) => (float[N, 2] y) { n = Neg (x) y = Sqrt (n) }'
+    wanted = onnx.parser.parse_model(text.replace("Sqrt", "Abs")).SerializeToString()
+    ratios = FloatOutputs(wanted, [{"x": X}]).judge(onnx.parser.parse_model(text).SerializeToString())
+    assert ratios.outputs == -np.inf
+
+
+def test_a_trial_counts_the_noise_of_logits():
+    trial = PairTrial(model(ROUNDED).SerializeToString(), model(FLOAT).SerializeToString(), [{"x": X}])
+    squares = np.float64(X * X)
+    noise = np.square(squares - np.rint(squares)).sum() / np.square(squares).sum()
+    assert trial.noise(["m"]) == pytest.approx(noise, rel=1e-4)
+    assert trial.noise([]) == 0
+    trial.close()
