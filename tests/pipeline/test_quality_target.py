@@ -110,6 +110,12 @@ def test_a_metric_that_falls_is_not_made_up_for_by_decibels():
     assert not goal.is_better(Quality(9.0, 82.0, 12.0), Quality(10.0, 82.0, 11.0), reference)
 
 
+def test_activations_keep_the_types_that_a_device_takes():
+    result = quarkfast.quantize(model(), preset="XINT8", calibration_data=samples(), min_sqnr=60.0)
+    assert not [each for each in result.summary.levers if "int16" in each.lever]
+    assert "min_sqnr: ryzenai-xint8 takes no int16 activations" in result.summary.notes
+
+
 def test_the_same_bytes_on_every_run():
     assert quantized(35.0).model_bytes == quantized(35.0).model_bytes
 

@@ -184,8 +184,11 @@ class _Ladder:
         """Gives 16 bits to the activations that take most from the outputs, to more of them until that is enough."""
         best = self._best
         assert best is not None
-        wide = wider_integer(best.plan.scheme.activation.dtype)
+        wide, target = wider_integer(best.plan.scheme.activation.dtype), best.plan.target
         if self.is_met or wide is None:
+            return
+        if target.activation_types and wide not in target.activation_types:
+            self._notes.append(f"{self._goal.name}: {target.name} takes no {wide} activations")
             return
         with self._clock.stage("choose tensors"):
             trial = PairTrial(best.data, self._reference, self._calibration[:_SEARCHED])
