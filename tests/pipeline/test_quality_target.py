@@ -17,7 +17,7 @@ from quarkfast.evaluate.pair_trial import PairTrial
 from quarkfast.pipeline.quality_goal import Goal, Quality
 from quarkfast.quantization.activation_precision import LARGEST_SHARE, choose_activations
 from support.quality_models import model, samples
-from support.tiny_models import run_as_written
+from support.tiny_models import run_as_written, tiny_model
 
 
 def quantized(least: float, **options) -> quarkfast.QuantizedModel:
@@ -108,6 +108,31 @@ def test_a_metric_that_falls_is_not_made_up_for_by_decibels():
     assert not goal.is_better(Quality(30.0, 80.0), Quality(10.0, 82.0), reference)
     assert goal.is_better(Quality(9.0, 83.0), Quality(10.0, 82.0), reference)
     assert not goal.is_better(Quality(9.0, 82.0, 12.0), Quality(10.0, 82.0, 11.0), reference)
+
+
+def small_weight_that_matters() -> onnx.ModelProto:
+    """A product of a small weight, and two of large ones that add a thousandth to it."""
+    rng = np.random.default_rng(4)
+    shapes = {"w": (32, 8), "v": (32, 64), "u": (64, 8)}
+    weights = {name: rng.normal(0, 0.2, shape).astype(np.float32) for name, shape in shapes.items()}
+    text = """g (float[N, 32] x) => (float[N, 8] y) {
+        a = MatMul (x, w)  b = MatMul (x, v)  c = Mul (b, small)  d = MatMul (c, u)  y = Add (a, d)
+    }"""
+    return tiny_model(text, weights | {"small": np.float32([1e-3])})
+
+
+def test_weights_get_16_bits_where_they_take_what_is_missing():
+    given = {"preset": "A16W8", "calibration_data": samples()}
+    result = quarkfast.quantize(small_weight_that_matters(), min_sqnr=46.0, **given)
+    last = result.summary.levers[-1]
+    assert last.lever == "weights that alone leave 50.0 dB"
+    assert last.kept
+    assert last.sqnr > 46 > result.summary.levers[0].sqnr
+    types = {each.name: each.data_type for each in result.proto.graph.initializer}
+    assert types["w_quantized"] == onnx.TensorProto.INT16
+    assert types["v_quantized"] == types["u_quantized"] == onnx.TensorProto.INT8
+    strict = quarkfast.quantize(small_weight_that_matters(), min_sqnr=46.0, strict=True, **given)
+    assert not [each for each in strict.summary.levers if each.lever.startswith("weights")]
 
 
 def test_activations_keep_the_types_that_a_device_takes():

@@ -23,6 +23,7 @@ from quarkfast.pipeline.calibration_source import CalibrationSource
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.simulate import read_samples, simulate
 from quarkfast.quantization import Diagnostics, Plan, QuantizedBlocks, QuantizedTensor, Records
+from quarkfast.quantization.weight_precision import USUAL, Effort
 from quarkfast.reconstruction import Models, linear_layers
 from quarkfast.statistics import Calibration, StatisticsRequest, TensorStatistics
 from quarkfast.targets import Conversion, Target
@@ -82,6 +83,7 @@ class Context(ModelContext):
         resources: Closed when the recipe is at its end.
         unchanged: Whether there is nothing to quantize, so that the recipe ends early.
         placement: Where pairs go.
+        effort: How far weights are improved by other forms.
         weight_rules: Forms of weights other than the scheme's own.
         weight_plan: Which weights are stored in a narrower type, and their codes, where activations are left alone.
         request: The statistics that the steps of the stage wanted.
@@ -113,6 +115,7 @@ class Context(ModelContext):
     resources: ExitStack = field(default_factory=ExitStack)
     unchanged: bool = False
     placement: Placement = field(init=False)
+    effort: Effort = USUAL
     weight_rules: tuple[TensorRule, ...] = ()
     weight_plan: WeightPlan = field(init=False)
     request: StatisticsRequest = field(default_factory=StatisticsRequest)

@@ -17,6 +17,7 @@ from quarkfast.calibration.data import CalibrationData, model_inputs, open_data
 from quarkfast.config import Scheme
 from quarkfast.config.rules import Change, TensorRule
 from quarkfast.errors import ConfigError, UnsupportedError
+from quarkfast.evaluate.constant_trial import decibels
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.float_outputs import FloatOutputs
 from quarkfast.evaluate.pair_trial import PairTrial
@@ -29,7 +30,9 @@ from quarkfast.pipeline.quality_goal import Goal, Quality, read_goal
 from quarkfast.pipeline.quantize_model import quantize_model
 from quarkfast.pipeline.resolve import resolve
 from quarkfast.pipeline.summary import LeverResult, Summary
+from quarkfast.pipeline.weight_precision_steps import forms_taken
 from quarkfast.quantization.activation_precision import choose_activations
+from quarkfast.quantization.weight_precision import USUAL, Effort, has_eight_bits
 from quarkfast.targets import Target
 
 __all__ = ["quantize_to_goal", "read_goal"]
@@ -47,6 +50,9 @@ _MARGIN = 1.0
 # Each is twice the one before, since every try quantizes the model once more.
 _AIMS = (3.0, 6.0, 12.0, 24.0)
 
+# Halvings of a set of weights, with two runs of one sample each, by which those are found that get 16 bits.
+_SPLITS = 32
+
 # Options by which the same types carry more, the cheapest first. One that the user gave is left as it is.
 _OPTIONS: tuple[tuple[str, str], ...] = (("method", "minmse"), ("rounding", "descent"))
 
@@ -56,10 +62,11 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A way to quantize: a scheme and where it is placed."""
+    """A way to quantize: a scheme, where it is placed, and how far weights are improved by other forms."""
 
     scheme: Scheme
     target: Target
+    effort: Effort = USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,7 @@ def quantize_to_goal(
             continue
         if ladder.pull(f"{name}={value}", plan):
             given[name] = value
+    ladder.improve_weights()
     ladder.widen_activations()
     return ladder.finish()
 
@@ -168,6 +176,7 @@ class _Ladder:
             self._max_memory,
             self._clock,
             self._histograms,
+            plan.effort,
         )
         with self._clock.stage("judge"):
             ratios = self._wanted.judge(data)
@@ -180,6 +189,28 @@ class _Ladder:
         self._tried.append(LeverResult(lever, seconds, len(data), found.sqnr, kept, found.metric, found.logits))
         return kept
 
+    def improve_weights(self) -> None:
+        """Gives weights other forms that the target takes, where they take more than half of what outputs may lose."""
+        best = self._best
+        assert best is not None
+        scheme = best.plan.scheme
+        may = not scheme.strict and has_eight_bits(scheme.weight) and forms_taken(scheme, best.plan.target)
+        if self.is_met or not may:
+            return
+        most = 10 ** (-self._aim(_AIMS[0]) / 10) / 2
+        with self._clock.stage("choose tensors"):
+            trial = self._trial()
+            found = trial.noise(())
+            trial.close()
+        if found <= most:
+            return
+        effort = Effort(most, gain=1.0, splits=_SPLITS, logits=True)
+        self.pull(f"weights that alone leave {decibels(most)}", replace(best.plan, effort=effort))
+
+    def _trial(self) -> PairTrial:
+        assert self._best is not None
+        return PairTrial(self._best.data, self._reference, self._calibration[:_SEARCHED])
+
     def widen_activations(self) -> None:
         """Gives 16 bits to the activations that take most from the outputs, to more of them until that is enough."""
         best = self._best
@@ -191,7 +222,7 @@ class _Ladder:
             self._notes.append(f"{self._goal.name}: {target.name} takes no {wide} activations")
             return
         with self._clock.stage("choose tensors"):
-            trial = PairTrial(best.data, self._reference, self._calibration[:_SEARCHED])
+            trial = self._trial()
             noise = cache(trial.noise)
         before: set[str] = set()
         for more in _AIMS:
@@ -229,7 +260,7 @@ class _Ladder:
         if not rules:
             return False
         shown = ", ".join(repr(rule.tensor) for rule in rules[:_SHOWN]) + (", ..." if len(rules) > _SHOWN else "")
-        widened = _Plan(replace(scheme, tensors=(*scheme.tensors, *rules)), plan.target)
+        widened = replace(plan, scheme=replace(scheme, tensors=(*scheme.tensors, *rules)))
         try:
             self.pull(f"{wide} for {len(rules)} activations ({shown}; {100 * share:.0f} % of their bytes)", widened)
         except (ConfigError, UnsupportedError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -188,11 +188,16 @@ def quantize(
         options["metric"], metric = metric, None
     scheme, target = resolve(preset, options)
     clock = Clock(progress)
+    run: Callable[..., tuple[bytes, Summary]]
     with clock.stage("import"):  # onnx, onnx_ir and all that needs them, after mistakes in arguments are found
         if scheme.mixed_precision is None:
-            from quarkfast.pipeline.quantize_model import quantize_model as run
+            from quarkfast.pipeline.quantize_model import quantize_model
+
+            run = quantize_model
         else:
-            from quarkfast.pipeline.mixed_precision import quantize_mixed as run
+            from quarkfast.pipeline.mixed_precision import quantize_mixed
+
+            run = quantize_mixed
     path = None if output is None else check_output(output)
     if not all(each is None for each in (min_sqnr, max_drop, metric, metric_data)):
         from quarkfast.pipeline.quality_target import quantize_to_goal, read_goal

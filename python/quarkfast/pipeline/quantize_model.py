@@ -23,6 +23,7 @@ from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.recipe_runner import run_recipe
 from quarkfast.pipeline.recipes import lowest_opset_of, recipe_of
 from quarkfast.pipeline.summary import FloatNode, Summary
+from quarkfast.quantization.weight_precision import USUAL, Effort
 from quarkfast.statistics import Calibration
 from quarkfast.targets import Target
 
@@ -42,6 +43,7 @@ def quantize_model(
     max_memory: int | str | None,
     clock: Clock,
     histograms: bool = False,
+    effort: Effort = USUAL,
 ) -> tuple[bytes, Summary]:
     """Runs the recipe of `scheme` over `model`, and returns the bytes of the ONNX file and the summary.
 
@@ -55,6 +57,7 @@ def quantize_model(
         max_memory: Most memory to hold while calibrating.
         clock: Measures the stages.
         histograms: Whether a histogram of each activation is gathered also where no method reads it.
+        effort: How far weights are improved by other forms than the scheme's own.
 
     Raises:
         QuarkfastError: As :func:`quarkfast.quantize`. Nothing is left behind.
@@ -92,6 +95,7 @@ def quantize_model(
         path=path,
         two_files=outside,
         histograms=histograms,
+        effort=effort,
     )
     del loaded  # preparation puts another in its place
     with context.resources:

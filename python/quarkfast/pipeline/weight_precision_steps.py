@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from quarkfast.config import Scheme
 from quarkfast.errors import UnsupportedError
 from quarkfast.evaluate.constant_trial import ConstantTrial, decibels
+from quarkfast.evaluate.logits import judge_also, logits_of
 from quarkfast.graph.external_constants import proto_and_folder, with_constants_as_inputs
 from quarkfast.graph.opset import opset_version
 from quarkfast.pipeline.context import Context
 from quarkfast.pipeline.preparation_steps import convert_operator_set
 from quarkfast.quantization import needs_ranges, place
 from quarkfast.quantization.weight_precision import Choice, Form, choose_forms, forms_of, has_eight_bits, weights_of
+from quarkfast.targets import Target
 from quarkfast.transforms.fold_constants import fold_constants
 from quarkfast.transforms.infer_types import infer_types
 from quarkfast.writers import lowest_opset
 
-__all__ = ["may_raise_precision", "raise_precision"]
+__all__ = ["forms_taken", "may_raise_precision", "raise_precision"]
 
 # Bytes of weights up to which they are tried: two forms of them are in memory beside the model.
 _MOST_TRIED = 256 << 20
@@ -42,18 +45,21 @@ def raise_precision(context: Context) -> bool:
     if feed is None or not weights or sum(each.values.nbytes for each in weights) > _MOST_TRIED:
         return False
     values = {each.name: each.values for each in weights}
-    trial = ConstantTrial(*proto_and_folder(with_constants_as_inputs(context.model, values)), values, [feed])
-    choice = choose_forms(weights, trial.noise, _forms(context)) if trial.is_steady else None
+    proto, folder = proto_and_folder(with_constants_as_inputs(context.model, values))
+    if context.effort.logits:
+        for logits in logits_of(proto).values():
+            judge_also(proto, logits)
+    trial, forms = ConstantTrial(proto, folder, values, [feed]), forms_taken(context.scheme, context.target)
+    choice = choose_forms(weights, trial.noise, forms, context.effort) if trial.is_steady else None
     trial.close()
     if choice is None or not choice.is_wanted:
         return False
     return _place_anew(context, choice, len(weights))
 
 
-def _forms(context: Context) -> list[Form]:
-    """Returns the forms that the target takes, in an operator set that it takes and that has them."""
-    scheme, target, newest = context.scheme, context.target, context.target.highest_opset
-    found = []
+def forms_taken(scheme: Scheme, target: Target) -> list[Form]:
+    """Returns the forms that a target takes, in an operator set that it takes and that has them."""
+    newest, found = target.highest_opset, []
     for form in forms_of(scheme.weight):
         changed = replace(scheme, weight=form.change.apply(scheme.weight))
         if target.takes_weights(changed.weight) and (newest is None or lowest_opset(changed, target) <= newest):

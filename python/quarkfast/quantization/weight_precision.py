@@ -18,7 +18,18 @@ from quarkfast.graph.placement import ConstantSlot, Placement
 from quarkfast.quantization.codes import codes_of, scale_along, zero_point_along
 from quarkfast.quantization.compute_qparams import constant_quantizer
 
-__all__ = ["Choice", "Form", "Noise", "Weight", "choose_forms", "forms_of", "has_eight_bits", "weights_of"]
+__all__ = [
+    "USUAL",
+    "Choice",
+    "Effort",
+    "Form",
+    "Noise",
+    "Weight",
+    "choose_forms",
+    "forms_of",
+    "has_eight_bits",
+    "weights_of",
+]
 
 Noise = Callable[[Mapping[str, NDArray[np.float32]]], float]
 """From other values of some weights to the noise of the outputs, as a part of their power."""
@@ -28,14 +39,8 @@ Noise = Callable[[Mapping[str, NDArray[np.float32]]], float]
 # superres 35 dB; MiniLM 18, basic_pitch 14, text_yolox 18 (its scores), ppocr_rec 2.
 _MOST_NOISE = 10**-2.5
 
-# What changes a form must be worth: half of the noise.
-_LEAST_GAIN = 0.5
-
 # What a weight itself must gain by a form that costs no bytes: a decibel.
 _DECIBEL = 10**0.1
-
-# At most so many halvings of a set of weights, with two runs of one sample each.
-_SPLITS = 8
 
 # At most so much of the bytes of weights gets 16 bits.
 _LARGEST_SHARE = 0.25
@@ -72,6 +77,26 @@ class Weight:
         return steps.astype(np.float32) * scale_along(quantizer, rank)
 
 
+class Effort(NamedTuple):
+    """How far weights are improved.
+
+    Attributes:
+        most: The noise that weights alone may add to the outputs, as a part of their power.
+        gain: What changes a form must leave at most, as a part of the noise before: half of it.
+        splits: At most so many halvings of a set of weights, with two runs of one sample each.
+        logits: Whether logits count as outputs do.
+    """
+
+    most: float = _MOST_NOISE
+    gain: float = 0.5
+    splits: int = 8
+    logits: bool = False
+
+
+USUAL = Effort()
+"""As far as every quantization goes."""
+
+
 class Form(NamedTuple):
     """A form that weights may get instead of the scheme's own.
 
@@ -96,6 +121,7 @@ class Choice:
         rules: What makes them so, for a scheme.
         before: Noise of the outputs, as a part of their power, with the scheme's own form of every weight.
         after: And with the forms chosen.
+        most: The noise that they may add.
     """
 
     names: Mapping[str, tuple[str, ...]]
@@ -103,11 +129,12 @@ class Choice:
     rules: tuple[TensorRule, ...]
     before: float
     after: float
+    most: float = _MOST_NOISE
 
     @property
     def is_wanted(self) -> bool:
         """Whether the scheme's own form takes too much."""
-        return self.before > _MOST_NOISE
+        return self.before > self.most
 
 
 def has_eight_bits(spec: TensorSpec) -> bool:
@@ -154,10 +181,11 @@ def forms_of(spec: TensorSpec) -> tuple[Form, ...]:
     return (wide,) if spec.granularity == "channel" else (Form("a scale for each channel", channel, 1.0), wide)
 
 
-def choose_forms(weights: Sequence[Weight], noise: Noise, forms: Sequence[Form]) -> Choice:
+def choose_forms(weights: Sequence[Weight], noise: Noise, forms: Sequence[Form], effort: Effort = USUAL) -> Choice:
     """Returns the forms of weights under which these take little from the outputs on one sample.
 
-    1. Weights alone are rounded in the scheme's own form. Where that leaves the outputs 25 dB, they keep it.
+    1. Weights alone are rounded in the scheme's own form. Where that leaves the outputs 25 dB, they keep it. (What is
+       said of 25 dB and of half of the noise is so by default, see `Effort`.)
     2. Otherwise those that gain a decibel by it get a scale for each channel, if that halves the noise.
     3. Where that is not enough, those that make most noise get 16 bits, as many as bring the outputs to 25 dB, but no
        more than a quarter of the bytes of weights, and only if it halves the noise.
@@ -167,15 +195,16 @@ def choose_forms(weights: Sequence[Weight], noise: Noise, forms: Sequence[Form])
         weights: From :func:`weights_of`.
         noise: Runs the float model with some weights rounded.
         forms: What the target takes, of :func:`forms_of`.
+        effort: How far they are improved.
     """
-    search = _Search(weights, noise)
+    search = _Search(weights, noise, effort)
     before, found = search.noise, dict[str, tuple[Weight, ...]]()
     for form in forms:
         found[form.name] = search.use(form)
     names = {form: tuple(weight.name for weight in each) for form, each in found.items() if each}
     shares = {form: _bytes_of(found[form]) / _bytes_of(weights) for form in names}
     rules = tuple(TensorRule(name, change) for name, change in search.changes.items())
-    return Choice(names, shares, rules, before, search.noise)
+    return Choice(names, shares, rules, before, search.noise, effort.most)
 
 
 def _bytes_of(weights: Iterable[Weight]) -> int:
@@ -190,8 +219,8 @@ class _Search:
         noise: Noise of the outputs with all weights rounded so.
     """
 
-    def __init__(self, weights: Sequence[Weight], noise: Noise) -> None:
-        self._weights = tuple(weights)
+    def __init__(self, weights: Sequence[Weight], noise: Noise, effort: Effort) -> None:
+        self._weights, self._effort = tuple(weights), effort
         self._run = noise
         self._known: dict[str, dict[Change | None, NDArray[np.float32]]] = {}
         self.changes: dict[str, Change] = {}
@@ -199,20 +228,20 @@ class _Search:
 
     def use(self, form: Form) -> tuple[Weight, ...]:
         """Gives weights a form where it is needed and pays; returns those that have it."""
-        if self.noise <= _MOST_NOISE:
+        if self.noise <= self._effort.most:
             return ()
         everywhere = self._with(form.change, self._weights)
         least = self._noise_of(self._weights, everywhere)
-        if least > _LEAST_GAIN * self.noise:
+        if least > self._effort.gain * self.noise:
             return ()
         if form.largest_share < 1:
-            most = max(_MOST_NOISE - least, 0.0)
+            most = max(self._effort.most - least, 0.0)
             chosen = _chosen(self._split(most), most, form.largest_share * _bytes_of(self._weights))
         else:
             chosen = frozenset(each for each in self._weights if self._gains(each, everywhere[each.name]))
         changes = self._with(form.change, chosen)
         noise = self._noise_of(self._weights, changes)
-        if noise > _LEAST_GAIN * self.noise:
+        if noise > self._effort.gain * self.noise:
             return ()
         self.changes, self.noise = changes, noise
         return tuple(weight for weight in self._weights if weight in chosen)
@@ -246,7 +275,7 @@ class _Search:
         The noise of independent roundings adds up, but where a Softmax or a Sigmoid saturates.
         """
         groups = [_Group(self.noise, self._weights)]
-        for _ in range(_SPLITS):
+        for _ in range(self._effort.splits):
             several = [each for each in groups if len(each.weights) > 1]
             if sum(each.noise for each in several) <= most or not several:
                 break
