@@ -53,8 +53,17 @@ _AIMS = (3.0, 6.0, 12.0, 24.0)
 # Halvings of a set of weights, with two runs of one sample each, by which those are found that get 16 bits.
 _SPLITS = 32
 
-# Options by which the same types carry more, the cheapest first. One that the user gave is left as it is.
-_OPTIONS: tuple[tuple[str, str], ...] = (("method", "minmse"), ("rounding", "descent"))
+# Options by which the same types carry more, the cheapest first, with fields of the scheme. One that the user gave is
+# left as it is.
+_OPTIONS: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
+    ("method=minmse", "method", "minmse", {}),
+    ("rounding=descent", "rounding", "descent", {}),
+    (
+        "rounding=descent, for what float inputs give",
+        *("rounding", "descent"),
+        {"rounding_options": (("from_float_input", True),)},
+    ),
+)
 
 # Tensors that a line of the summary names.
 _SHOWN = 3
@@ -104,14 +113,15 @@ def quantize_to_goal(
     ladder = _Ladder(model, path, scheme, calibration_data, max_memory, goal, clock, histograms)
     ladder.pull("as asked", _Plan(scheme, target))
     given = dict(options)
-    for name, value in _OPTIONS:
+    for lever, name, value, fields in _OPTIONS:
         if name in options or ladder.is_met:
             continue
         try:
-            plan = _Plan(*resolve(preset, {**given, name: value}))
+            scheme, target = resolve(preset, {**given, name: value})
         except ConfigError:  # the preset has no such choice
             continue
-        if ladder.pull(f"{name}={value}", plan):
+        plan = _Plan(replace(scheme, **fields), target)
+        if plan != ladder.plan and ladder.pull(lever, plan):
             given[name] = value
     ladder.improve_weights()
     ladder.widen_activations()
@@ -161,6 +171,12 @@ class _Ladder:
     def is_met(self) -> bool:
         """Whether the best result is good enough."""
         return self._best is not None and self._goal.is_met(self._best.quality, self._float)
+
+    @property
+    def plan(self) -> _Plan:
+        """The plan of the best result."""
+        assert self._best is not None
+        return self._best.plan
 
     def pull(self, lever: str, plan: _Plan) -> bool:
         """Quantizes by a plan, and keeps the result if it is the best; returns whether it is."""
