@@ -5,6 +5,8 @@ import onnx
 import onnxruntime
 import pytest
 
+from quarkfast.algorithms.cross_layer_equalization import CrossLayerEqualizationSettings, equalize
+from quarkfast.algorithms.shrunk_bias import shrunk_bias
 from quarkfast.config import PRESETS
 from quarkfast.config.options import scheme_from
 from quarkfast.graph.load import load_model
@@ -162,3 +164,111 @@ def test_what_others_read_is_not_scaled(change):
     found = _weights(_equalized(proto))
     for name in {"w1", "b1"} & set(found):
         np.testing.assert_array_equal(found[name], arrays[name].astype(np.float32))
+
+
+TRIPLE = """g (float[N, 3, 8, 8] x) => (float[N, 4, 1, 1] y) {
+    a = Conv (x, w1, b1)
+    r = Relu (a)
+    q = Pad (r, pads)
+    d = Conv <group = 8> (q, w2, b2)
+    s = Relu (d)
+    m = ReduceMean <axes = [2, 3]> (s)
+    y = Conv (m, w3)
+}"""
+
+
+def _triple():
+    rng = np.random.default_rng(6)
+    shapes = {"w1": (8, 3, 1, 1), "b1": (8,), "w2": (8, 1, 3, 3), "b2": (8,), "w3": (4, 8, 1, 1)}
+    arrays = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    arrays["w2"] *= np.float32(3.0) ** np.arange(-4, 4, dtype=np.float32)[:, None, None, None]
+    arrays["b1"] *= np.float32(10)
+    return tiny_model(TRIPLE, arrays | {"pads": np.int64([0, 0, 1, 1, 0, 0, 1, 1])}), arrays
+
+
+def _reach(weights):
+    w1, w2 = (np.abs(weights[name].astype(np.float64)).max(axis=(1, 2, 3)) for name in ("w1", "w2"))
+    return w1, w2, np.abs(weights["w3"].astype(np.float64)).max(axis=(0, 2, 3))
+
+
+def _equalized_exactly(proto, **options):
+    model = load_model(proto)
+    assert equalize(model, CrossLayerEqualizationSettings("exact", largest_factor=1e6, **options))
+    return model
+
+
+def test_turns_that_go_on_bring_a_depthwise_triple_to_the_cube_root_of_its_product():
+    proto, arrays = _triple()
+    model = _equalized_exactly(proto, cle_steps=-1)
+    expected = np.cbrt(np.prod(_reach(arrays), axis=0))
+    for reach in _reach(_weights(model)):
+        np.testing.assert_allclose(reach, expected, rtol=1e-5)  # turns end when a mean weight changes by 1.9e-7
+    once = _reach(_weights(_equalized_exactly(proto)))
+    assert max(np.abs(np.log(reach / expected)).max() for reach in once) > 0.1
+    x = samples()
+    # Weights are rounded to float32 in each of some 20 turns.
+    np.testing.assert_allclose(_run(serialize(model), x), _run(proto.SerializeToString(), x), rtol=1e-4, atol=1e-4)
+
+
+def test_two_steps_are_two_turns():
+    proto, _ = _triple()
+    once, twice = (_weights(_equalized_exactly(proto, cle_steps=steps)) for steps in (1, 2))
+    again = _equalized_exactly(proto)
+    del again.meta["quarkfast.equalized"]
+    equalize(again, CrossLayerEqualizationSettings("exact", largest_factor=1e6))
+    assert not np.array_equal(once["w2"], twice["w2"])
+    assert all(np.array_equal(values, twice[name]) for name, values in _weights(again).items())
+
+
+def test_channels_below_the_threshold_stay_as_they_are():
+    proto, arrays = _triple()
+    w1, w2, _ = _reach(arrays)
+    small = w1 + w2 < 2
+    assert 0 < small.sum() < 8
+    found = _weights(_equalized_exactly(proto, cle_weight_threshold=2.0))["w1"]
+    assert (found == arrays["w1"]).all(axis=(1, 2, 3)).tolist() == small.tolist()
+    every = {"cle_weight_threshold": 2.0, "cle_scale_use_threshold": False}
+    assert not (_weights(_equalized_exactly(proto, **every))["w1"] == arrays["w1"]).all(axis=(1, 2, 3)).any()
+
+
+def test_a_bias_counts_where_that_is_asked_for():
+    proto, arrays = _triple()
+    found = _weights(_equalized_exactly(proto, cle_scale_append_bias=True))
+    shrunk = np.abs(shrunk_bias(arrays["b1"].astype(np.float64), arrays["w1"].reshape(8, -1).astype(np.float64)))
+    w1, w2, _ = _reach(arrays)
+    factors = np.sqrt(w2 / np.maximum(w1, shrunk))
+    np.testing.assert_allclose(found["b1"], arrays["b1"] * factors, rtol=2**-22)
+    assert (shrunk > w1).any()
+
+
+@pytest.mark.parametrize(
+    ("bias", "weight", "divisor"),
+    [(1, 1, 2), (1, 0.09, 2), (9, 0.5, 2), (9, 0.05, 20), (20, 1, 10), (11, 1, 5), (100, 1, 20)],
+)
+def test_a_bias_is_made_smaller_by_how_far_it_outweighs_weights(bias, weight, divisor):
+    found = shrunk_bias(np.full(3, float(bias)), np.full((3, 2), float(weight)))
+    np.testing.assert_allclose(found, bias / divisor)
+
+
+OTHERS = {
+    "a Clip": "q = Clip (r, low, high)",
+    "padding by ones": "q = Pad (r, pads, one)",
+    "padding of channels": "q = Pad (r, wide)",
+    "a reflection": 'q = Pad <mode = "reflect"> (r, pads)',
+    "a mean of channels": "q = ReduceMean <axes = [1]> (r)",
+}
+
+
+@pytest.mark.parametrize("between", OTHERS.values(), ids=OTHERS)
+def test_what_no_factor_passes_through_keeps_layers_apart(between):
+    rng = np.random.default_rng(7)
+    inputs = {"padding of channels": 10, "a mean of channels": 1}.get(
+        next(k for k, v in OTHERS.items() if v == between), 8
+    )
+    arrays = {"w1": rng.normal(size=(8, 3, 1, 1)), "w2": rng.normal(size=(4, inputs, 1, 1))}
+    constants = {name: array.astype(np.float32) for name, array in arrays.items()}
+    constants |= {"low": np.float32(0), "high": np.float32(6), "one": np.float32(1)}
+    constants |= {"pads": np.int64([0, 0, 1, 1, 0, 0, 1, 1]), "wide": np.int64([0, 1, 0, 0, 0, 1, 0, 0])}
+    text = f"a = Conv (x, w1) r = Relu (a) {between} y = Conv (q, w2)"
+    proto = tiny_model(f"g (float[N, 3, 8, 8] x) => (float[N, 4, H, W] y) {{ {text} }}", constants)
+    assert not equalize(load_model(proto), "exact")

@@ -100,6 +100,10 @@ def everything() -> onnx.ModelProto:
 
 # Values and neighbours that suit the graph, in place of those that suit a scheme.
 SUITED = {
+    "CLEScaleAppendBias": ("A8W8", True, {}),
+    "CLEScaleUseThreshold": ("A8W8", False, {"CLEWeightThreshold": 2.0}),
+    "CLETotalLayerDiffThreshold": ("A8W8", 0.5, {"CLESteps": -1}),
+    "CLEWeightThreshold": ("A8W8", 2.0, {}),
     "ConvertOpsetVersion": ("A8W8", 21, {}),
     "ExtraOpTypesToQuantize": ("A8W8", ["Sin"], {}),
     "FastFinetune": ("XINT8", {"OptimAlgorithm": "descent"}, {}),
@@ -115,12 +119,33 @@ SUITED = {
 }
 
 
-def written(preset, **options) -> bytes:
+# Layers whose channels are far from equal, for keys of cross-layer equalization: some small, some with large biases.
+UNEQUAL = """g (float[N, 4, 48, 32] x) => (float[N, 4, 48, 32] y) {
+    c0 = Conv (x, w0, b0)
+    r0 = Relu (c0)
+    c1 = Conv <group = 4, pads = [1, 1, 1, 1]> (r0, w1)
+    r1 = Relu (c1)
+    y = Conv (r1, w2)
+}"""
+
+STEPS = np.float32(4.0) ** np.arange(-4, 0, dtype=np.float32)
+
+
+def unequal() -> onnx.ModelProto:
+    shapes = {"w0": (4, 4, 1, 1), "b0": (4,), "w1": (4, 1, 3, 3), "w2": (4, 4, 1, 1)}
+    arrays = {name: numbers(*shape, size=1, seed=place) for place, (name, shape) in enumerate(shapes.items())}
+    arrays["w0"] *= STEPS[:, None, None, None]
+    arrays["w2"] *= STEPS[::-1][None, :, None, None]
+    arrays["b0"] *= 9
+    return tiny_model(UNEQUAL, arrays, opset=20, ir_version=9)
+
+
+def written(preset, model=everything, **options) -> bytes:
     """What is computed: the graph and its operator sets, without the metadata."""
     config = get_default_config(preset)
     config.extra_options |= options
     feed = [{"x": each[None]} for each in numbers(6, 4, 48, 32, size=1.5, seed=7)]
-    proto = ModelQuantizer(Config(config)).quantize_model(everything(), None, feed)
+    proto = ModelQuantizer(Config(config)).quantize_model(model(), None, feed)
     del proto.metadata_props[:]
     return proto.SerializeToString()
 
@@ -134,4 +159,5 @@ def test_a_value_that_is_honoured_changes_the_model(key):
     preset, value, beside = SUITED.get(key, HONOURED[key])
     # A tensor's precision is a list and a switch, neither of which may stand alone.
     without = {} if {key, *beside} & {"MixedPrecisionTensor"} else beside
-    assert (written(preset, **beside, **{key: value}) == written(preset, **without)) is False
+    model = unequal if key.startswith("CLE") else everything
+    assert (written(preset, model, **beside, **{key: value}) == written(preset, model, **without)) is False

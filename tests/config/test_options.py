@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
@@ -173,3 +174,26 @@ def test_weights_alone_are_not_equalized():
     with pytest.raises(ConfigError, match=message):
         scheme_from("INT8_WO", {"equalize": True})
     assert not scheme_from("INT8_WO", {"equalize": False}).equalize
+
+
+def test_settings_of_equalization_turn_it_on_and_are_kept():
+    scheme = scheme_from("A8W8", {"equalize_options": {"cle_steps": 3, "cle_scale_append_bias": True}})
+    assert scheme.equalize
+    assert dict(scheme.equalize_options) == {"cle_steps": 3, "cle_scale_append_bias": True}
+    assert Scheme.from_dict(json.loads(json.dumps(scheme.to_dict()))) == scheme
+    assert "equalize_options" not in scheme_from("A8W8", {}).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cle_step": 1}, "equalization: expected cle_steps, .*, got 'cle_step'; did you mean 'cle_steps'"),
+        ({"cle_steps": 0}, "cle_steps: expected a count, or -1 for as many as change something, got 0"),
+        ({"cle_weight_threshold": -1}, "cle_weight_threshold: expected a number of 0 or more, got -1"),
+        ({"cle_scale_append_bias": 1}, "cle_scale_append_bias: expected True or False, got 1"),
+        ({"largest_factor": 0.5}, "largest_factor: expected a number of 1 or more, got 0.5"),
+    ],
+)
+def test_settings_of_equalization_are_checked(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        scheme_from("A8W8", {"equalize_options": settings})

@@ -103,7 +103,11 @@ def bf16_with(**options):
         ({"BF16QDQToCst": True}, quarkfast.ConfigError, "did you mean 'BF16QDQToCast'"),
         ({"UseUnsignedReLU": True}, quarkfast.ConfigError, "it has no effect in Quark either"),
         ({"FillAllValueInfo": True}, quarkfast.UnsupportedError, "FillAllValueInfo: expected False"),
-        ({"algo_config": [quarkfast.CLEConfig(cle_steps=2)]}, quarkfast.UnsupportedError, "CLE"),
+        (
+            {"algo_config": [quarkfast.CLEConfig(cle_steps=0)]},
+            quarkfast.UnsupportedError,
+            "cle_steps: expected a count",
+        ),
     ],
 )
 def test_an_option_that_cannot_be_honoured_is_refused(options, error, message):

@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 import quarkfast
+from quarkfast.config import PRESETS
 from quarkfast.config.quark import QuantizationConfig, get_default_config, scheme_of
 from quarkfast.config.quark.enums import (
     ExtendedQuantFormat,
@@ -18,6 +19,7 @@ from quarkfast.config.quark.enums import (
     QuantType,
     VitisQuantFormat,
 )
+from quarkfast.config.quark.translate import with_algorithms
 from quarkfast.errors import ConfigError, UnsupportedError
 from quarkfast.graph.load import load_model
 from quarkfast.pipeline.prepare import prepare
@@ -229,8 +231,43 @@ def test_arguments_of_quarks_algorithms_are_known():
     quarkfast.QuarotConfig(r_matrix_dim=4096, use_random_had=False, r_config_path=None)
     config = quarkfast.CLEConfig(cle_balance_method="max", cle_weight_threshold=0.5, cle_scale_append_bias=True)
     assert newer(quarkfast.Int8Spec(), algo_config=[config]).equalize
-    with pytest.raises(UnsupportedError, match="expected none in this version, got CLE"):
-        newer(quarkfast.Int8Spec(), algo_config=[quarkfast.CLEConfig(cle_weight_threshold=0.1)])
+    assert not newer(quarkfast.Int8Spec(), algo_config=[config]).equalize_options
+    config = quarkfast.CLEConfig("max", -1, 0.1, options={"CLEScaleAppendBias": False})
+    expected = {"cle_steps": -1, "cle_weight_threshold": 0.1, "cle_scale_append_bias": False}
+    assert dict(newer(quarkfast.Int8Spec(), algo_config=[config]).equalize_options) == expected
+    assert dict(with_algorithms(PRESETS["A8W8"], [config]).equalize_options) == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "message"),
+    [
+        (
+            quarkfast.CLEConfig(cle_balance_method="mean"),
+            UnsupportedError,
+            "CLEConfig: cle_balance_method: expected 'max', the one that Quark has, got 'mean'",
+        ),
+        (
+            quarkfast.CLEConfig(options={"CLEStep": 2}),
+            ConfigError,
+            "CLEConfig: options: expected a known key, got 'CLEStep'; did you mean 'CLESteps'",
+        ),
+    ],
+)
+def test_settings_of_equalization_that_cannot_be_honoured_meet_a_sentence(config, error, message):
+    with pytest.raises(error, match=message):
+        newer(quarkfast.Int8Spec(), algo_config=[config])
+
+
+def test_a_key_of_equalization_says_what_it_says_though_it_be_the_default_of_quark():
+    given = {"CLEScaleAppendBias": True, "CLESteps": 1}
+    found = newer(quarkfast.Int8Spec(), algo_config=[quarkfast.CLEConfig()], extra_options=given)
+    assert dict(found.equalize_options) == {"cle_scale_append_bias": True, "cle_steps": 1}
+    assert not newer(quarkfast.Int8Spec(), extra_options=given).equalize_options
+
+
+def test_settings_of_equalization_want_it():
+    with pytest.raises(ConfigError, match="option CLESteps: expected equalization beside it, got none; leave it out"):
+        newer(quarkfast.Int8Spec(), extra_options={"CLESteps": 2})
 
 
 def test_all_operators_are_quantized_where_a_key_says_so():

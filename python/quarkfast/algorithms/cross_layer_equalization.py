@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.algorithms.shrunk_bias import shrunk_bias
 from quarkfast.config import Scheme
 from quarkfast.config.scheme import Factors
 from quarkfast.deferred import ir
@@ -19,6 +20,9 @@ Values = NDArray[np.float64]
 
 _DONE = "quarkfast.equalized"
 
+# Turns without a given number: a chain of `n` layers takes about n^2 to settle, and octaves a few.
+_MOST_STEPS = 100
+
 # What may stand between two layers: operators that a positive factor of a channel passes through.
 # (Pools pad with what no factor changes.)
 _PASS_THROUGH = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LeakyRelu", "MaxPool", "Relu"})
@@ -26,11 +30,18 @@ _PASS_THROUGH = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", 
 
 @dataclass(frozen=True, slots=True)
 class CrossLayerEqualizationSettings:
-    """Settings of :func:`equalize`; `cle_steps` has Quark's name and default.
+    """Settings of :func:`equalize`; those with Quark's names mean what they mean there, where they are given.
 
     Attributes:
         factors: Whether factors are rounded to powers of two, and whether pairs that gain little are left alone.
-        cle_steps: How many times the pairs take their turns.
+        cle_steps: How many times the pairs take their turns; -1 goes on until weights change by no more than
+            `cle_total_layer_diff_threshold`, 100 times at most.
+        cle_balance_method: The magnitude that is made alike: the largest.
+        cle_weight_threshold: Channels whose ``r0 + r1`` lies below it are left alone; None, unlike Quark's 0.5, leaves
+            none.
+        cle_scale_use_threshold: Whether that is looked at.
+        cle_scale_append_bias: Whether a bias counts among the weights that make a channel, made smaller as in Quark.
+        cle_total_layer_diff_threshold: Sum over layers of the mean change of a weight in one turn.
         largest_factor: No channel is scaled by more than this, up or down; None means 8 for exact factors and 4 for
             octaves. What weights gain beyond it, activations lose, whose channels share a scale or a block too.
             Superres in A8W8: 21.3 dB as it is; with exact factors 31.8 dB without a limit, 33.0 with 8, 34.8 with 4;
@@ -41,6 +52,11 @@ class CrossLayerEqualizationSettings:
 
     factors: Factors = "useful_octaves"
     cle_steps: int = 1
+    cle_balance_method: str = "max"
+    cle_weight_threshold: float | None = None
+    cle_scale_use_threshold: bool = True
+    cle_scale_append_bias: bool = False
+    cle_total_layer_diff_threshold: float = 1.9e-7
     largest_factor: float | None = None
     least_gain: float = 10**0.1
 
@@ -55,8 +71,11 @@ class CrossLayerEqualizationSettings:
 def equalize(model: ir.Model, settings: CrossLayerEqualizationSettings | Factors) -> bool:
     """Scales each channel between two layers that nothing else reads, in place.
 
-    1. A pair is a Conv or Gemm, then Relu, LeakyRelu or pooling nodes, then a Conv or Gemm, each the only reader of
-       the one before; no output between them is a graph output; weights and bias are constants that nothing else reads.
+    1. A pair is a Conv or Gemm, then Relu, LeakyRelu, pooling, Pad of zeros or ReduceMean over other axes, then a Conv
+       or Gemm, each the only reader of the one before; no output between them is a graph output; weights and bias are
+       constants that nothing else reads. A depthwise convolution is the second layer of one pair and the first of the
+       next: turns that go on (`cle_steps`) bring all three to the cube root of their product, as Quark's triples do.
+       No pair goes through Clip, whose limits would have to be other ones for each channel.
     2. With ``r0`` the largest magnitude of the first layer's weights of a channel and ``r1`` that of the second's,
        ``s = sqrt(r1 / r0)``, limited to [1/8, 8]; 1 where either is zero. All but ``"exact"`` round it to a power of
        two and limit it to [1/4, 4].
@@ -91,11 +110,12 @@ def equalize(model: ir.Model, settings: CrossLayerEqualizationSettings | Factors
     model.meta[_DONE] = True
     chosen = CrossLayerEqualizationSettings(settings) if isinstance(settings, str) else settings
     changed = False
-    for _ in range(chosen.cle_steps):
-        for node in model.graph:
-            tail = _next_layer(node)
-            if tail is not None:
-                changed = _scale(node, tail, chosen) or changed
+    pairs = [(node, tail) for node in model.graph if (tail := _next_layer(node)) is not None]
+    for _ in range(_MOST_STEPS if chosen.cle_steps < 0 else chosen.cle_steps):
+        moved = [_scale(*pair, chosen) for pair in pairs]
+        changed = changed or any(moved)
+        if chosen.cle_steps < 0 and sum(moved) <= chosen.cle_total_layer_diff_threshold:
+            break
     return changed
 
 
@@ -111,11 +131,39 @@ def _next_layer(node: ir.Node) -> ir.Node | None:
         reader, index = uses[0]
         if reader.graph is not node.graph or index != 0 or not is_standard(reader):
             return None
-        if reader.op_type not in _PASS_THROUGH:
+        if not _passes_through(reader):
             return reader if _reads_channels_of(reader, node) else None
         if any(output.uses() or output.is_graph_output() for output in reader.outputs[1:]):
             return None
         value = reader.outputs[0]
+
+
+def _passes_through(node: ir.Node) -> bool:
+    """Whether a positive factor of a channel passes through `node`."""
+    if node.op_type == "Pad":
+        rest = [each for each in node.inputs[2:3] if each is not None]
+        zero = all(is_constant(each) and not array_of(each).any() for each in rest)
+        return zero and node.attributes.get_float("value", 0.0) == 0 and _pads_places_alone(node)
+    if node.op_type == "ReduceMean":
+        axes = _integers(node, "axes", 1)
+        return bool(axes) and min(axes) >= 2 and bool(node.attributes.get_int("keepdims", 1))
+    return node.op_type in _PASS_THROUGH
+
+
+def _pads_places_alone(node: ir.Node) -> bool:
+    """Whether a Pad adds neither samples nor channels, by its full list of sizes."""
+    sizes, constant = _integers(node, "pads", 1), node.attributes.get_string("mode", "constant") == "constant"
+    rank = len(sizes) // 2
+    whole = len(node.inputs) < 4 or node.inputs[3] is None
+    return constant and whole and rank > 2 and not any((*sizes[:2], *sizes[rank : rank + 2]))
+
+
+def _integers(node: ir.Node, name: str, index: int) -> list[int]:
+    """Returns integers that are an attribute in old operator sets, and a constant input in others."""
+    value = node.inputs[index] if len(node.inputs) > index else None
+    if value is None:
+        return list(node.attributes.get_ints(name, ()))
+    return array_of(value).ravel().tolist() if is_constant(value) else []
 
 
 def _is_layer(node: ir.Node) -> bool:
@@ -164,17 +212,23 @@ def _by_input(node: ir.Node, weight: Values) -> Values:
     return split.reshape(groups * weight.shape[1], -1)
 
 
-def _scale(head: ir.Node, tail: ir.Node, settings: CrossLayerEqualizationSettings) -> bool:
+def _scale(head: ir.Node, tail: ir.Node, settings: CrossLayerEqualizationSettings) -> float:
+    """Scales a pair; returns the mean change of a weight, the first layer's and the second's added up."""
     first, second = (array_of(node.inputs[1]).astype(np.float64) for node in (head, tail))
     written, read = _flat(_by_output(head, first)), _flat(_by_input(tail, second))
-    factors = _factors(_channel_absmax(written), _channel_absmax(read), settings)
+    bias = None if len(head.inputs) < 3 or head.inputs[2] is None else array_of(head.inputs[2]).astype(np.float64)
+    reach = _channel_absmax(written)
+    if settings.cle_scale_append_bias and bias is not None:
+        reach = np.maximum(reach, np.abs(shrunk_bias(bias, written)))
+    factors = _factors(reach, _channel_absmax(read), settings)
     if settings.factors == "useful_octaves" and not _lessens_noise(written, read, factors, settings.least_gain):
-        return False
+        return 0.0
     _change(head.inputs[1], first * _for_output(head, factors, first.ndim))
-    if len(head.inputs) > 2 and head.inputs[2] is not None:
-        _change(head.inputs[2], array_of(head.inputs[2]).astype(np.float64) * factors)
+    if bias is not None:
+        _change(head.inputs[2], bias * factors)
     _change(tail.inputs[1], second / _for_input(tail, factors, second.shape))
-    return bool((factors != 1).any())
+    moved = ((node, before) for node, before in ((head, first), (tail, second)))
+    return float(sum(np.abs(array_of(node.inputs[1]) - before).mean() for node, before in moved))
 
 
 def _flat(rows: Values) -> Values:
@@ -215,6 +269,8 @@ def _noise(n0: int, reach0: Values, energy0: Values, n1: int, reach1: Values, en
 
 def _factors(r0: Values, r1: Values, settings: CrossLayerEqualizationSettings) -> Values:
     live = (r0 > 0) & (r1 > 0) & np.isfinite(r0 + r1)
+    if settings.cle_weight_threshold is not None and settings.cle_scale_use_threshold:
+        live &= r0 + r1 >= settings.cle_weight_threshold
     ratios = np.where(live, r1, 1.0) / np.where(live, r0, 1.0)
     # A ratio of 2^(e-1) up to 2^e has its root nearest to 2^floor(e / 2), on a scale of octaves.
     roots = np.sqrt(ratios) if settings.factors == "exact" else np.ldexp(1.0, np.frexp(ratios)[1] // 2)
@@ -241,7 +297,9 @@ def _change(value: ir.Value | None, values: Values) -> None:
 
 
 def _settings(scheme: Scheme) -> Settings | None:
-    return None if scheme.factors is None else CrossLayerEqualizationSettings(scheme.factors)
+    if scheme.factors is None:
+        return None
+    return CrossLayerEqualizationSettings(scheme.factors, **dict(scheme.equalize_options))
 
 
 def _run(context: Context, settings: CrossLayerEqualizationSettings) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Literal
 
+from quarkfast.config.equalization import read_equalization
 from quarkfast.config.mixed_precision import MixedPrecision, read_mixed_precision
 from quarkfast.config.rules import BiasKind, Change, LayerRule, TensorRule, read_exclude, read_layers, read_tensors
 from quarkfast.config.shapes import read_shapes
@@ -57,6 +58,8 @@ class Scheme:
         equalize: Scale channels between layers first, so that weights need fewer bits
             (`quarkfast.algorithms.cross_layer_equalization`); where `smoothed` says so, also those
             that stand out in front of matrix products.
+        equalize_options: Settings of that which differ from its own, names and values
+            (`quarkfast.config.equalization`).
         portable: For targets on ONNX Runtime's processor kernels, whether weights leave the sums of layers in 16 bits,
             so that processors without VNNI give what others do (`quarkfast.quantization.portable_weights`).
         rounding: How codes of weights are chosen: ``"nearest"`` to the weights, or by ``"descent"``, ``"adaround"``,
@@ -116,6 +119,7 @@ class Scheme:
     force_pass_through: bool = False
     fold_batch_norm: bool = True
     equalize: bool = False
+    equalize_options: tuple[tuple[str, Any], ...] = ()
     portable: bool = True
     rounding: WeightRounding = "nearest"
     rounding_options: tuple[tuple[str, Any], ...] = ()
@@ -209,12 +213,14 @@ class Scheme:
         """Returns the scheme as plain data, for JSON; :meth:`from_dict` makes it again."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         options, mixed = plain.pop("rounding_options"), plain.pop("mixed_precision")
+        equalization = plain.pop("equalize_options")
         constraints, folded = plain.pop("constraints"), plain.pop("fold_batch_norm")
         shares, shapes = plain.pop("shares"), plain.pop("shapes")
         added = {key: plain.pop(key) for key in _LEFT_OUT}
         return (
             plain
             | ({"rounding_options": dict(options)} if options else {})
+            | ({"equalize_options": dict(equalization)} if equalization else {})
             | {key: value for key, value in added.items() if value}
             | ({} if shares == "pair" else {"shares": shares})
             | ({} if folded else {"fold_batch_norm": False})
@@ -258,6 +264,8 @@ class Scheme:
         if "rounding_options" in plain:
             options = dict(plain["rounding_options"]).items()
             given["rounding_options"] = tuple((key, tuple(v) if isinstance(v, list) else v) for key, v in options)
+        if "equalize_options" in plain:
+            given["equalize_options"] = read_equalization(dict(plain["equalize_options"]))
         if "fuse" in plain:
             given["fuse"] = tuple((first, second) for first, second in plain["fuse"])
         if "constraints" in plain:

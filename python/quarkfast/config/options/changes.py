@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from quarkfast.config.equalization import read_equalization
 from quarkfast.config.mixed_precision import read_mixed_precision
 from quarkfast.config.scheme import Scheme, Shares
 from quarkfast.errors import ConfigError
@@ -14,6 +15,7 @@ __all__ = [
     "set_align_scales",
     "set_casts",
     "set_constraints",
+    "set_equalization",
     "set_equalize",
     "set_extra",
     "set_field",
@@ -112,6 +114,15 @@ def set_equalize(scheme: Scheme, value: bool) -> Scheme:
     if value and scheme.weights_only:
         raise ConfigError(f"equalize: expected a preset that quantizes activations, got {scheme.name}; leave it out")
     return replace(scheme, equalize=value)
+
+
+def set_equalization(scheme: Scheme, value: Mapping[str, Any]) -> Scheme:
+    """Turns equalization on, with settings.
+
+    Raises:
+        ConfigError: A setting is unknown, or the preset leaves activations alone.
+    """
+    return replace(set_equalize(scheme, True), equalize_options=read_equalization(value))
 
 
 def set_align_scales(scheme: Scheme, value: bool) -> Scheme:

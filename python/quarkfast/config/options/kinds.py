@@ -26,6 +26,7 @@ __all__ = [
     "PAIRS",
     "ROUNDING",
     "RULES",
+    "SETTINGS",
     "SHAPES",
     "SHARES",
     "SWITCHES",
@@ -95,6 +96,7 @@ RULES = Kind("a list of mappings", _is_list, str, is_json=True)
 MAPPING = Kind(
     "a mapping from names of tensors to mappings", lambda value: isinstance(value, Mapping), str, is_json=True
 )
+SETTINGS = Kind("a mapping from names to values", lambda value: isinstance(value, Mapping), str, is_json=True)
 PAIRS = Kind(
     "a list of pairs of strings",
     _list_of(lambda value: _is_list(value) and len(value) == 2 and all(map(_is_name, value))),

@@ -172,6 +172,10 @@ _ROWS = (
         "Cross-layer equalization: scale channels first, so that weights need fewer bits.",
     ),
     Option(
+        "equalize_options", kinds.SETTINGS, changes.set_equalization, _MODEL,
+        "Settings of equalization, which they turn on: an object (docs/algorithms.md).",
+    ),
+    Option(
         "align_scales", kinds.BOOL, changes.set_align_scales, _MODEL,
         "Multiply tensors so that power-of-two scales fit them; by default with rounding by descent.",
     ),

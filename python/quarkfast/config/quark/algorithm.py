@@ -105,7 +105,7 @@ class AdaQuantConfig(FinetuningConfig):
 @checked_arguments
 @dataclass
 class CLEConfig(AlgoConfig):
-    """Cross-layer equalization; settings that differ from these are refused."""
+    """Cross-layer equalization; `quarkfast.config.quark.equalization` says what becomes of it."""
 
     cle_balance_method: str = "max"
     cle_steps: int = 1
@@ -199,15 +199,15 @@ class QuarotConfig(AlgoConfig):
 def refuse_algorithms(algorithms: list[AlgoConfig] | None) -> None:
     """Raise for the first algorithm that does not exist yet.
 
-    Bias correction, one step of equalization, AdaRound, AdaQuant and mixed precision do.
+    Bias correction, equalization, AdaRound, AdaQuant and mixed precision do.
 
     Raises:
         UnsupportedError: there is one.
     """
     for algorithm in algorithms or []:
-        if algorithm in (BiasCorrectionConfig(), CLEConfig()):
+        if algorithm == BiasCorrectionConfig():
             continue
-        if not isinstance(algorithm, FinetuningConfig | AutoMixprecisionConfig):
+        if not isinstance(algorithm, CLEConfig | FinetuningConfig | AutoMixprecisionConfig):
             refuse_algorithm(algorithm.name)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 from quarkfast.config.options import apply_options
 from quarkfast.config.presets import PRESETS
 from quarkfast.config.quark.algorithm import refuse_algorithm
-from quarkfast.config.quark.assemble import equalized, make_scheme, make_spec
+from quarkfast.config.quark.assemble import make_scheme, make_spec
 from quarkfast.config.quark.blocks import block_of, block_rounding
+from quarkfast.config.quark.equalization import equalized_as_asked
 from quarkfast.config.quark.extra_options import check_keys, translated_options
 from quarkfast.config.quark.finetuning import finetuned
 from quarkfast.config.quark.gptq import gptq_parameters, gptq_scheme
@@ -112,7 +113,7 @@ def _base(config: QuantizationConfig, options: Mapping[str, Any]) -> Scheme:
         # with it folded and 30.5 without. Quark, and ONNX Runtime, fold nothing here.
         scheme = replace(_dynamic(scheme.weight, options), fold_batch_norm=granularity == "channel")
     scheme = replace(scheme, block_rounding=block_rounding((activation, weight), options, "half_away"))
-    return equalized(scheme, config.include_cle)
+    return equalized_as_asked(scheme, None, options, wanted=config.include_cle)
 
 
 def _selection(config: QuantizationConfig) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from typing import Any
 
 from quarkfast.config.options import apply_options
 from quarkfast.config.quark.algorithm import CLEConfig, GPTQConfig, refuse_algorithms
-from quarkfast.config.quark.assemble import equalized, make_scheme
+from quarkfast.config.quark.assemble import make_scheme
 from quarkfast.config.quark.blocks import block_rounding, block_with
+from quarkfast.config.quark.equalization import equalized_as_asked
 from quarkfast.config.quark.extra_options import check_keys, translated_options
 from quarkfast.config.quark.finetuning import finetuned, finetuning_of
 from quarkfast.config.quark.gptq import gptq_parameters, gptq_scheme
@@ -59,7 +60,8 @@ def scheme_of_qconfig(config: QConfig) -> Scheme:
     kept = any(find(dtype).is_block and not find(dtype).operands_only for dtype in dtypes)
     default: Rounding = "half_away" if kept else "half_even"
     scheme = replace(scheme, block_rounding=block_rounding(dtypes, options, default))
-    scheme = equalized(scheme, any(isinstance(each, CLEConfig) for each in config.algo_config or ()))
+    wanted = any(isinstance(each, CLEConfig) for each in config.algo_config or ())
+    scheme = equalized_as_asked(scheme, config.algo_config, options, wanted=wanted)
     scheme = weights_alone(scheme, options)
     if finetuning:
         scheme = finetuned(scheme, finetuning)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from quarkfast.config.quark.algorithm import AlgoConfig, BiasCorrectionConfig, CLEConfig, refuse_algorithms
-from quarkfast.config.quark.assemble import equalized
+from quarkfast.config.quark.equalization import equalized_as_asked
 from quarkfast.config.quark.finetuning import finetuned, finetuning_of
 from quarkfast.config.quark.from_legacy import scheme_of_legacy
 from quarkfast.config.quark.from_qconfig import scheme_of_qconfig
@@ -57,7 +57,7 @@ def with_algorithms(scheme: Scheme, algorithms: list[AlgoConfig] | None) -> Sche
     """
     refuse_algorithms(algorithms)
     if any(isinstance(each, CLEConfig) for each in algorithms or ()):
-        scheme = equalized(scheme, True)
+        scheme = equalized_as_asked(scheme, algorithms, {}, wanted=True)
     if any(isinstance(each, BiasCorrectionConfig) for each in algorithms or ()):
         scheme = replace(scheme, bias_correction=True)
     mixing, finetuning = mixing_of(algorithms), finetuning_of(algorithms)

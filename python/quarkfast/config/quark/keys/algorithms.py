@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
 
+from quarkfast.config.equalization import SETTINGS
 from quarkfast.config.quark.keys.row import Key
 
 __all__ = ["ROWS"]
 
 
-def _cle(name: str, *default: Any) -> Key:
-    return Key(name, "equalization has settings of its own", default=default, algorithm="cross-layer equalization")
+def _cle(name: str) -> Key:
+    return Key(name, "`equalize_options`; left out, quarkfast's own default holds", honoured=_expects(name))
+
+
+def _expects(name: str) -> str:
+    setting = "cle_" + re.sub("(?<!^)(?=[A-Z])", "_", name.removeprefix("CLE")).lower()
+    return SETTINGS[setting].expects
 
 
 ROWS = (
@@ -21,10 +27,10 @@ ROWS = (
     Key("RMatrixDim", default=(4096,), algorithm="QuaRot"),
     Key("UseRandomHad", default=(False,), algorithm="QuaRot"),
     Key("RConfigPath", default=(None,), algorithm="QuaRot"),
-    _cle("CLEBalanceMethod", "max"),
-    _cle("CLESteps", 1),
-    _cle("CLEWeightThreshold", 0.5),
-    _cle("CLEScaleUseThreshold", True),
-    _cle("CLETotalLayerDiffThreshold", 2e-7, 1.9e-7),
-    _cle("CLEScaleAppendBias", True),
+    Key("CLEBalanceMethod", "largest magnitudes are made alike, as Quark does whatever this says", default=("max",)),
+    _cle("CLESteps"),
+    _cle("CLEWeightThreshold"),
+    _cle("CLEScaleUseThreshold"),
+    _cle("CLETotalLayerDiffThreshold"),
+    _cle("CLEScaleAppendBias"),
 )

@@ -1,0 +1,91 @@
+"""Quark's settings of cross-layer equalization: ``CLEConfig``, and keys of the extra options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from types import MappingProxyType
+from typing import Any
+
+from quarkfast.config.equalization import SETTINGS, read_equalization
+from quarkfast.config.quark.algorithm import AlgoConfig, CLEConfig
+from quarkfast.config.quark.assemble import equalized
+from quarkfast.config.scheme import Scheme
+from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
+
+__all__ = ["equalized_as_asked", "equalizing"]
+
+_KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "CLESteps": "cle_steps",
+        "CLEBalanceMethod": "cle_balance_method",
+        "CLEWeightThreshold": "cle_weight_threshold",
+        "CLEScaleUseThreshold": "cle_scale_use_threshold",
+        "CLEScaleAppendBias": "cle_scale_append_bias",
+        "CLETotalLayerDiffThreshold": "cle_total_layer_diff_threshold",
+    }
+)
+
+# Quark's defaults, and its flow's own of the last one: they stand for quarkfast's defaults.
+_DEFAULTS: dict[str, tuple[Any, ...]] = {each.name: (each.default,) for each in fields(CLEConfig)}
+_DEFAULTS["cle_total_layer_diff_threshold"] += (2e-7,)
+
+
+def equalizing(algorithms: Sequence[AlgoConfig] | None, options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns the settings that are given; None where neither equalization nor one of them is named.
+
+    A key says what it says. Arguments of `CLEConfig` count where they differ from Quark's defaults, since the others
+    may have been left out.
+
+    Raises:
+        UnsupportedError: a value cannot be honoured.
+        ConfigError: a configuration has further options that are unknown.
+
+    Example:
+        >>> equalizing([CLEConfig(cle_steps=3)], {}), equalizing(None, {"CLEScaleUseThreshold": False})
+        ({'cle_steps': 3}, {'cle_scale_use_threshold': False})
+    """
+    found = [each for each in algorithms or () if isinstance(each, CLEConfig)]
+    further = {key: value for each in found for key, value in each.options.items()}
+    for key in further:
+        if key not in _KEYS:
+            raise ConfigError(f"CLEConfig: options: expected a known key, got {key!r}{did_you_mean(key, _KEYS)}")
+    every = {**further, **options}
+    given = {own: every[key] for key, own in _KEYS.items() if every.get(key) is not None}
+    if not found and not given:
+        return None
+    arguments = {name: getattr(each, name) for each in found for name in _KEYS.values()}
+    given = {name: value for name, value in arguments.items() if not _is_default(name, value)} | given
+    for name, value in given.items():
+        if not SETTINGS[name].accepts(value):
+            key = next(key for key, own in _KEYS.items() if own == name)
+            where = f"option {key}" if key in every else f"CLEConfig: {name}"
+            raise UnsupportedError(f"{where}: expected {SETTINGS[name].expects}, got {value!r}")
+    return {name: value for name, value in given.items() if name != "cle_balance_method"}
+
+
+def _is_default(name: str, value: Any) -> bool:
+    return any(type(each) is type(value) and each == value for each in _DEFAULTS[name])
+
+
+def equalized_as_asked(
+    scheme: Scheme, algorithms: Sequence[AlgoConfig] | None, options: Mapping[str, Any], *, wanted: bool
+) -> Scheme:
+    """Returns a scheme with equalization, if it is wanted, and its settings.
+
+    Args:
+        scheme: Any.
+        algorithms: Quark's, of which `CLEConfig` has settings.
+        options: Quark's extra options, some of which are such settings.
+        wanted: Whether anything asks for it besides settings.
+
+    Raises:
+        UnsupportedError: a value cannot be honoured.
+        ConfigError: settings differ from the defaults, and nothing is equalized.
+    """
+    settings, scheme = equalizing(algorithms, options), equalized(scheme, wanted)
+    asked = {own for own, value in (settings or {}).items() if not _is_default(own, value)}
+    if asked and not wanted:
+        name = next(key for key, own in _KEYS.items() if own in asked)
+        raise ConfigError(f"option {name}: expected equalization beside it, got none; leave it out")
+    return replace(scheme, equalize_options=read_equalization(settings or {})) if scheme.equalize else scheme
