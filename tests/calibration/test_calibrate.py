@@ -206,9 +206,9 @@ def test_nothing_is_held_beyond_one_feed():
 
 
 def test_every_field_of_a_scheme_is_known_to_leave_the_float_model_alone_or_to_change_the_key():
-    changing = {"equalize", "equalize_options", "fold_batch_norm"}
+    changing = {"equalize", "equalize_options", "rotation", "fold_batch_norm"}
     assert {field.name for field in dataclasses.fields(quarkfast.Scheme)} == {*NEUTRAL, *changing}
-    knows_factors_alone = SimpleNamespace(factors="octaves", equalize_options=())
+    knows_factors_alone = SimpleNamespace(factors="octaves", equalize_options=(), rotation="hadamard")
     for algorithm in [each for each in ALGORITHMS if each.stage == "prepare"]:
         assert algorithm.settings(knows_factors_alone), "what else of a scheme rewrites the model goes into the key"
     smoothed = dataclasses.replace(quarkfast.PRESETS["DYNAMIC"], activation=quarkfast.PRESETS["A8W8"].activation)

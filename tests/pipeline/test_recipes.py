@@ -168,7 +168,10 @@ def test_a_model_with_nothing_to_quantize_ends_the_recipe(monkeypatch):
 
 
 def test_rows_of_algorithms_are_steps_where_they_can_do_their_work():
-    assert [each.name for each in ALGORITHMS if each in PREPARATION] == ["cross-layer equalization"]
+    assert [each.name for each in ALGORITHMS if each in PREPARATION] == [
+        "Hadamard rotation",
+        "cross-layer equalization",
+    ]
     assert [step for step in DYNAMIC if step in ALGORITHMS] == list(ALGORITHMS)
     after = STATIC.index(next(step for step in STATIC if step.name == "plan codes"))
     changes_plans = [each for each in ALGORITHMS if each.works_on != "float weights"]

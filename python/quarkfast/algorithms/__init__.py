@@ -6,6 +6,7 @@ from quarkfast.algorithms.algorithm import Algorithm
 from quarkfast.algorithms.bias_correction import BIAS_CORRECTION
 from quarkfast.algorithms.channel_smoothing import CHANNEL_SMOOTHING
 from quarkfast.algorithms.cross_layer_equalization import CROSS_LAYER_EQUALIZATION
+from quarkfast.algorithms.hadamard_rotation import HADAMARD_ROTATION
 from quarkfast.algorithms.outlier_channel_splitting import OUTLIER_CHANNEL_SPLITTING
 from quarkfast.algorithms.product_channels import smoothable_axes
 from quarkfast.algorithms.scale_alignment import SCALE_ALIGNMENT
@@ -14,6 +15,7 @@ from quarkfast.algorithms.weight_rounding_row import WEIGHT_ROUNDING
 __all__ = ["ALGORITHMS", "Algorithm", "smoothable_axes"]
 
 ALGORITHMS: tuple[Algorithm, ...] = (
+    HADAMARD_ROTATION,
     CROSS_LAYER_EQUALIZATION,
     OUTLIER_CHANNEL_SPLITTING,
     CHANNEL_SMOOTHING,

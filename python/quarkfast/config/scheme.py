@@ -25,6 +25,7 @@ _LEFT_OUT = (
 Encoding = Literal["qdq", "cast", "dynamic", "nbits"]
 Spelling = Literal[Encoding, "bias", "contrib", "contrib_bias"]
 Factors = Literal["useful_octaves", "octaves", "exact"]
+Rotation = Literal["none", "hadamard", "random"]
 Shares = Literal["pair", "codes", "nothing"]
 WeightRounding = Literal["nearest", "descent", "adaround", "adaquant", "gptq"]
 
@@ -60,6 +61,8 @@ class Scheme:
             that stand out in front of matrix products.
         equalize_options: Settings of that which differ from its own, names and values
             (`quarkfast.config.equalization`).
+        rotation: Whether residual streams get another basis (`quarkfast.algorithms.hadamard_rotation`): ``"hadamard"``,
+            or ``"random"`` with signs for each channel.
         portable: For targets on ONNX Runtime's processor kernels, whether weights leave the sums of layers in 16 bits,
             so that processors without VNNI give what others do (`quarkfast.quantization.portable_weights`).
         rounding: How codes of weights are chosen: ``"nearest"`` to the weights, or by ``"descent"``, ``"adaround"``,
@@ -120,6 +123,7 @@ class Scheme:
     fold_batch_norm: bool = True
     equalize: bool = False
     equalize_options: tuple[tuple[str, Any], ...] = ()
+    rotation: Rotation = "none"
     portable: bool = True
     rounding: WeightRounding = "nearest"
     rounding_options: tuple[tuple[str, Any], ...] = ()
@@ -216,13 +220,14 @@ class Scheme:
         equalization = plain.pop("equalize_options")
         constraints, folded = plain.pop("constraints"), plain.pop("fold_batch_norm")
         shares, shapes = plain.pop("shares"), plain.pop("shapes")
-        added = {key: plain.pop(key) for key in _LEFT_OUT}
+        added, rotation = {key: plain.pop(key) for key in _LEFT_OUT}, plain.pop("rotation")
         return (
             plain
             | ({"rounding_options": dict(options)} if options else {})
             | ({"equalize_options": dict(equalization)} if equalization else {})
             | {key: value for key, value in added.items() if value}
             | ({} if shares == "pair" else {"shares": shares})
+            | ({} if rotation == "none" else {"rotation": rotation})
             | ({} if folded else {"fold_batch_norm": False})
             | ({"constraints": dict(constraints)} if constraints else {})
             | ({"shapes": {name: list(shape) for name, shape in shapes}} if shapes else {})

@@ -8,7 +8,7 @@ from typing import Any
 
 from quarkfast.config.equalization import read_equalization
 from quarkfast.config.mixed_precision import read_mixed_precision
-from quarkfast.config.scheme import Scheme, Shares
+from quarkfast.config.scheme import Rotation, Scheme, Shares
 from quarkfast.errors import ConfigError
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "set_of_pairs",
     "set_per_channel",
     "set_read",
+    "set_rotation",
     "set_rounding",
     "set_shares",
     "set_target",
@@ -123,6 +124,17 @@ def set_equalization(scheme: Scheme, value: Mapping[str, Any]) -> Scheme:
         ConfigError: A setting is unknown, or the preset leaves activations alone.
     """
     return replace(set_equalize(scheme, True), equalize_options=read_equalization(value))
+
+
+def set_rotation(scheme: Scheme, value: Rotation) -> Scheme:
+    """Chooses whether residual streams get another basis.
+
+    Raises:
+        ConfigError: They do, and the preset leaves activations alone.
+    """
+    if value != "none" and scheme.weights_only:
+        raise ConfigError(f"rotation: expected a preset that quantizes activations, got {scheme.name}; leave it out")
+    return replace(scheme, rotation=value)
 
 
 def set_align_scales(scheme: Scheme, value: bool) -> Scheme:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_args
 from quarkfast.config.method_options import is_method
 from quarkfast.config.mixed_precision import MixedPrecision
 from quarkfast.config.rules import BiasKind
-from quarkfast.config.scheme import Shares, WeightRounding
+from quarkfast.config.scheme import Rotation, Shares, WeightRounding
 
 __all__ = [
     "BIAS",
@@ -24,6 +24,7 @@ __all__ = [
     "NUMBER",
     "NUMBERS",
     "PAIRS",
+    "ROTATION",
     "ROUNDING",
     "RULES",
     "SETTINGS",
@@ -89,6 +90,7 @@ NAMES = Kind("a list of strings", _list_of(_is_name), str, many=True)
 BIAS = Kind("int32, int16, weight or float", lambda value: value in get_args(BiasKind), str)
 SHARES = Kind("pair, codes or nothing", lambda value: value in get_args(Shares), str)
 ROUNDING = Kind("nearest, descent, adaround, adaquant or gptq", lambda value: value in get_args(WeightRounding), str)
+ROTATION = Kind("none, hadamard or random", lambda value: value in get_args(Rotation), str)
 METHOD = Kind("the name of a method", is_method, str)
 TARGET = Kind("the name of a target or a Target", _is_name, str)
 EXCLUDE = Kind("a list of strings and of pairs of lists of strings", _is_list, str, many=True)

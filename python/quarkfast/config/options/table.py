@@ -176,6 +176,11 @@ _ROWS = (
         "Settings of equalization, which they turn on: an object (docs/algorithms.md).",
     ),
     Option(
+        "rotation", kinds.ROTATION, changes.set_rotation, _MODEL,
+        "Turn residual streams of transformers with RMS norms by Hadamard matrices: none, hadamard, random (signs).",
+        metavar="KIND",
+    ),
+    Option(
         "align_scales", kinds.BOOL, changes.set_align_scales, _MODEL,
         "Multiply tensors so that power-of-two scales fit them; by default with rounding by descent.",
     ),

@@ -186,7 +186,7 @@ class AutoMixprecisionConfig(AlgoConfig):
 @checked_arguments
 @dataclass
 class QuarotConfig(AlgoConfig):
-    """QuaRot."""
+    """QuaRot; `quarkfast.config.quark.rotation` says what becomes of it."""
 
     r_matrix_dim: int = 4096
     use_random_had: bool = False
@@ -199,7 +199,7 @@ class QuarotConfig(AlgoConfig):
 def refuse_algorithms(algorithms: list[AlgoConfig] | None) -> None:
     """Raise for the first algorithm that does not exist yet.
 
-    Bias correction, equalization, AdaRound, AdaQuant and mixed precision do.
+    Bias correction, equalization, rotation, AdaRound, AdaQuant and mixed precision do.
 
     Raises:
         UnsupportedError: there is one.
@@ -207,7 +207,7 @@ def refuse_algorithms(algorithms: list[AlgoConfig] | None) -> None:
     for algorithm in algorithms or []:
         if algorithm == BiasCorrectionConfig():
             continue
-        if not isinstance(algorithm, CLEConfig | FinetuningConfig | AutoMixprecisionConfig):
+        if not isinstance(algorithm, CLEConfig | QuarotConfig | FinetuningConfig | AutoMixprecisionConfig):
             refuse_algorithm(algorithm.name)
 
 

@@ -19,6 +19,7 @@ from quarkfast.config.quark.layer_rules import bias_kind, is_power_of_two, layer
 from quarkfast.config.quark.mixed_precision import mixed, mixing_of
 from quarkfast.config.quark.nbits import nbits_scheme
 from quarkfast.config.quark.qconfig import QConfig
+from quarkfast.config.quark.rotation import rotated
 from quarkfast.config.quark.spec import QLayerConfig
 from quarkfast.config.quark.whole_model import check_groups, weights_alone, with_int16_scales
 from quarkfast.config.rules import LayerRule
@@ -62,6 +63,7 @@ def scheme_of_qconfig(config: QConfig) -> Scheme:
     scheme = replace(scheme, block_rounding=block_rounding(dtypes, options, default))
     wanted = any(isinstance(each, CLEConfig) for each in config.algo_config or ())
     scheme = equalized_as_asked(scheme, config.algo_config, options, wanted=wanted)
+    scheme = rotated(scheme, config.algo_config)
     scheme = weights_alone(scheme, options)
     if finetuning:
         scheme = finetuned(scheme, finetuning)

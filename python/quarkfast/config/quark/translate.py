@@ -12,6 +12,7 @@ from quarkfast.config.quark.from_qconfig import scheme_of_qconfig
 from quarkfast.config.quark.legacy import Config, QuantizationConfig
 from quarkfast.config.quark.mixed_precision import mixed, mixing_of
 from quarkfast.config.quark.qconfig import QConfig
+from quarkfast.config.quark.rotation import rotated
 from quarkfast.config.scheme import Scheme
 from quarkfast.errors import ConfigError
 
@@ -58,6 +59,7 @@ def with_algorithms(scheme: Scheme, algorithms: list[AlgoConfig] | None) -> Sche
     refuse_algorithms(algorithms)
     if any(isinstance(each, CLEConfig) for each in algorithms or ()):
         scheme = equalized_as_asked(scheme, algorithms, {}, wanted=True)
+    scheme = rotated(scheme, algorithms)
     if any(isinstance(each, BiasCorrectionConfig) for each in algorithms or ()):
         scheme = replace(scheme, bias_correction=True)
     mixing, finetuning = mixing_of(algorithms), finetuning_of(algorithms)

@@ -1,0 +1,210 @@
+"""Residual streams in another basis: the same outputs, and channels of which none stands out."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import quarkfast
+from quarkfast.algorithms.hadamard import hadamard_rotation
+from quarkfast.algorithms.hadamard_rotation import HadamardRotationSettings, rotate_streams
+from quarkfast.config import PRESETS, scheme_from
+from quarkfast.config.quark import scheme_of
+from quarkfast.config.quark.translate import with_algorithms
+from quarkfast.errors import UnsupportedError
+from quarkfast.evaluate import sqnr
+from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.graph.load import load_model
+from quarkfast.graph.notes import notes_of
+from quarkfast.graph.save import serialize
+from support.tiny_models import arrays_of, tiny_model
+
+WIDTH, HIDDEN, WORDS = 48, 96, 50
+
+
+def _norm(source, result):
+    return f"""
+        {result}2 = Pow (x{source}, two)
+        {result}m = ReduceMean <axes = [-1]> ({result}2)
+        {result}e = Add ({result}m, epsilon)
+        {result}s = Sqrt ({result}e)
+        {result}d = Div (x{source}, {result}s)
+        {result} = Mul ({result}d, g{result})"""
+
+
+TEXT = f"""g (int64[N, 8] ids) => (float[N, 8, {WORDS}] y) {{
+    x0 = Gather (table, ids)
+    {_norm(0, "a")}
+    q = MatMul (a, wq)
+    k = MatMul (a, wk)
+    v = MatMul (a, wv)
+    kt = Transpose <perm = [0, 2, 1]> (k)
+    scores = MatMul (q, kt)
+    weights = Softmax <axis = -1> (scores)
+    mixed = MatMul (weights, v)
+    o = MatMul (mixed, wo)
+    ob = Add (o, bo)
+    x1 = Add (x0, ob)
+    {_norm(1, "b")}
+    h = MatMul (b, w1)
+    r = Relu (h)
+    f = MatMul (r, w2)
+    x2 = Add (x1, f)
+    {_norm(2, "c")}
+    y = MatMul (c, head)
+}}"""
+SHAPES = {
+    "table": (WORDS, WIDTH), "wq": (WIDTH, 16), "wk": (WIDTH, 16), "wv": (WIDTH, 16), "wo": (16, WIDTH), "bo": (WIDTH,),
+    "w1": (WIDTH, HIDDEN), "w2": (HIDDEN, WIDTH), "head": (WIDTH, WORDS),
+    "ga": (WIDTH,), "gb": (WIDTH,), "gc": (WIDTH,),
+}  # fmt: skip
+
+
+def _transformer(text=TEXT, **changed):
+    """A layer of a transformer; two channels of its stream reach thirty times as far as the others."""
+    rng = np.random.default_rng(5)
+    arrays = {name: rng.normal(0, shape[0] ** -0.5, shape) for name, shape in SHAPES.items()}
+    arrays["table"] = rng.normal(size=SHAPES["table"])
+    arrays |= {name: rng.uniform(0.5, 1.5, WIDTH) for name in ("ga", "gb", "gc")}
+    for name in ("table", "wo", "w2"):
+        arrays[name][:, [3, 20]] *= 30
+    arrays |= {"two": np.array(2.0), "epsilon": np.array(1e-6)} | changed
+    return tiny_model(text, {name: array.astype(np.float32) for name, array in arrays.items() if name in text})
+
+
+def _ids(count, seed=1):
+    return np.random.default_rng(seed).integers(0, WORDS, (count, 8))
+
+
+def _outputs(model, ids):
+    return exact_session(model).run(None, {"ids": ids})[0]
+
+
+@pytest.mark.parametrize("size", [1, 2, 8, 12, 20, 24, 28, 40, 56, 384, 1536])
+def test_a_hadamard_matrix_has_elements_of_one_magnitude(size):
+    for signs in (False, True):
+        matrix = hadamard_rotation(size, random_signs=signs) * np.sqrt(size)
+        np.testing.assert_allclose(np.abs(matrix), 1, rtol=1e-12)
+        np.testing.assert_array_equal(np.rint(matrix) @ np.rint(matrix).T, size * np.eye(size))
+
+
+@pytest.mark.parametrize(("size", "block"), [(3, 1), (6, 2), (36, 12), (72, 24), (100, 20), (1152, 384)])
+def test_other_sizes_have_blocks(size, block):
+    matrix = hadamard_rotation(size)
+    np.testing.assert_allclose(matrix @ matrix.T, np.eye(size), atol=1e-12)
+    assert (matrix != 0).sum(axis=1).tolist() == [block] * size
+
+
+def test_signs_are_those_of_every_run():
+    assert np.array_equal(hadamard_rotation(24, random_signs=True), hadamard_rotation(24, random_signs=True))
+    assert not np.array_equal(hadamard_rotation(24, random_signs=True), hadamard_rotation(24))
+
+
+@pytest.mark.parametrize("signs", [False, True])
+def test_a_rotated_transformer_computes_what_it_did(signs):
+    proto = _transformer()
+    model = load_model(proto)
+    assert rotate_streams(model, HadamardRotationSettings(signs)) == 1
+    found = serialize(model)
+    ids = _ids(16)
+    expected, got = _outputs(proto, ids), _outputs(found, ids)
+    # Each constant is rounded to float32 once more, 2^-24 of what it holds and as often as layers follow each other:
+    # 120 dB leaves 24 dB for the sums of the nine products, which have other orders.
+    assert sqnr(expected, got) > 120
+    before, after = arrays_of(load_model(proto)), arrays_of(model)
+    assert np.abs(after["table"]).max() < np.abs(before["table"]).max() / 3
+    assert all((after[name] == 1).all() for name in ("ga", "gb", "gc"))
+    assert rotate_streams(model, HadamardRotationSettings(signs)) == 0
+    assert serialize(model) == found
+    assert notes_of(model) == ("Hadamard rotation: 1 residual streams turned",)
+
+
+def test_activations_of_eight_bits_cost_less_with_it():
+    ids = _ids(32, 2)
+    expected = _outputs(_transformer(), ids)
+    plain, turned = (
+        sqnr(
+            expected,
+            _outputs(
+                quarkfast.quantize(
+                    _transformer(), None, "A8W8", {"ids": _ids(32)}, rotation=rotation, equalize=False
+                ).model_bytes,
+                ids,
+            ),
+        )
+        for rotation in ("none", "hadamard")
+    )
+    assert turned > plain + 3
+
+
+BLOCKED = {
+    "a mean that is subtracted": (
+        TEXT.replace("c2 = Pow (x2, two)", "xm = ReduceMean <axes = [-1]> (x2) x3 = Sub (x2, xm) c2 = Pow (x3, two)")
+        .replace("cd = Div (x2, cs)", "cd = Div (x3, cs)"),
+        "reads or writes it",
+    ),
+    "a gain that a sum reads": (TEXT.replace("x1 = Add (x0, ob)", "x1 = Add (a, ob)"), "others than products"),
+    "a table that is read twice": (
+        TEXT.replace("y = MatMul (c, head)", "t = Transpose (table)\n y = MatMul (c, t)"), "has "),
+    "a function": (TEXT.replace("x2 = Add (x1, f)", "xf = Add (x1, f)\n x2 = Tanh (xf)"), "Tanh .* reads or writes it"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "reason"), BLOCKED.values(), ids=BLOCKED)
+def test_what_no_rotation_passes_through_is_left_with_a_note(text, reason):
+    proto = _transformer(text)
+    model = load_model(proto)
+    rotate_streams(model, HadamardRotationSettings())
+    expected = _outputs(proto, _ids(4))
+    assert sqnr(expected, _outputs(serialize(model), _ids(4))) > 120
+    first, last = notes_of(model)[0], notes_of(model)[-1]
+    assert re.search(f"Hadamard rotation left a residual stream as it is: .*{reason}", first)
+    assert last.startswith("Hadamard rotation: ")
+
+
+def test_a_stream_in_which_no_channel_stands_out_stays():
+    rng = np.random.default_rng(8)
+    names = ("table", "wo", "w2", "wq", "wk", "wv", "w1", "head")
+    plain = {name: rng.choice((-1.0, 1.0), SHAPES[name]) for name in names}
+    proto = _transformer(**plain, **{name: np.ones(WIDTH) for name in ("ga", "gb", "gc")})
+    model = load_model(proto)
+    assert rotate_streams(model, HadamardRotationSettings()) == 0
+    before, after = arrays_of(load_model(proto)), arrays_of(model)
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    assert "no channel stands out, by its weights" in notes_of(model)[0]
+
+
+def test_a_norm_that_is_one_operator_is_turned_too():
+    text = f"""g (int64[N, 8] ids) => (float[N, 8, {WORDS}] y) {{
+        x0 = Gather (table, ids)
+        a = RMSNormalization (x0, ga)
+        y = MatMul (a, head)
+    }}"""
+    model = load_model(_transformer(text))
+    assert rotate_streams(model, HadamardRotationSettings()) == 1
+    assert (arrays_of(model)["ga"] == 1).all()
+
+
+def test_quarks_configuration_asks_for_it():
+    layer = quarkfast.QLayerConfig(activation=quarkfast.Int8Spec(), weight=quarkfast.Int8Spec())
+    for config, expected in (
+        (quarkfast.QuarotConfig(), "hadamard"),
+        (quarkfast.QuarotConfig(use_random_had=True), "random"),
+    ):
+        assert scheme_of(quarkfast.QConfig(layer, algo_config=[config])).rotation == expected
+        assert with_algorithms(PRESETS["A8W8"], [config]).rotation == expected
+
+
+def test_a_file_of_pairs_is_refused():
+    message = "QuarotConfig: r_config_path: expected None, for streams are found in the graph, got 'pairs.json'"
+    with pytest.raises(UnsupportedError, match=message):
+        with_algorithms(PRESETS["A8W8"], [quarkfast.QuarotConfig(r_config_path="pairs.json")])
+
+
+def test_weights_alone_are_not_rotated():
+    with pytest.raises(
+        quarkfast.ConfigError, match="rotation: expected a preset that quantizes activations, got INT8_WO"
+    ):
+        scheme_from("INT8_WO", {"rotation": "hadamard"})
