@@ -148,6 +148,12 @@ def test_groups_beside_quantized_activations_are_refused(place):
         newer(specs["activation"], specs["weight"])
 
 
+@pytest.mark.parametrize("preset", ["XINT8", "VINT8"])
+def test_powers_of_two_are_not_stored_alone(preset):
+    with pytest.raises(UnsupportedError, match=r"option WeightsOnly: .* whose scales are not those of their extremes"):
+        legacy(preset, WeightsOnly=True)
+
+
 @pytest.mark.parametrize("preset", ["BFP16", "MXINT8", "UINT8_DYNAMIC_QUANT", "INT16_CNN_DEFAULT"])
 def test_other_weights_are_not_stored_alone(preset):
     with pytest.raises(UnsupportedError, match=r"option WeightsOnly: expected False beside weights in .*, got True"):

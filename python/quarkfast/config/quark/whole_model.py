@@ -22,12 +22,17 @@ def weights_alone(scheme: Scheme, options: Mapping[str, Any]) -> Scheme:
         UnsupportedError: If weights of such a type are not stored alone.
 
     Example:
-        >>> weights_alone(PRESETS["A8W8"], {"WeightsOnly": True}).activation.dtype
-        'float32'
+        >>> weights_alone(PRESETS["BF16"], {"WeightsOnly": True}).name
+        'BF16_WO'
     """
     if options.get("WeightsOnly") is not True:
         return scheme
     weight = scheme.weight
+    if weight.scale != "float32" or weight.reduce_range or weight.method != "minmax":
+        raise UnsupportedError(
+            f"option WeightsOnly: expected False beside weights of {scheme.name}, whose scales are not those of their "
+            "extremes, got True"
+        )
     for preset in PRESETS.values() if scheme.encoding != "dynamic" else ():
         stored = preset.weight.format
         both = stored.is_integer and weight.format.is_integer and stored.bits == weight.format.bits
