@@ -56,7 +56,10 @@ def test_any_other_value_is_refused(key, family):
 
 
 # What `quarkfast.config.quark.data_source` reads for the quantizer: tests/compat/test_quark_data.py.
-OF_DATA = {"RandomDataReaderInputDataRange", "RandomDataReaderInputShape", "SaveAndRestore", "UseRandomData"}
+OF_DATA = {
+    *("ConvertFP16ToFP32", "ConvertNCHWToNHWC", "RandomDataReaderInputDataRange", "RandomDataReaderInputShape"),
+    *("SaveAndRestore", "UseRandomData"),
+}
 
 
 def test_every_honoured_key_has_a_value_that_shows_it():

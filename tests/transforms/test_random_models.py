@@ -48,8 +48,8 @@ LINES = (
     "{1} = Transpose <perm = [0, 1, 3, 2]> ({0})",
 )
 CHAINS = st.lists(st.sampled_from(LINES), min_size=1, max_size=7)
-# Constants and results in float16 are off by half of 2^-10; a line enlarges what its input is off by no more than the sum
-# of a Conv's 27 weights does, 27 * 0.3 * sqrt(2 / pi) on average.
+# Constants and results in float16 are off by half of 2^-10; a line enlarges what its input is off by no more than the
+# sum of a Conv's 27 weights does, 27 * 0.3 * sqrt(2 / pi) on average.
 HALF, GROWTH = 2.0**-11, 8
 EVERY = settings(max_examples=30, deadline=None)
 

@@ -13,6 +13,8 @@ from quarkfast.config.quark import Config, QConfig, scheme_of, with_algorithms
 from quarkfast.config.quark.data_source import DataSource, data_source_of
 from quarkfast.pipeline.calibrate import calibrate
 from quarkfast.pipeline.quantize import quantize
+from quarkfast.tools import to_channels_last
+from quarkfast.tools.in_memory import as_float32, with_channels_last
 
 if TYPE_CHECKING:
     import onnx
@@ -79,6 +81,8 @@ class ModelQuantizer:
             UnsupportedError: An algorithm does not exist here yet, or does not go with the configuration.
         """
         scheme = with_algorithms(self.scheme, algorithms)
+        if self._source.float32:
+            model_input = as_float32(model_input)
         data = calibration_data_path if calibration_data_reader is None else calibration_data_reader
         if data is None and self._source.random:
             data = RandomDataReader(1, shapes=self._source.shapes or {}, ranges=self._source.ranges or {})
@@ -89,4 +93,8 @@ class ModelQuantizer:
             result = quantize(model_input, model_output, scheme, calibration=saved)
         else:
             result = quantize(model_input, model_output, scheme, data)
-        return result.proto if model_output is None else None
+        if model_output is not None:
+            if self._source.channels_last:
+                to_channels_last(model_output, model_output)
+            return None
+        return with_channels_last(result.proto) if self._source.channels_last else result.proto

@@ -22,8 +22,8 @@ from quarkfast.transforms.float_types import change_float_type
 from quarkfast.transforms.infer_types import infer_types
 from quarkfast.transforms.lift_constants import lift_constants
 from quarkfast.transforms.pair_operators import DOMAINS, change_domain, to_custom_pairs, to_standard_pairs
-from quarkfast.transforms.remove_identities import remove_identities
 from quarkfast.transforms.remove_pairs import remove_pairs
+from quarkfast.transforms.widen_ends import widen_ends
 from quarkfast.transforms.widen_half import widen_half
 
 __all__ = [
@@ -43,7 +43,7 @@ __all__ = [
 
 Output = str | os.PathLike[str]
 
-_FLOAT, _HALF, _BFLOAT16 = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16
+_FLOAT, _BFLOAT16 = ir.DataType.FLOAT, ir.DataType.BFLOAT16
 
 # The first operator set in which Conv, pools and recurrent layers have bfloat16.
 _BFLOAT16_SET = 22
@@ -183,33 +183,10 @@ def to_float32(model: ModelSource, output: Output) -> Converted:
     """
     with _converting(model, output) as work:
         casts = sum(node.op_type == "Cast" for node in work.model.graph)
-        before = {value.dtype for value in _values(work.model)}
-        remove_pairs(work.model, floats_alone=True)
-        for narrow in (_HALF, _BFLOAT16):
-            change_float_type(work.model, narrow, _FLOAT, keep_ends=False)
-        _drop_idle_casts(work.model)
-        infer_types(work.model)
-        work.changed = bool(before & {_HALF, _BFLOAT16})
+        work.changed = widen_ends(work.model)
         left = sum(node.op_type == "Cast" for node in work.model.graph)
         work.facts = [("Casts that went", str(casts - left))]
     return _finished(work)
-
-
-def _values(model: ir.Model) -> Iterator[ir.Value]:
-    yield from model.graph.inputs
-    yield from model.graph.initializers.values()
-    for node in model.graph:
-        yield from node.outputs
-
-
-def _drop_idle_casts(model: ir.Model) -> None:
-    """Removes Casts from float32 to float32."""
-    for node in model.graph:
-        value = node.inputs[0] if node.inputs else None
-        if node.op_type == "Cast" and value is not None and value.dtype == _FLOAT == node.attributes.get_int("to"):
-            node.op_type = "Identity"
-            node.attributes.clear()
-    remove_identities(model)
 
 
 def fix_input_shapes(model: ModelSource, output: Output, shapes: Mapping[str, Sequence[int]]) -> Converted:

@@ -1,4 +1,4 @@
-"""What Quark's options say of calibration data: random samples, and a file of ranges to write or read."""
+"""What Quark's options say of samples and of the ends that they enter: random data, a file of ranges, types, layout."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from quarkfast.errors import ConfigError
 
 __all__ = ["DataSource", "data_source_of"]
 
+# Keys of a model's ends -> the fields of the older configuration.
+_ENDS = {"ConvertFP16ToFP32": "convert_fp16_to_fp32", "ConvertNCHWToNHWC": "convert_nchw_to_nhwc"}
+
 
 @dataclass(frozen=True, slots=True)
 class DataSource:
@@ -22,12 +25,16 @@ class DataSource:
         shapes: Sizes of that sample by input, where the model leaves them open.
         ranges: Least and largest number of that sample by input.
         saved: A file of statistics: read in place of samples where it exists, else written.
+        float32: Whether inputs and outputs in float16 become float32 first.
+        channels_last: Whether the result takes and gives images as NHWC.
     """
 
     random: bool = False
     shapes: Mapping[str, tuple[int, ...]] | None = None
     ranges: Mapping[str, tuple[float, float]] | None = None
     saved: str | None = None
+    float32: bool = False
+    channels_last: bool = False
 
 
 def data_source_of(config: Config | QConfig | QuantizationConfig) -> DataSource:
@@ -50,7 +57,11 @@ def data_source_of(config: Config | QConfig | QuantizationConfig) -> DataSource:
     saved = options.get("SaveAndRestore")
     if saved is not None and not isinstance(saved, str):
         raise ConfigError(f"option SaveAndRestore: expected the path of a file, got {saved!r}")
-    return DataSource(options.get("UseRandomData") is True, shapes, ranges, saved or None)
+    fields = plain if isinstance(plain, QuantizationConfig) else None
+    float32, last = (
+        options.get(key, fields is not None and getattr(fields, field)) is True for key, field in _ENDS.items()
+    )
+    return DataSource(options.get("UseRandomData") is True, shapes, ranges, saved or None, float32, last)
 
 
 def _by_name(value: Any, key: str) -> dict[str, Any]:

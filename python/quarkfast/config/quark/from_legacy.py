@@ -45,8 +45,9 @@ _FIELD_ALGORITHMS = {
     "include_rotation": "QuaRot",
 }
 _BLOCK_ATTRIBUTES = {"QBFP": "BFPAttributes", "QMX": "MXAttributes"}
-# Fields that only concern how Quark itself runs.
+# Fields that only concern how Quark itself runs, or a model's ends (`quarkfast.config.quark.data_source`).
 _NEUTRAL_FIELDS = {
+    "convert_fp16_to_fp32", "convert_nchw_to_nhwc",
     "use_external_data_format", "print_summary", "ignore_warnings", "include_fast_ft", "include_auto_mp",
 }  # fmt: skip
 _TRANSLATED_FIELDS = {

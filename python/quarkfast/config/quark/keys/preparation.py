@@ -27,10 +27,16 @@ ROWS = (
     Key("PreprocessYAML", "Quark 0.12 dropped this name; leave it out", default=(None,), dead=True),
     Key(
         "ConvertFP16ToFP32",
-        "a float16 model computes in float32; `quarkfast convert float32` does its inputs too",
+        "inputs and outputs in float16 become float32 too, as by `quarkfast convert float32`",
         default=(False,),
+        honoured="True",
     ),
-    Key("ConvertNCHWToNHWC", "`quarkfast convert channels-last` does it, in front or behind", default=(False,)),
+    Key(
+        "ConvertNCHWToNHWC",
+        "the result takes and gives NHWC, as by `quarkfast convert channels-last`; samples stay NCHW",
+        default=(False,),
+        honoured="True",
+    ),
     Key("ConvertOpsetVersion", "option `opset`", default=(None,), honoured="an integer greater than 0"),
     _conversion("ConvertBNToConv", "batch_norm_to_conv"),
     _conversion("ConvertReduceMeanToGlobalAvgPool", "reduce_mean_to_pool"),
