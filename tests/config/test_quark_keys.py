@@ -73,6 +73,30 @@ def test_a_value_that_is_honoured_changes_the_scheme(key):
     assert scheme(preset, **beside, **{key: value}) != scheme(preset, **without)
 
 
+# What Quark has by default for keys that are options of quarkfast, whatever the family.
+DEFAULTS = {
+    **{key: [] for key in ("InputNodes", "OutputNodes", "NodesToQuantize", "OpTypesToQuantize")},
+    **{key: [] for key in ("ExtraOpTypesToQuantize", "NodesToExcludeOutputQuantization")},
+    "OpTypesToExcludeOutputQuantization": [],
+    **{key: {} for key in ("TensorQuantOverrides", "FastFinetune", "AutoMixprecision", "GPTQParams")},
+    "MatMulNBitsParams": {},
+    **dict.fromkeys(("ActivationScaled", "WeightScaled", "CalibMovingAverage", "BiasCorrection"), False),
+    **dict.fromkeys(("CalibDataSize", "CalibTensorRangeSymmetric"), None),
+    "LWPMetric": "mae",
+    "NumBins": 2048,
+    "NumQuantizedBins": 128,
+    "Percentile": 99.999,
+    "PercentileCandidates": [99.99, 99.999, 99.99999],
+    "Scenario": "same",
+}
+
+
+@pytest.mark.parametrize("preset", FAMILIES.values())
+@pytest.mark.parametrize("key", DEFAULTS)
+def test_what_quark_has_by_default_is_never_refused(key, preset):
+    scheme(preset, **{key: DEFAULTS[key]})
+
+
 def test_true_is_no_number():
     with pytest.raises(UnsupportedError, match="option CalibWorkerNum: expected an integer greater than 0"):
         scheme("A8W8", CalibWorkerNum=True)

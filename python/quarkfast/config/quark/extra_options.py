@@ -23,6 +23,16 @@ _SWITCHES = {
     "MixedPrecisionTensor": "SpecificTensorPrecision",
     "SpecificTensorPrecision": "MixedPrecisionTensor",
 }
+# Keys of options that are None where Quark is told nothing.
+_NONE = frozenset({"CalibDataSize", "CalibTensorRangeSymmetric"})
+# What Quark has for ranges by default.
+_OF_RANGES: Mapping[str, Any] = {
+    "Percentile": 99.999,
+    "PercentileCandidates": [99.99, 99.999, 99.99999],
+    "LWPMetric": "mae",
+    "NumQuantizedBins": 128,
+    "Scenario": "same",
+}
 # Keys that turn off what others turn on one by one.
 _MASTERS = {"NPULimitationCheck": LIMITS, "SimulateDPU": SIMULATED}
 _EXTRA = (OPTIONS["extra_op_types"].name, OPTIONS["extra_op_types"].quark_key)
@@ -41,7 +51,11 @@ def translated_options(options: Mapping[str, Any], scheme: Scheme) -> dict[str, 
     """
     check_keys(options, family_of(scheme))
     own = {option.quark_key for option in OPTIONS.values()} | set(OPTIONS)
-    kept = {key: value for key, value in options.items() if key in own - _READ_BEFORE and not _is_left_out(key, value)}
+    kept = {
+        key: value
+        for key, value in options.items()
+        if key in own - _READ_BEFORE and not _is_left_out(key, value, scheme)
+    }
     kept |= _constraints(options, family_of(scheme), scheme.weights_only)
     check_attributes([spec.dtype for spec in scheme.specs()], options)
     for key, switch in _SWITCHES.items():
@@ -132,9 +146,12 @@ def check_keys(options: Mapping[str, Any], family: Family) -> None:
             _refuse(row, value, family)
 
 
-def _is_left_out(key: str, value: Any) -> bool:
-    """Whether None stands for no value, as it does in Quark."""
-    return value is None and key in KEYS and None in KEYS[key].default
+def _is_left_out(key: str, value: Any, scheme: Scheme) -> bool:
+    """Whether a value asks for nothing: None where Quark has it, and settings of ranges, as Quark has them, for types
+    without ranges."""
+    if value is None:
+        return key in _NONE or (key in KEYS and None in KEYS[key].default)
+    return not scheme.activation.needs_range and key in _OF_RANGES and value == _OF_RANGES[key]
 
 
 def _is_honoured(row: Key, value: Any) -> bool:
