@@ -249,3 +249,17 @@ def test_the_exit_status_tells(tmp_path, capsys, preset, more, status):
 def test_bad_arguments_get_a_sentence(capsys, model, target, status, sentence):
     assert main(["check", model, "--target", target]) == status
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("preset", ["XINT8", "A8W8", "A16W8"])
+def test_integers_are_no_floats(preset, written):
+    found = quarkfast.check_model(written(preset), BF16)
+    assert {each.rule for each in found.errors} == {"type"}
+    assert all(": expected floats of 16 bits or blocks, got " in each.text for each in found.errors)
+    assert len(found.errors) > 5
+
+
+@pytest.mark.parametrize("preset", ["BF16", "FP16", "BFP16", "MXINT8"])
+def test_floats_and_blocks_are_no_integers(preset):
+    result = quarkfast.quantize(MODEL, None, preset, load_images().calibration)
+    assert not quarkfast.check_model(result.proto, BF16).errors

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from quarkfast.targets.checks.operator_support import BF16
 from quarkfast.targets.checks.ryzenai import ryzenai_checks
 from quarkfast.targets.checks.scale_audit import scales
+from quarkfast.targets.checks.type_audit import float_types
 from quarkfast.targets.rule_tables import RYZENAI, RYZENAI_FUSED
 from quarkfast.targets.switches import CONVERTED, FLOAT_SCALES, FUSED
 from quarkfast.targets.target import Target
@@ -19,5 +20,5 @@ RYZENAI_BF16 = Target(
     switches=MappingProxyType({**FLOAT_SCALES, **FUSED, **CONVERTED}),
     transforms=(write_conv_attributes,),
     checks=ryzenai_checks(lambda scheme: BF16),
-    audits=(scales,),
+    audits=(scales, float_types),
 )

@@ -13,7 +13,7 @@ from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.graph.written_codes import codes_of_input, is_pair, reads_floats
 from quarkfast.targets.checks.finding import Finding, Takes
 
-__all__ = ["bias_scales", "types"]
+__all__ = ["bias_scales", "float_types", "types"]
 
 # What the integers of accelerators have.
 _WIDTHS = (8, 16)
@@ -54,6 +54,21 @@ def _expected(role: str, target: Takes) -> str:
         return "int32 or int16"
     names = target.activation_types if role == "activations" else target.weight_types
     return " or ".join(names) if names else "integers of 8 or 16 bits"
+
+
+def float_types(model: ir.Model, target: Takes) -> Iterator[Finding]:
+    """Yields a finding for each input of codes in integers, on a device that computes in floats and blocks.
+
+    Source:
+        Ryzen AI compiles models for the NPU in bfloat16 from float models and from models rounded to 16 bits or blocks;
+        those in integers have targets of their own.
+    """
+    for node in nodes_of(model.graph):
+        for index in range(0 if is_pair(node) else len(node.inputs)):
+            codes = codes_of_input(node, index)
+            if codes is not None and codes.dtype is not None and codes.dtype.is_integer():
+                text = f"{codes.tensor!r}: expected floats of 16 bits or blocks, got {codes.dtype.name.lower()}"
+                yield Finding("type", "error", name_of(node), text)
 
 
 def bias_scales(model: ir.Model, target: Takes) -> Iterator[Finding]:
