@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -111,3 +114,19 @@ def test_a_snippet_runs_to_its_end(shared, names, index):
             onnx.checker.check_model(str(written))
             (scheme,) = [each.value for each in onnx.load(written).metadata_props if each.key == "quarkfast.scheme"]
             assert not quarkfast.check_model(written, json.loads(scheme)["target"]).errors
+
+
+def test_the_command_of_the_pages_compares_two_folders(shared, tmp_path, monkeypatch):
+    """The page writes ``evaluate.py`` for the module `evaluate`, which no Python finds, Quark's neither."""
+    pages = "\n".join(path.read_text(encoding="utf-8") for path in sorted((shared / "seeds").glob("*.txt")))
+    (line,) = re.findall(r"^python -m quark\.(.*)$", pages, re.MULTILINE)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    for number, name in enumerate(("BASELINE_RESULTS_FOLDER_PATH", "QUANTIZED_RESULTS_FOLDER_PATH")):
+        monkeypatch.setenv(name, str(tmp_path / name))
+        (tmp_path / name).mkdir()
+        np.save(tmp_path / name / "0.npy", np.linspace(0, 1 + number / 10, 12, dtype=np.float32))
+    words = os.path.expandvars(line.replace("evaluate.py", "evaluate")).split()
+    command = [sys.executable, "-m", f"quarkfast.compat.quark.{words[0]}", *words[1:]]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert all(title in result.stdout for title in ("cosine similarity", "L2 loss", "PSNR"))
