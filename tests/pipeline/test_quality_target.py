@@ -144,6 +144,28 @@ def test_activations_keep_the_types_that_a_device_takes():
     assert "min_sqnr: ryzenai-xint8 takes no int16 activations" in result.summary.notes
 
 
+def test_progress_tells_how_many_runs_choose_tensors():
+    seen = []
+    quantized(
+        35.0, progress=lambda stage, done, total: seen.append((done, total)) if stage == "choose tensors" else None
+    )
+    counted = [(done, total) for done, total in seen if total is not None]
+    assert len(counted) > 4
+    assert all(done <= total for done, total in counted)
+    assert counted[-1][0] == max(done for done, _ in counted)
+
+
+@pytest.mark.parametrize("stage", ["judge", "choose tensors"])
+def test_what_is_interrupted_leaves_nothing(tmp_path, stage):
+    def stop(name, done, total):
+        if name == stage:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        quantized(35.0, output=tmp_path / "q.onnx", progress=stop)
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_same_bytes_on_every_run():
     assert quantized(35.0).model_bytes == quantized(35.0).model_bytes
 

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 _WIDTH_OF_A_FILE = 160
 
 
+# What stages count that do not count samples.
+_UNITS = {"round": "layers", "choose tensors": "runs"}
+
+
 @contextmanager
 def status() -> Iterator[Callable[[str], None]]:
     """Show what is being done while it is being done; silent where standard error is not a terminal."""
@@ -44,7 +48,7 @@ def stages() -> Iterator[Callable[[str, int, int | None], None]]:
         task = progress.add_task("", total=None, count="")
 
         def report(stage: str, done: int, total: int | None) -> None:
-            unit = "layers" if stage == "round" else "samples"
+            unit = _UNITS.get(stage, "samples")
             if progress.tasks[task].description != stage:
                 progress.reset(task, description=stage)
             progress.update(

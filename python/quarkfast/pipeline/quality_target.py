@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from quarkfast.pipeline.quantize_model import quantize_model
 from quarkfast.pipeline.resolve import resolve
 from quarkfast.pipeline.summary import LeverResult, Summary
 from quarkfast.pipeline.weight_precision_steps import forms_taken
-from quarkfast.quantization.activation_precision import choose_activations
+from quarkfast.quantization.activation_precision import choose_activations, most_runs
 from quarkfast.quantization.weight_precision import USUAL, Effort, has_eight_bits
 from quarkfast.targets import Target
 
@@ -242,9 +243,7 @@ class _Ladder:
             noise = cache(trial.noise)
         before: set[str] = set()
         for more in _AIMS:
-            aim = self._aim(more)
-            with self._clock.stage("choose tensors"):
-                names, share = self._loudest(trial.sizes, noise, aim)
+            names, share = self._loudest(trial.sizes, noise, self._aim(more))
             if before >= set(names) and self._goal.metric is not None:
                 continue
             if not self._widen(best.plan, names, share, wide) or self.is_met or self._goal.metric is None:
@@ -264,8 +263,15 @@ class _Ladder:
         """Returns the tensors without whose rounding the outputs have `aim` dB, and their part of all bytes."""
         # A rule names a tensor of the model as it is given; what its preparation made keeps 8 bits.
         sizes = {name: size for name, size in all_sizes.items() if name in self._tensors}
-        others = all_sizes.keys() - sizes.keys()
-        names = choose_activations(sizes, lambda rounded: noise(frozenset({*rounded, *others})), 10 ** (-aim / 10))
+        others, runs = all_sizes.keys() - sizes.keys(), count(1)
+        with self._clock.stage("choose tensors", most_runs(len(sizes))) as report:
+
+            def measure(rounded: Collection[str]) -> float:
+                found = noise(frozenset({*rounded, *others}))
+                report(next(runs))
+                return found
+
+            names = choose_activations(sizes, measure, 10 ** (-aim / 10))
         return names, sum(sizes[name] for name in names) / max(sum(all_sizes.values()), 1)
 
     def _widen(self, plan: _Plan, names: Sequence[str], share: float, wide: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-__all__ = ["LARGEST_SHARE", "choose_activations"]
+__all__ = ["LARGEST_SHARE", "choose_activations", "most_runs"]
 
 LARGEST_SHARE = 0.25
 """At most this part of the bytes of activations, as floats, gets more than 8 bits."""
@@ -21,6 +21,11 @@ class _Group:
     names: tuple[str, ...]
     noise: float
     size: int
+
+
+def most_runs(count: int) -> int:
+    """Returns how often the choice among so many tensors asks for noise, at most."""
+    return min(2 * count, _MOST_RUNS + 1) + 2 + count.bit_length()
 
 
 def choose_activations(sizes: Mapping[str, int], noise: Noise, most: float) -> tuple[str, ...]:
