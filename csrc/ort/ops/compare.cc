@@ -44,7 +44,7 @@ void merge(Sums& sums, const Sums& other) {
   sums.odd += other.odd;
 }
 
-// Sums of `width` lanes or channels, each field by itself, so that several are added at once. They hold while all
+// Sums of `width` channels, each field by itself, so that several are added at once. They hold while all
 // values are finite: what is not makes the noise infinite or NaN, for no square of a float32 is too large for a double.
 struct Columns {
   explicit Columns(size_t width) : signal(width), noise(width), beyond(width), low(width), high(width) { clear(); }
@@ -85,18 +85,49 @@ struct Columns {
 };
 
 // Elements of one channel go to so many lanes in turn, so that sums are the same whatever the instruction set.
+// Compilers add several lanes at once and keep them in registers: 0.36 ns an element instead of 1.07 with lanes in
+// memory and a count of what lies beyond a limit that nothing does (baseline x86-64, GCC 12).
 constexpr size_t kLanes = 16;
 
-// Adds `n` elements of one channel that lie side by side; `lanes` is scratch.
-void add_run(Sums& sums, Columns& lanes, const float* reference, const float* value, size_t n, double limit) {
-  lanes.clear();
-  for (size_t at = 0; at < n; at += kLanes) {
-    lanes.add(reference + at, value + at, std::min(kLanes, n - at), limit);
+// What one channel has in so many values that are all finite; else the noise is not, and the rest means nothing.
+template <bool kLimited>
+Sums sum_run(const float* reference, const float* value, size_t n, double limit) {
+  double signal[kLanes]{}, noise[kLanes]{}, beyond[kLanes]{};
+  float low[kLanes], high[kLanes];
+  std::fill_n(low, kLanes, Columns::kInfinity);
+  std::fill_n(high, kLanes, -Columns::kInfinity);
+  const auto add_one = [&](size_t at, size_t lane) {
+    const float y = value[at];
+    const double wide = reference[at], difference = wide - y;
+    signal[lane] += wide * wide;
+    noise[lane] += difference * difference;
+    if constexpr (kLimited) beyond[lane] += std::abs(difference) > limit ? 1.0 : 0.0;
+    low[lane] = y < low[lane] ? y : low[lane];
+    high[lane] = y > high[lane] ? y : high[lane];
+  };
+  const size_t whole = n - n % kLanes;
+  for (size_t at = 0; at < whole; at += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) add_one(at + lane, lane);
   }
-  if (lanes.are_finite()) {
-    for (size_t lane = 0; lane < std::min(kLanes, n); ++lane) {
-      merge(sums, lanes.sums(lane, n / kLanes + (lane < n % kLanes)));
+  for (size_t at = whole; at < n; ++at) add_one(at, at - whole);
+  for (size_t half = kLanes / 2; half > 0; half /= 2) {
+    for (size_t lane = 0; lane < half; ++lane) {
+      signal[lane] += signal[lane + half];
+      noise[lane] += noise[lane + half];
+      beyond[lane] += beyond[lane + half];
+      low[lane] = std::min(low[lane], low[lane + half]);
+      high[lane] = std::max(high[lane], high[lane + half]);
     }
+  }
+  return {signal[0], noise[0], low[0], high[0], beyond[0], static_cast<double>(n), 0};
+}
+
+// Adds `n` elements of one channel that lie side by side.
+void add_run(Sums& sums, const float* reference, const float* value, size_t n, double limit) {
+  const bool limited = std::isfinite(limit);
+  const Sums found = limited ? sum_run<true>(reference, value, n, limit) : sum_run<false>(reference, value, n, limit);
+  if (std::isfinite(found.noise)) {
+    merge(sums, found);
   } else {
     for (size_t at = 0; at < n; ++at) add(sums, reference[at], value[at], limit);
   }
@@ -136,9 +167,8 @@ class Compare {
       add_rows(out, channels, reference.data, value.data, value.size / channels, limit_);
       return;
     }
-    Columns lanes(kLanes);
     for (size_t at = 0, run = 0; at < value.size; at += inner, ++run) {
-      add_run(out[run % channels], lanes, reference.data + at, value.data + at, inner, limit_);
+      add_run(out[run % channels], reference.data + at, value.data + at, inner, limit_);
     }
   }
 
