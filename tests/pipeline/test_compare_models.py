@@ -165,8 +165,11 @@ def test_gains_are_those_of_a_model_without_the_pair(models, x, tmp_path):
     told = found.prediction
     assert told.now == pytest.approx(found.tensors[-1].sqnr, abs=1e-9)
     assert [tensor for tensor, _ in told.alone] == [each.tensor for each in found.worst[:3]]
-    for tensor, sqnr in [*told.alone, (None, told.together)]:
-        names = [tensor] if tensor else [tensor for tensor, _ in told.alone]
+    gaining = [tensor for tensor, sqnr in told.alone if sqnr > told.now]
+    assert gaining
+    cases = [([tensor], sqnr) for tensor, sqnr in told.alone]
+    cases += [([tensor for tensor, _ in told.alone], told.together), (gaining, told.gaining)]
+    for names, sqnr in cases:
         proto = onnx.load(quantized)
         constants = {each.name: each for each in onnx.load(path).graph.initializer}
         for name in names:

@@ -55,6 +55,7 @@ def compare(
 def _show(found: "quarkfast.Prediction") -> None:
     rows = [("as it is", _decibels(found.now)), *((tensor, _decibels(sqnr)) for tensor, sqnr in found.alone)]
     rows.append(("all of these", _decibels(found.together)))
+    rows.append(("all that gain alone", _decibels(found.gaining)))
     console.show_table("Worst output without the rounding of a tensor", ("tensor", "SQNR"), rows)
 
 

@@ -68,16 +68,24 @@ class Prediction:
         now: SQNR of the worst output as the model is, in dB, on the first samples.
         alone: Tensors, and that SQNR if the tensor alone were not rounded.
         together: The same if none of them were.
+        gaining: The same if none of those were without which alone it is better than now: the ones to mend. Errors of
+            tensors also cancel out, so that the others may be better left as they are.
     """
 
     now: float
     alone: tuple[tuple[str, float], ...]
     together: float
+    gaining: float
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON."""
         alone = {tensor: _plain(sqnr) for tensor, sqnr in self.alone}
-        return {"now": _plain(self.now), "alone": alone, "together": _plain(self.together)}
+        return {
+            "now": _plain(self.now),
+            "alone": alone,
+            "together": _plain(self.together),
+            "gaining": _plain(self.gaining),
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ __all__ = ["predict_gains"]
 def predict_gains(
     reference: ir.Model, model: ir.Model, known: Mapping[str, ir.Value], tensors: Sequence[str], feeds: Sequence[Feed]
 ) -> Prediction:
-    """Runs a quantized model without the pairs of single tensors, and without those of all of them.
+    """Runs a quantized model without the pairs of single tensors, and without those of all of them or of
+    all that gain something alone.
 
     Args:
         reference: The float model.
@@ -33,7 +34,9 @@ def predict_gains(
     def sqnr(names: Collection[str]) -> float:
         return judge.judge(to_proto(_without(model, known, names)).SerializeToString()).sqnr
 
-    return Prediction(sqnr(()), tuple((name, sqnr({name})) for name in tensors), sqnr(set(tensors)))
+    now, alone = sqnr(()), tuple((name, sqnr({name})) for name in tensors)
+    gaining = {name for name, ratio in alone if ratio > now}
+    return Prediction(now, alone, sqnr(set(tensors)), sqnr(gaining) if gaining else now)
 
 
 def _without(model: ir.Model, known: Mapping[str, ir.Value], names: Collection[str]) -> ir.Model:
