@@ -34,17 +34,21 @@ def compare_weight(pair: TracedPair) -> TensorComparison | str:
     scale, zero = (_spread(each, pair, codes.shape) for each in (pair.codes.scale, pair.codes.zero_point))
     if scale is None:
         return f"{pair.tensor!r}: scales of a form that is not read here"
-    wide, steps = original.astype(np.float64), codes.astype(np.float64)
-    noise, step = np.abs(wide - (steps - (0.0 if zero is None else zero)) * scale), np.abs(scale)
-    inside = (steps > steps.min(initial=0)) & (steps < steps.max(initial=0))
+    step, wide, noise = np.abs(scale), original.astype(np.float64), codes.astype(np.float64)
+    inside = (codes > codes.min(initial=0)) & (codes < codes.max(initial=0))
+    # In place: a matrix of the size of a language model's head is 8 bytes a weight in doubles.
+    noise -= 0.0 if zero is None else zero
+    noise *= scale
+    noise -= wide
+    np.abs(noise, out=noise)
     if np.mean((noise > step * (1 + 2**-10)) & inside) > _REWRITTEN:
         return f"{pair.tensor!r}: rewritten in floats before it was quantized"
-    axis = _channel_axis(pair, codes.ndim)
-    rows = np.stack([np.square(wide), np.square(noise)], axis=-1)
-    sums = np.moveaxis(rows, axis, 0).reshape(codes.shape[axis], -1, 2).sum(axis=1) if codes.ndim else rows[None]
+    clipped = float(np.mean(noise > step * (0.5 + 2**-10))) if codes.size else 0.0
+    axis = _channel_axis(pair, codes.ndim) % max(codes.ndim, 1)
+    rest = tuple(each for each in range(codes.ndim) if each != axis)
+    sums = np.stack([np.square(each, out=each).sum(axis=rest).reshape(-1) for each in (wide, noise)], axis=-1)
     ratio = decibels(*map(float, sums.sum(axis=0)))
     dtype = "" if pair.codes.dtype is None else pair.codes.dtype.name.lower()
-    clipped = float(np.mean(noise > step * (0.5 + 2**-10))) if codes.size else 0.0
     return TensorComparison(pair.tensor, "weight", dtype, ratio, ratio, clipped, None, worst_channels(sums))
 
 
