@@ -9,6 +9,7 @@ from quarkfast.algorithms.cross_layer_equalization import CROSS_LAYER_EQUALIZATI
 from quarkfast.algorithms.hadamard_rotation import HADAMARD_ROTATION
 from quarkfast.algorithms.outlier_channel_splitting import OUTLIER_CHANNEL_SPLITTING
 from quarkfast.algorithms.product_channels import smoothable_axes
+from quarkfast.algorithms.range_search import RANGE_SEARCH
 from quarkfast.algorithms.scale_alignment import SCALE_ALIGNMENT
 from quarkfast.algorithms.weight_rounding_row import WEIGHT_ROUNDING
 
@@ -20,6 +21,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     OUTLIER_CHANNEL_SPLITTING,
     CHANNEL_SMOOTHING,
     SCALE_ALIGNMENT,
+    RANGE_SEARCH,
     BIAS_CORRECTION,
     WEIGHT_ROUNDING,
 )

@@ -68,6 +68,18 @@ class Context(Protocol):
     def simulate(self, weights: Collection[str]) -> Models:
         """Returns the float model, and one with pairs in which some weights are the values of their codes."""
 
+    def plan_with(self, ranges: Mapping[str, Range]) -> Any:
+        """Returns scales and codes for other ranges of activations, for :meth:`take_plan`."""
+
+    def take_plan(self, planned: Any) -> None:
+        """Puts what :meth:`plan_with` returned in the place of the plan."""
+
+    def float_proto(self) -> Any:
+        """Returns the prepared model as a protobuf with all its constants in it."""
+
+    def simulate_activations(self, planned: Any | None) -> Any:
+        """Returns a model in which activations are rounded and nothing else; of the plan itself without `planned`."""
+
     def coded_weights(self) -> Mapping[str, Any]:
         """Returns the weights of layers that have codes (`quarkfast.quantization.QuantizedTensor`), by name."""
 

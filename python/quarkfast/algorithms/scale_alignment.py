@@ -28,7 +28,7 @@ from quarkfast.graph.placement import ConstantSlot
 from quarkfast.kernels import Range
 from quarkfast.statistics.scaling import scale_statistics
 
-__all__ = ["SCALE_ALIGNMENT", "ScaleAlignmentSettings"]
+__all__ = ["SCALE_ALIGNMENT", "ScaleAlignmentSettings", "with_one_scale"]
 
 Table = NDArray[np.float64]
 
@@ -132,7 +132,7 @@ def _run(context: Context, settings: ScaleAlignmentSettings) -> bool:
     groups.pin(values.get(name) for name in context.placement.fixed)
     groups.keep(context.placement.fixed)
     problem, noises = _Problem(), list[tuple[tuple[str, ...], Noise]]()
-    for members in _with_one_scale(context):
+    for members in with_one_scale(context):
         noise = _noise_of(context, members)
         if noise is None or members[0] not in values:
             continue
@@ -167,7 +167,7 @@ def _search(problem: _Problem, settings: ScaleAlignmentSettings) -> tuple[list[i
     return best, before / after if after > 0 else 1.0
 
 
-def _with_one_scale(context: Context) -> list[tuple[str, ...]]:
+def with_one_scale(context: Context) -> list[tuple[str, ...]]:
     """Returns the activations with a power-of-two scale of least error: those that the target gives one scale together.
 
     An operator's result may be computed along with the activation behind it, which then has the scale.

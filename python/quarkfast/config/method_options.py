@@ -45,6 +45,8 @@ def choose_method(part: str) -> Callable[[Scheme, Any], Scheme]:
         if found is None:
             listed, hint = ", ".join(known.values()), did_you_mean(name, known.values())
             raise ConfigError(f"method: expected one of {listed}, got {name!r}{hint}")
+        if part == "activation" and scheme.search_ranges is None:
+            scheme = replace(scheme, search_ranges=False)  # who names a method wants its ranges
         return choose(part, "method")(scheme, found)
 
     return apply

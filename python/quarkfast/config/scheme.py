@@ -18,7 +18,15 @@ __all__ = ["BiasKind", "Encoding", "Factors", "Scheme", "Shares", "Spelling", "W
 
 # Fields that plain data leaves out where they are empty.
 _LEFT_OUT = (
-    *("extra_op_types", "input_nodes", "output_nodes", "exclude_outputs", "exclude_output_types", "fuse"),
+    *(
+        "search_ranges",
+        "extra_op_types",
+        "input_nodes",
+        "output_nodes",
+        "exclude_outputs",
+        "exclude_output_types",
+        "fuse",
+    ),
     *("contrib_pairs", "opset", "unshare_constants", "vaiml"),
 )
 
@@ -75,6 +83,8 @@ class Scheme:
             outputs (`quarkfast.quantization.weight_precision`).
         align_scales: Whether tensors are multiplied so that powers of two fit them well
             (`quarkfast.algorithms.scale_alignment`); None does so where `rounding` is not to the nearest.
+        search_ranges: Whether ranges of activations are chosen by what they do to the outputs
+            (`quarkfast.algorithms.range_search`); None does so where `rounding` is not to the nearest.
         constraints: Rules of the target that are on or off otherwise than in itself, by name, in the order of names
             (`quarkfast.targets.switches`).
         fuse: Pairs of operator types between which no pair stands, where nothing else reads what the first computes.
@@ -130,6 +140,7 @@ class Scheme:
     bias_correction: bool = True
     strict: bool = False
     align_scales: bool | None = None
+    search_ranges: bool | None = None
     constraints: tuple[tuple[str, bool], ...] = ()
     fuse: tuple[tuple[str, str], ...] = ()
     shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
@@ -202,6 +213,17 @@ class Scheme:
         if self.activation.scale != "power_of_two" or self.encoding != "qdq":
             return False
         return self.rounding != "nearest" if self.align_scales is None else self.align_scales
+
+    @property
+    def searches_ranges(self) -> bool:
+        """Whether ranges of activations are chosen by what they do to the outputs.
+
+        Codes of 16 bits hold any extremes with steps that are fine enough.
+        """
+        row = self.activation.format
+        if self.encoding != "qdq" or not row.is_integer or row.bits > 8:
+            return False
+        return self.rounding != "nearest" if self.search_ranges is None else self.search_ranges
 
     @property
     def weights_only(self) -> bool:

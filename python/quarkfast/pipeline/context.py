@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
 from quarkfast.calibration.data import Feed
@@ -18,10 +19,12 @@ from quarkfast.graph.access import name_of, shape_of, tensor_of
 from quarkfast.graph.load import ModelSource
 from quarkfast.graph.placement import Placement
 from quarkfast.graph.quantizer import Quantizers
+from quarkfast.graph.save import to_proto
 from quarkfast.kernels import Range
 from quarkfast.pipeline.calibration_source import CalibrationSource
 from quarkfast.pipeline.progress import Clock
-from quarkfast.pipeline.simulate import read_samples, simulate
+from quarkfast.pipeline.replan import Planned, plan_with, take_plan
+from quarkfast.pipeline.simulate import read_samples, simulate, simulate_activations
 from quarkfast.quantization import Diagnostics, Plan, QuantizedBlocks, QuantizedTensor, Records
 from quarkfast.quantization.weight_precision import USUAL, Effort
 from quarkfast.reconstruction import Models, linear_layers
@@ -153,6 +156,24 @@ class Context(ModelContext):
     def simulate(self, weights: Collection[str]) -> Models:
         """Returns the float model, and one with pairs in which some weights are the values of their codes."""
         return simulate(self, weights)
+
+    def plan_with(self, ranges: Mapping[str, Range]) -> Planned:
+        """Returns scales and codes for other ranges of activations."""
+        return plan_with(self, ranges)
+
+    def take_plan(self, planned: Planned) -> None:
+        """Puts other scales and codes in the place of the plan."""
+        take_plan(self, planned)
+
+    def float_proto(self) -> onnx.ModelProto:
+        """Returns the prepared model as a protobuf with all its constants in it."""
+        return to_proto(self.model)
+
+    def simulate_activations(self, planned: Planned | None) -> onnx.ModelProto:
+        """Returns a model in which activations are rounded and nothing else; of the plan itself without `planned`."""
+        plan = self.plan if planned is None else planned.plan
+        assert plan is not None
+        return simulate_activations(self, plan)
 
     def coded_weights(self) -> Mapping[str, QuantizedTensor | QuantizedBlocks | CodedWeight]:
         """Returns the weights of layers that have codes, by name."""

@@ -19,8 +19,8 @@ from quarkfast.graph.unchanged import NO_OUTPUT
 from quarkfast.pipeline.context import Context, WrittenModel
 from quarkfast.pipeline.metadata import write_metadata
 from quarkfast.pipeline.model_plan import describe
+from quarkfast.pipeline.replan import quantizers_for
 from quarkfast.quantization import (
-    compute_qparams,
     diagnose,
     is_portable,
     make_plan,
@@ -161,14 +161,8 @@ def _fingerprint(statistics: TensorStatistics) -> tuple[float, ...]:
 
 def compute_scales(context: Context) -> bool:
     """Resolves conflicts of scales, computes scales and zero points, and brings them to what the target allows."""
-    model, scheme = context.model, context.scheme
-    context.placement, conflicts = resolve_conflicts(model, context.placement, context.ranges)
-    seen = {name: each.range for name, each in context.statistics.items()}
-    channels = {
-        name: each.channel_absmax for name, each in context.statistics.items() if each.channel_absmax is not None
-    }
-    found = compute_qparams(model, context.placement, scheme, context.target, context.ranges, seen, channels)
-    context.quantizers = context.target.refine(model, found)
+    context.placement, conflicts = resolve_conflicts(context.model, context.placement, context.ranges)
+    context.quantizers = quantizers_for(context, context.ranges)
     context.notes += [*conflicts, *context.quantizers.notes]
     return False
 

@@ -12,7 +12,7 @@ import onnx
 from quarkfast.calibration.data import Feed
 from quarkfast.calibration.data.batches import regroup
 from quarkfast.graph.save import to_proto
-from quarkfast.quantization import QuantizedBlocks, QuantizedTensor
+from quarkfast.quantization import Plan, QuantizedBlocks, QuantizedTensor
 from quarkfast.reconstruction import Models
 from quarkfast.writers.qdq import insert_pairs
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from quarkfast.pipeline.context import Context
     from quarkfast.quantization.weight_only import CodedWeight
 
-__all__ = ["read_samples", "simulate"]
+__all__ = ["read_samples", "simulate", "simulate_activations"]
 
 
 def simulate(context: Context, weights: Collection[str]) -> Models:
@@ -47,6 +47,14 @@ def simulate(context: Context, weights: Collection[str]) -> Models:
     models = Models(to_proto(context.model), to_proto(model))
     _decode(models.quantized, chosen)
     return models
+
+
+def simulate_activations(context: Context, plan: Plan) -> onnx.ModelProto:
+    """Returns the prepared model with the pairs of a plan behind activations, and weights and biases in float."""
+    constants = tuple((slot, tensor) for slot, tensor in plan.constants if slot.role == "activation")
+    model = context.model.clone()
+    insert_pairs(model, replace(plan, constants=constants, biases=()), context.scheme)
+    return to_proto(model)
 
 
 def _simulate_stored(context: Context) -> Models:

@@ -27,6 +27,7 @@ __all__ = [
     "set_read",
     "set_rotation",
     "set_rounding",
+    "set_search_ranges",
     "set_shares",
     "set_target",
     "set_vaiml",
@@ -148,6 +149,21 @@ def set_align_scales(scheme: Scheme, value: bool) -> Scheme:
             f"align_scales: expected a preset with power-of-two scales, such as XINT8, got {scheme.name}; leave it out"
         )
     return replace(scheme, align_scales=value)
+
+
+def set_search_ranges(scheme: Scheme, value: bool) -> Scheme:
+    """Turns the search for ranges of activations on or off.
+
+    Raises:
+        ConfigError: If it is on, and activations have no 8-bit codes whose scales are known beforehand.
+    """
+    row = scheme.activation.format
+    if value and (scheme.encoding != "qdq" or not row.is_integer or row.bits > 8):
+        raise ConfigError(
+            f"search_ranges: expected a preset with activations of 8 bits, such as A8W8, got {scheme.name}; "
+            "leave it out"
+        )
+    return replace(scheme, search_ranges=value)
 
 
 def set_mixed_precision(scheme: Scheme, value: Any) -> Scheme:

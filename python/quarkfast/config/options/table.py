@@ -185,6 +185,10 @@ _ROWS = (
         "Multiply tensors so that power-of-two scales fit them; by default with rounding by descent.",
     ),
     Option(
+        "search_ranges", kinds.BOOL, changes.set_search_ranges, _RANGES,
+        "Choose ranges of activations by what they do to outputs; by default with rounding, unless method is given.",
+    ),
+    Option(
         "portable", kinds.BOOL, changes.set_field("portable"), _MODEL,
         "For CPUs: make weights smaller where 16-bit sums saturate without VNNI.",
     ),

@@ -1,0 +1,87 @@
+"""How much noise forms of a model have on each of a few samples, to tell which form is the better."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from quarkfast import ort
+from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.evaluate.logits import judge_also, judge_logits
+from quarkfast.evaluate.partial_model import Feed
+
+__all__ = ["SampleNoise"]
+
+
+class SampleNoise:
+    """Knows what the float model gives for samples: logits in place of probabilities, and what its last layer reads.
+
+    Attributes:
+        can_judge: Whether there is an output of floats, finite and not zero.
+    """
+
+    def __init__(
+        self, reference: onnx.ModelProto, features: str, feeds: Sequence[Feed], least: int, enough: int
+    ) -> None:
+        """Runs the float model, on as many of the samples as tell enough.
+
+        Args:
+            reference: The float model; its outputs are changed.
+            features: What its last layer reads.
+            feeds: Samples, by the names of the inputs.
+            least: Samples to run at least.
+            enough: Numbers of outputs, over all samples, with which no more samples are run.
+
+        Raises:
+            ModelError: ONNX Runtime does not take the model or a sample.
+        """
+        judged = judge_also(judge_logits(reference), features)
+        self._names, self._wanted = [output.name for output in judged.graph.output], list[list[NDArray[Any]]]()
+        session, numbers = exact_session(judged), 0
+        for feed in feeds:
+            if len(self._wanted) >= least and numbers >= enough:
+                break
+            self._wanted.append(_outputs(session, feed))
+            numbers += sum(each.size for each in self._wanted[-1])
+        self._feeds = feeds[: len(self._wanted)]
+        zeros = [[np.zeros_like(each) for each in outputs] for outputs in self._wanted]
+        powers = np.mean([_noises(*pair) for pair in zip(zeros, self._wanted, strict=True)], axis=0)
+        self._counted = np.isfinite(powers) & (powers > 0)
+        self._power = powers
+        self.can_judge = bool(self._counted.any())
+
+    def of(self, model: onnx.ModelProto) -> NDArray[np.float64]:
+        """Returns the noise on each sample beside the mean power of a sample's outputs, whose mean is that of all.
+
+        It is the mean over outputs of floats; those that are not finite in the float model, and those of nothing but
+        zeros, do not count.
+
+        Args:
+            model: Has tensors of the same names; its outputs are changed.
+        """
+        del model.graph.output[:]
+        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self._names)
+        session = exact_session(model)
+        noises = [
+            _noises(wanted, _outputs(session, feed)) for feed, wanted in zip(self._feeds, self._wanted, strict=True)
+        ]
+        found: NDArray[np.float64] = (np.array(noises)[:, self._counted] / self._power[self._counted]).mean(axis=1)
+        return found
+
+
+def _outputs(session: Any, feed: Feed) -> list[NDArray[Any]]:
+    return [np.array(each) for each in ort.run(session, feed)]  # results keep a session's memory
+
+
+def _noises(wanted: Sequence[NDArray[Any]], got: Sequence[NDArray[Any]]) -> list[float]:
+    """Returns the sum of squared differences of each output; infinity where shapes differ or it is not finite."""
+    return [
+        float(np.square(one.astype(np.float64) - other).sum())
+        if one.dtype.kind == "f" and one.shape == other.shape and np.isfinite(other).all()
+        else np.inf
+        for one, other in zip(wanted, got, strict=True)
+    ]

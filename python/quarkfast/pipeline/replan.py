@@ -1,0 +1,54 @@
+"""Scales and codes anew, once ranges of activations have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from quarkfast.graph.quantizer import Quantizers
+from quarkfast.kernels import Range
+from quarkfast.quantization import Plan, compute_qparams, diagnose, make_plan
+
+if TYPE_CHECKING:
+    from quarkfast.pipeline.context import Context
+
+__all__ = ["Planned", "plan_with", "quantizers_for", "take_plan"]
+
+
+class Planned(NamedTuple):
+    """Ranges, with the scales and the codes that follow.
+
+    Attributes:
+        ranges: The range to keep of each activation.
+        quantizers: Every scale and zero point.
+        plan: These, and the codes nearest to constants.
+    """
+
+    ranges: Mapping[str, Range]
+    quantizers: Quantizers
+    plan: Plan
+
+
+def quantizers_for(context: Context, ranges: Mapping[str, Range]) -> Quantizers:
+    """Returns scales and zero points for ranges of activations, brought to what the target allows."""
+    seen = {name: each.range for name, each in context.statistics.items()}
+    channels = {
+        name: each.channel_absmax for name, each in context.statistics.items() if each.channel_absmax is not None
+    }
+    found = compute_qparams(context.model, context.placement, context.scheme, context.target, ranges, seen, channels)
+    return context.target.refine(context.model, found)
+
+
+def plan_with(context: Context, ranges: Mapping[str, Range]) -> Planned:
+    """Returns scales and codes for other ranges of activations; the context stays as it is."""
+    quantizers = quantizers_for(context, ranges)
+    return Planned(ranges, quantizers, make_plan(context.model, context.placement, quantizers, context.scheme))
+
+
+def take_plan(context: Context, planned: Planned) -> None:
+    """Puts other scales and codes in the place of the plan, and what is said of them in that of what was."""
+    gone = [] if context.quantizers is None else list(context.quantizers.notes)
+    kept = [note for note in context.notes if note not in gone]
+    context.notes = [*kept, *planned.quantizers.notes]
+    context.ranges, context.quantizers, context.plan = planned
+    context.diagnostics = diagnose(planned.plan, context.statistics)
