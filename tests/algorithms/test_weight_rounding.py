@@ -236,3 +236,38 @@ def test_progress_counts_layers():
     quarkfast.quantize(_model(), None, "A8W8", _correlated(10, 2), rounding="descent",
                        progress=lambda *each: seen.append(each))  # fmt: skip
     assert [each for each in seen if each[0] == "round"][1:] == [("round", done, 3) for done in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("preset", "changes", "part"),
+    [("XINT8", {}, 0.5), ("A8W8", {}, None), ("A8W8", {"weight": PRESETS["A8W8"].weight.with_type("int4")}, 1.0)],
+)
+def test_types_decide_how_much_of_an_input_s_error_layers_make_up_for(monkeypatch, preset, changes, part):
+    seen = []
+    monkeypatch.setattr(weight_rounding, "reconstruct", lambda *_, both, **__: seen.append(both))
+    parts = []
+    rounding = weight_rounding._Rounding.__init__
+
+    def begin(self, context, settings):
+        parts.append(settings.part_of_error)
+        rounding(self, context, settings)
+
+    monkeypatch.setattr(weight_rounding._Rounding, "__init__", begin)
+    scheme = replace(PRESETS[preset], rounding="descent", **changes)
+    quarkfast.quantize(_model(), preset=scheme, calibration_data=_correlated(40, 2))
+    assert seen == [part is not None]
+    assert part is None or parts == [part]
+
+
+def test_no_part_of_the_error_is_as_the_quantized_input_alone():
+    def codes(*options):
+        scheme = replace(PRESETS["XINT8"], rounding="descent", rounding_options=(("update_bias", False), *options))
+        return _codes(quarkfast.quantize(_model(), preset=scheme, calibration_data=_correlated(40, 2)))
+
+    none, alone, whole = (
+        codes(("from_float_input", True), ("part_of_error", 0.0)),
+        codes(("from_float_input", False)),
+        codes(("from_float_input", True)),
+    )
+    assert all(np.array_equal(none[name], alone[name]) for name in alone)
+    assert any(not np.array_equal(whole[name], alone[name]) for name in alone)

@@ -36,3 +36,9 @@ def test_other_shapes_are_the_worst():
     other.graph.node[0].input[1] = "wide"
     other.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((3, 1), np.float32), "wide"))
     assert output_error(_times(1.0), other, FEEDS) == {"y": -np.inf}
+
+
+def test_features_count_as_an_output():
+    texts = (f"g (float[N, 2] x) => (float[N, 2] y) {{ h = {op} (x) y = Abs (h) }}" for op in ("Identity", "Neg"))
+    found = output_error(*map(tiny_model, texts), FEEDS, "h")
+    assert found == {"y": np.inf, "h": pytest.approx(-10 * np.log10(4))}

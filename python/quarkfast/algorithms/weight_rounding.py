@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,11 @@ __all__ = ["WeightRoundingSettings", "round_weight", "round_weights", "settings_
 # Narrower weights leave errors that layers behind them can make up for. Wider ones leave less than activations do, and
 # to make up for those is to fit noise: ResNet-20 in A8W8 loses 0.7 dB by it, and with 4-bit weights gains 0.6.
 _NARROW_BITS = 8
+
+# Powers of two let more saturate than other scales do. What that takes from an input is large where the input is, and
+# weights can make up for it. Half of it, as samples show too little of it: on 1,000 other images mobilenetv2 in XINT8
+# has 27.6 dB with none, 28.7 with all and 28.9 with half, resnet56 22.2, 21.9 and 22.4, resnet20 24.1, 23.9 and 24.2.
+_PART_OF_SATURATION = 0.5
 
 # Rows for each number in a row with which a Gram matrix says enough. With fewer the damping grows, by the square: of 52
 # samples behind a global pool, a matrix of 200 inputs knows nothing in most directions.
@@ -52,7 +57,8 @@ class WeightRoundingSettings:
         samples: Most samples that layers are run on.
         update_bias: Whether a bias makes up for the mean error of its layer.
         from_float_input: Whether layers are to give what they give in the float model, and not what their float
-            weights make of the quantized input. None decides by the bits of the weights.
+            weights make of the quantized input. None decides by the types.
+        part_of_error: How much of the difference between these two they are to make up for.
         scale_rounds: How many times scales of groups are fitted to the codes and codes to the scales, where weights
             are stored alone in 4 bits. None leaves scales as they are.
         op_types: Operators whose weights get new codes; empty means all.
@@ -64,6 +70,7 @@ class WeightRoundingSettings:
     samples: int = 64
     update_bias: bool = True
     from_float_input: bool | None = None
+    part_of_error: float = 1.0
     scale_rounds: int | None = 2
     op_types: tuple[str, ...] = ()
 
@@ -89,9 +96,11 @@ def round_weight(
     decoded = layer.to_rows(tensor.decoded()).astype(np.float64)
     wanted = layer.to_rows(np.asarray(tensor.values.numpy())).astype(np.float64)
     gram, cross = matrices.gram, matrices.cross
+    cross = gram + settings.part_of_error * (cross - gram)
     if centred:
+        float_mean = matrices.mean + settings.part_of_error * (matrices.float_mean - matrices.mean)
         gram = gram - matrices.mean[:, :, None] * matrices.mean[:, None, :]
-        cross = cross - matrices.float_mean[:, :, None] * matrices.mean[:, None, :]
+        cross = cross - float_mean[:, :, None] * matrices.mean[:, None, :]
     few = max(1.0, settings.rows_wanted * gram.shape[-1] / matrices.count)
     damping = settings.damping * few * few * np.trace(gram, axis1=1, axis2=2) / gram.shape[-1]
     damped = damping[:, None, None] * np.eye(gram.shape[-1])
@@ -186,16 +195,24 @@ def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
         context.notes.append("weight rounding was left out: the samples are random")
         return False
     fitting, apart = _split(context, settings)
-    both = settings.from_float_input
-    if both is None:
-        both = context.scheme.weight.format.bits < _NARROW_BITS
+    if settings.from_float_input is None:
+        settings = _with_inputs(context.scheme, settings)
+    both = bool(settings.from_float_input)
     models, rounding = context.simulate([layer.weight for layer in layers]), _Rounding(context, settings)
-    before = output_error(models.float_model, models.quantized, apart)
+    features = layers[-1].data
+    before = output_error(models.float_model, models.quantized, apart, features)
     reconstruct(
         models, layers, fitting, rounding.solve, both=both, report=lambda done: context.report(done, len(layers))
     )
-    after = output_error(models.float_model, models.quantized, apart)
+    after = output_error(models.float_model, models.quantized, apart, features)
     return _judge(context, rounding.changed, before, after, len(layers), len(apart))
+
+
+def _with_inputs(scheme: Scheme, settings: WeightRoundingSettings) -> WeightRoundingSettings:
+    """Returns settings that say which input layers are to match, by the types of weights and activations."""
+    narrow, powers = scheme.weight.format.bits < _NARROW_BITS, scheme.activation.scale == "power_of_two"
+    part = settings.part_of_error if narrow else _PART_OF_SATURATION
+    return replace(settings, from_float_input=narrow or powers, part_of_error=part)
 
 
 def _layers(context: Context) -> list[LinearLayer]:
