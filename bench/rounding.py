@@ -1,8 +1,9 @@
 """Ways of rounding weights beside each other: ``python -m bench.rounding SHARED MODEL...``.
 
-SHARED holds ``models/MODEL.onnx``, ``data/cifar10_calib.npz`` and ``data/cifar10_eval.npz``. For each model, each count
-of images (``--images``) and each preset (``--presets``), prints one row of a Markdown table for each way of rounding:
-SQNR and top-1 over the evaluation images with exact sums, and seconds of processor time of the whole quantization.
+SHARED holds ``models/MODEL.onnx``, ``data/cifar10_calib.npz`` and ``data/cifar10_eval.npz``. For each model, each
+count of images (``--images``) and each preset (``--presets``), prints one row of a Markdown table for each of
+``--roundings``: SQNR and top-1 over the evaluation images with exact sums, and seconds of processor time of the whole
+quantization.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from quarkfast.evaluate.exact_sums import exact_session
 HEADER = "| model | images | preset | rounding | SQNR | top-1 | CPU s |\n| :-- | --: | :-- | :-- | --: | --: | --: |"
 
 
-def measure(shared: Path, model: str, counts: list[int], presets: list[str], evaluated: int | None) -> None:
+def measure(
+    shared: Path, model: str, counts: list[int], presets: list[str], roundings: list[str], evaluated: int | None
+) -> None:
     """Prints the rows of one model."""
     path = shared / "models" / f"{model}.onnx"
     x, labels = images(shared / "data" / "cifar10_eval.npz", evaluated)
@@ -29,7 +32,7 @@ def measure(shared: Path, model: str, counts: list[int], presets: list[str], eva
     for count in counts:
         calibration, _ = images(shared / "data" / "cifar10_calib.npz", count)
         for preset in presets:
-            for rounding in get_args(WeightRounding):
+            for rounding in roundings:
                 begin = time.process_time()
                 result = quarkfast.quantize(path, preset=preset, calibration_data=calibration, rounding=rounding)
                 seconds = time.process_time() - begin
@@ -45,11 +48,12 @@ def main() -> None:
     parser.add_argument("models", nargs="+")
     parser.add_argument("--images", type=int, nargs="+", default=[64, 256])
     parser.add_argument("--presets", nargs="+", default=["A8W8", "XINT8", "U8S8"])
+    parser.add_argument("--roundings", nargs="+", default=list(get_args(WeightRounding)))
     parser.add_argument("--evaluated", type=int, help="evaluation images; all by default")
     given = parser.parse_args()
     print(HEADER)
     for model in given.models:
-        measure(given.shared, model, given.images, given.presets, given.evaluated)
+        measure(given.shared, model, given.images, given.presets, given.roundings, given.evaluated)
 
 
 if __name__ == "__main__":
