@@ -80,7 +80,8 @@ class Scheme:
         bias_correction: Whether biases make up for what rounded weights add to the mean of a layer's output, where that
             brings outputs closer (`quarkfast.algorithms.bias_correction`); other roundings than to nearest begin there.
         strict: Whether weights keep the type and the granularity of `weight` even where these take much from the
-            outputs (`quarkfast.quantization.weight_precision`).
+            outputs (`quarkfast.quantization.weight_precision`), and the inputs of activation functions the range that
+            the method finds (`quarkfast.quantization.function_inputs`).
         align_scales: Whether tensors are multiplied so that powers of two fit them well
             (`quarkfast.algorithms.scale_alignment`); None does so where `rounding` is not to the nearest.
         search_ranges: Whether ranges of activations are chosen by what they do to the outputs

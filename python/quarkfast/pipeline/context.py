@@ -94,6 +94,7 @@ class Context(ModelContext):
         channel_maxima: The largest magnitude of each channel over the samples, by tensor; None without real samples.
         statistics: Of activations, by tensor.
         ranges: The range to keep of each activation.
+        cut: Activations that saturate where their reader is flat -> the ratio of signal to noise of its results, in dB.
         fingerprints: What calibration saw of each tensor, for the hash in the metadata.
         samples: Number of calibration samples.
         quantizers: Every scale and zero point.
@@ -126,6 +127,7 @@ class Context(ModelContext):
     channel_maxima: Mapping[str, NDArray[np.float32]] | None = None
     statistics: Mapping[str, TensorStatistics] = field(default_factory=dict)
     ranges: Mapping[str, Range] = field(default_factory=dict)
+    cut: Mapping[str, float] = field(default_factory=dict)
     fingerprints: Mapping[str, Sequence[float]] = field(default_factory=dict)
     samples: int = 0
     quantizers: Quantizers | None = None

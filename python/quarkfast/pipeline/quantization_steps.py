@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import astuple, replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from quarkfast.graph.external_constants import constants_in_files
 from quarkfast.graph.load import load_model
 from quarkfast.graph.opset import opset_version
 from quarkfast.graph.save import serialize
+from quarkfast.graph.scalar_functions import ScalarFunction
 from quarkfast.graph.unchanged import NO_OUTPUT
 from quarkfast.pipeline.context import Context, WrittenModel
 from quarkfast.pipeline.metadata import write_metadata
@@ -22,6 +24,8 @@ from quarkfast.pipeline.model_plan import describe
 from quarkfast.pipeline.replan import quantizers_for
 from quarkfast.quantization import (
     diagnose,
+    fit_function_inputs,
+    function_inputs,
     is_portable,
     make_plan,
     needs_ranges,
@@ -113,8 +117,9 @@ def takes_ranges(context: Context) -> bool:
 
 
 def request_ranges(context: Context) -> StatisticsRequest:
-    """Asks for the range of each activation that gets a scale, and its histogram where a method reads one."""
-    return StatisticsRequest.of(context.placement.observed, histogram=_reads_histograms(context))
+    """Asks for the range of each activation that gets a scale, and its histogram where a method or a fit reads one."""
+    request = StatisticsRequest.of(context.placement.observed, histogram=_reads_histograms(context))
+    return request | StatisticsRequest.of(_functions(context), histogram=True)
 
 
 def request_channels(context: Context) -> StatisticsRequest:
@@ -133,8 +138,13 @@ def _reads_histograms(context: Context) -> bool:
     )
 
 
+def _functions(context: Context) -> Mapping[str, ScalarFunction]:
+    """Returns the activations whose ranges are fitted to what reads them: a preset kept as its name says has none."""
+    return {} if context.scheme.strict else function_inputs(context.model, context.placement)
+
+
 def choose_ranges(context: Context) -> bool:
-    """Chooses the range to keep of each activation, by the method of its spec."""
+    """Chooses the range to keep of each activation, by the method of its spec and what reads it."""
     found, observed = context.calibration, context.placement.observed
     if found is None:
         return False
@@ -149,6 +159,9 @@ def choose_ranges(context: Context) -> bool:
         context.ranges = {name: each.range for name, each in statistics.items()}
     else:
         context.ranges = estimate_ranges({name: statistics[name] for name in observed}, context.placement.specs)
+        fitted = fit_function_inputs(_functions(context), context.placement, context.ranges, statistics)
+        context.ranges, context.cut = fitted.ranges, fitted.sqnr
+        context.notes += fitted.notes
     context.statistics, context.samples = statistics, found.samples
     context.fingerprints = {name: _fingerprint(each) for name, each in statistics.items()}
     return False
@@ -171,7 +184,7 @@ def plan_codes(context: Context) -> bool:
     """Plans the codes of every constant, and finds what is noteworthy about tensors."""
     assert context.quantizers is not None
     context.plan = make_plan(context.model, context.placement, context.quantizers, context.scheme)
-    context.diagnostics = diagnose(context.plan, context.statistics)
+    context.diagnostics = diagnose(context.plan, context.statistics, context.cut)
     return False
 
 

@@ -39,7 +39,9 @@ class Diagnostics(NamedTuple):
     sqnr: Mapping[str, float] = MappingProxyType({})
 
 
-def diagnose(plan: Plan, statistics: Mapping[str, TensorSummary]) -> Diagnostics:
+def diagnose(
+    plan: Plan, statistics: Mapping[str, TensorSummary], cut: Mapping[str, float] = MappingProxyType({})
+) -> Diagnostics:
     """Returns what deserves a look in a plan.
 
     The noise of weights is that of rounding evenly, ``scale^2 / 12``; that of activations is expected from their
@@ -48,6 +50,7 @@ def diagnose(plan: Plan, statistics: Mapping[str, TensorSummary]) -> Diagnostics
     Args:
         plan: A plan.
         statistics: What calibration gathered, by tensor.
+        cut: Activations that saturate where their reader tells nothing apart -> the ratio of what that computes.
     """
     constant, saturated, sqnr = [], [], {}
     for slot, weight in plan.constants:
@@ -62,9 +65,11 @@ def diagnose(plan: Plan, statistics: Mapping[str, TensorSummary]) -> Diagnostics
         elif _is_integer(quantizer) and quantizer.scale.size == 1:
             low, high = _limits(quantizer)
             kept = min(high, found.range.max) - max(low, found.range.min)
-            if kept < (found.range.max - found.range.min) / 2:
+            if tensor not in cut and kept < (found.range.max - found.range.min) / 2:
                 saturated.append(tensor)
-            if found.histogram is not None:
+            if tensor in cut:
+                sqnr[tensor] = cut[tensor]
+            elif found.histogram is not None:
                 sqnr[tensor] = _activation_sqnr(found.histogram, quantizer)
     ordered = sorted(((value, name) for name, value in sqnr.items() if math.isfinite(value)))[:_WORST]
     worst = tuple((name, round(value, 2)) for value, name in ordered)

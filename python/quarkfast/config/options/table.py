@@ -203,7 +203,7 @@ _ROWS = (
     ),
     Option(
         "strict", kinds.BOOL, changes.set_field("strict"), _TYPES,
-        "Keep the weights of a preset as its name says, even where they spoil outputs.",
+        "Keep weights and ranges of a preset as its name says, even where they spoil outputs.",
     ),
     Option(
         "op_types", kinds.NAMES, changes.set_field("op_types"), _SELECTION,
