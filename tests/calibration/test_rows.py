@@ -82,7 +82,7 @@ def test_readers_are_fed_as_they_come(runs):
 @pytest.mark.parametrize("budget", [1, 100_000, 1 << 40])
 def test_the_bytes_of_the_result_do_not_depend_on_the_rows(monkeypatch, preset, budget):
     expected = quarkfast.quantize(_model(), preset=preset, calibration_data=samples(40))
-    monkeypatch.setattr("quarkfast.calibration.memory._BUDGET", budget)
+    monkeypatch.setattr("quarkfast.calibration.memory.LIVE_BYTES", budget)
     assert quarkfast.quantize(_model(), preset=preset, calibration_data=samples(40)).model_bytes == expected.model_bytes
 
 
@@ -107,7 +107,7 @@ def test_the_magnitudes_of_channels_are_found_within_the_budget(runs, monkeypatc
     result = quarkfast.quantize(model, preset="DYNAMIC", calibration_data=x)
     assert (result.summary.samples, runs) == (6, [2, 2, 2])  # 3 tensors of 0.64 MB are live
     runs.clear()
-    monkeypatch.setattr("quarkfast.calibration.memory._BUDGET", 1 << 40)
+    monkeypatch.setattr("quarkfast.calibration.memory.LIVE_BYTES", 1 << 40)
     assert quarkfast.quantize(model, preset="DYNAMIC", calibration_data=x).model_bytes == result.model_bytes
     assert runs == [6]
 
@@ -151,7 +151,7 @@ def test_a_run_that_was_cut_short_is_resumed_with_other_rows(tmp_path, monkeypat
 
     with pytest.raises(KeyboardInterrupt):
         quarkfast.calibrate(_model(), x, path, progress=stop)
-    monkeypatch.setattr("quarkfast.calibration.memory._BUDGET", 20 * (3 + 8 + 8) * 16**2 * 4)
+    monkeypatch.setattr("quarkfast.calibration.memory.LIVE_BYTES", 20 * (3 + 8 + 8) * 16**2 * 4)
     resumed = quarkfast.calibrate(_model(), x, path, resume=True)
     whole = quarkfast.calibrate(_model(), x)
     assert (resumed.samples, resumed.runs, whole.runs) == (40, 2, 3)

@@ -90,10 +90,11 @@ def weight_bytes(model: ir.Model) -> int:
     return sum(tensor.nbytes for tensor in values if tensor is not None)
 
 
-def rows_within_budget(live: int, budget: int = LIVE_BYTES) -> int:
+def rows_within_budget(live: int, budget: int | None = None) -> int:
     """Returns how many rows a run has, given the bytes of activations that one keeps live: a power of two.
 
-    So samples shared out in multiples of 32 make the runs that they make together.
+    The budget is `LIVE_BYTES`, or what is given. Samples shared out in multiples of 32 make the runs that they make
+    together.
 
     Example:
         >>> rows_within_budget(100), rows_within_budget(800_000), rows_within_budget(10**9)
@@ -101,7 +102,7 @@ def rows_within_budget(live: int, budget: int = LIVE_BYTES) -> int:
         >>> rows_within_budget(800_000, budget=16 << 20)
         16
     """
-    return 1 << (max(1, min(_MOST_ROWS, budget // max(1, live))).bit_length() - 1)
+    return 1 << (max(1, min(_MOST_ROWS, (budget or LIVE_BYTES) // max(1, live))).bit_length() - 1)
 
 
 def live_bytes(model: ir.Model, feed: Feed) -> int:
