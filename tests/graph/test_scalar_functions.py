@@ -47,7 +47,7 @@ SPELLINGS = {
         "s = Softplus(a) t = Tanh(s) z = Mul(a, t)",
         "e = Exp(a) p = Add(e, c1) l = Log(p) t = Tanh(l) z = Mul(t, a)",
     ),
-    "Tanh": ("z = Tanh(a)",),
+    "Tanh": ("z = Tanh(a)", "s = Max(a) z = Tanh(s)"),
     "Gelu": (
         "s = Div(a, root) e = Erf(s) p = Add(e, c1) m = Mul(a, p) z = Mul(m, half)",
         "s = Div(a, root) e = Erf(s) p = Add(c1, e) m = Mul(half, a) z = Mul(m, p)",
@@ -97,6 +97,13 @@ def test_what_is_no_such_function_is_not_found(body):
 def test_clip_may_have_bounds_in_attributes():
     (found,) = _found("s = Add(a, c3) t = Clip<min = 0.0, max = 6.0>(s) z = Mul(a, t)", opset=10)
     assert found.function.name == "HardSwish"
+
+
+def test_a_clip_whose_bound_is_computed_is_no_function_of_one_number():
+    text = """g (float x, float[N] v) => (float[N] y) {
+        a = Neg (x)  s = Neg (a)  z = Clip (a, s)  y = Mul (v, z)
+    }"""
+    assert not find_scalar_functions(load_model(tiny_model(text, {})).graph)
 
 
 @pytest.mark.parametrize("name", SPELLINGS)

@@ -149,7 +149,7 @@ def _first(function: Callable[[Values], Values]) -> _Step:
 
 
 def _both(function: Callable[[Values, Values], Values]) -> _Step:
-    return lambda node, given: np.asarray(function(given[0], given[1]))
+    return lambda node, given: np.asarray(function(given[0], given[-1]))
 
 
 _STEPS: Mapping[str, _Step] = {
@@ -164,7 +164,7 @@ _STEPS: Mapping[str, _Step] = {
     "HardSwish": _first(_hard_swish),
     "Identity": _first(np.asarray),
     "Log": _first(np.log),
-    "Max": _both(np.maximum),
+    "Max": _both(np.maximum),  # of one tensor too
     "Min": _both(np.minimum),
     "Mish": _first(_mish),
     "Mul": _both(np.multiply),
@@ -231,7 +231,9 @@ def _is_step(node: ir.Node, results: Mapping[ir.Value, Values]) -> bool:
     if not is_standard(node) or node.op_type not in _STEPS or len(node.outputs) != 1:
         return False
     given = [value for value in node.inputs if value is not None]
-    if len(given) > 2 and node.op_type != "Clip":  # Max of three
+    if node.op_type == "Clip":
+        return given[0] in results and all(map(_is_number, given[1:]))
+    if len(given) > 2:  # Max of three
         return False
     return all(value in results or _is_number(value) for value in given)
 
