@@ -57,7 +57,8 @@ _SPLITS = 32
 # Options by which the same types carry more, the cheapest first, with fields of the scheme. One that the user gave is
 # left as it is.
 _OPTIONS: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
-    ("method=minmse", "method", "minmse", {}),
+    # Whether ranges are searched stays open: a method that is named rules it out, and this one is only tried.
+    ("method=minmse", "method", "minmse", {"search_ranges": None}),
     ("rounding=descent", "rounding", "descent", {}),
     (
         "rounding=descent, for what float inputs give",
