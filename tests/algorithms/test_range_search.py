@@ -79,6 +79,19 @@ def test_a_range_that_the_user_gives_stays():
     assert _scales(found)["r_scale"] == pytest.approx(4 / 127.5, rel=0.01)
 
 
+def test_the_summary_counts_no_function_whose_range_another_one_replaces():
+    proto = tiny_model(
+        TEXT.replace("r = Relu (c)", "s = Sigmoid (c) r = Mul (c, s)"),
+        {name: np.random.default_rng(3).normal(0, 0.3, shape).astype(np.float32) for name, shape in SHAPES.items()},
+    )
+    given = {"preset": "U8S8", "calibration_data": _samples(48, 2)}
+    without, found = (quarkfast.quantize(proto, search_ranges=each, **given) for each in (False, True))
+    assert _notes(found)[0].startswith("range search: ranges of least error to the power ")
+    assert _scales(found)["c_scale"] != _scales(without)["c_scale"]
+    told = [any(note.startswith("ranges end where") for note in each.summary.notes) for each in (without, found)]
+    assert told == [True, False]
+
+
 def test_it_needs_enough_real_samples():
     assert not _notes(_quantized(_samples(4, 2), search_ranges=True))
     assert not _notes(_quantized("random", search_ranges=True))

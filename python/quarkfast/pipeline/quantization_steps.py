@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import astuple, replace
 from pathlib import Path
 
@@ -16,19 +15,18 @@ from quarkfast.graph.external_constants import constants_in_files
 from quarkfast.graph.load import load_model
 from quarkfast.graph.opset import opset_version
 from quarkfast.graph.save import serialize
-from quarkfast.graph.scalar_functions import ScalarFunction
 from quarkfast.graph.unchanged import NO_OUTPUT
 from quarkfast.pipeline.context import Context, WrittenModel
 from quarkfast.pipeline.metadata import write_metadata
 from quarkfast.pipeline.model_plan import describe
-from quarkfast.pipeline.replan import quantizers_for
+from quarkfast.pipeline.replan import functions_of, quantizers_for
 from quarkfast.quantization import (
     diagnose,
     fit_function_inputs,
-    function_inputs,
     is_portable,
     make_plan,
     needs_ranges,
+    notes_of_cuts,
     observed_channels,
     place,
     record_plan,
@@ -119,7 +117,7 @@ def takes_ranges(context: Context) -> bool:
 def request_ranges(context: Context) -> StatisticsRequest:
     """Asks for the range of each activation that gets a scale, and its histogram where a method or a fit reads one."""
     request = StatisticsRequest.of(context.placement.observed, histogram=_reads_histograms(context))
-    return request | StatisticsRequest.of(_functions(context), histogram=True)
+    return request | StatisticsRequest.of(functions_of(context), histogram=True)
 
 
 def request_channels(context: Context) -> StatisticsRequest:
@@ -138,11 +136,6 @@ def _reads_histograms(context: Context) -> bool:
     )
 
 
-def _functions(context: Context) -> Mapping[str, ScalarFunction]:
-    """Returns the activations whose ranges are fitted to what reads them: a preset kept as its name says has none."""
-    return {} if context.scheme.strict else function_inputs(context.model, context.placement)
-
-
 def choose_ranges(context: Context) -> bool:
     """Chooses the range to keep of each activation, by the method of its spec and what reads it."""
     found, observed = context.calibration, context.placement.observed
@@ -159,9 +152,9 @@ def choose_ranges(context: Context) -> bool:
         context.ranges = {name: each.range for name, each in statistics.items()}
     else:
         context.ranges = estimate_ranges({name: statistics[name] for name in observed}, context.placement.specs)
-        fitted = fit_function_inputs(_functions(context), context.placement, context.ranges, statistics)
-        context.ranges, context.cut = fitted.ranges, fitted.sqnr
-        context.notes += fitted.notes
+        functions = functions_of(context)
+        context.ranges, context.cut = fit_function_inputs(functions, context.placement, context.ranges, statistics)
+        context.notes += notes_of_cuts(functions, context.cut)
     context.statistics, context.samples = statistics, found.samples
     context.fingerprints = {name: _fingerprint(each) for name, each in statistics.items()}
     return False

@@ -6,13 +6,21 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from quarkfast.graph.quantizer import Quantizers
+from quarkfast.graph.scalar_functions import ScalarFunction
 from quarkfast.kernels import Range
-from quarkfast.quantization import Plan, compute_qparams, diagnose, make_plan
+from quarkfast.quantization import (
+    Plan,
+    compute_qparams,
+    diagnose,
+    function_inputs,
+    make_plan,
+    notes_of_cuts,
+)
 
 if TYPE_CHECKING:
     from quarkfast.pipeline.context import Context
 
-__all__ = ["Planned", "plan_with", "quantizers_for", "take_plan"]
+__all__ = ["Planned", "functions_of", "plan_with", "quantizers_for", "take_plan"]
 
 
 class Planned(NamedTuple):
@@ -27,6 +35,11 @@ class Planned(NamedTuple):
     ranges: Mapping[str, Range]
     quantizers: Quantizers
     plan: Plan
+
+
+def functions_of(context: Context) -> Mapping[str, ScalarFunction]:
+    """Returns the activations whose ranges are fitted to what reads them: a preset kept as its name says has none."""
+    return {} if context.scheme.strict else function_inputs(context.model, context.placement)
 
 
 def quantizers_for(context: Context, ranges: Mapping[str, Range]) -> Quantizers:
@@ -46,9 +59,14 @@ def plan_with(context: Context, ranges: Mapping[str, Range]) -> Planned:
 
 
 def take_plan(context: Context, planned: Planned) -> None:
-    """Puts other scales and codes in the place of the plan, and what is said of them in that of what was."""
-    gone = [] if context.quantizers is None else list(context.quantizers.notes)
+    """Puts other scales and codes in the place of the plan, and what is said of them in that of what was.
+
+    A range that changes no longer ends where the function that reads it is flat.
+    """
+    functions = functions_of(context)
+    gone = [*notes_of_cuts(functions, context.cut), *(context.quantizers.notes if context.quantizers else ())]
     kept = [note for note in context.notes if note not in gone]
-    context.notes = [*kept, *planned.quantizers.notes]
+    context.cut = {name: ratio for name, ratio in context.cut.items() if planned.ranges[name] == context.ranges[name]}
+    context.notes = [*kept, *notes_of_cuts(functions, context.cut), *planned.quantizers.notes]
     context.ranges, context.quantizers, context.plan = planned
-    context.diagnostics = diagnose(planned.plan, context.statistics)
+    context.diagnostics = diagnose(planned.plan, context.statistics, context.cut)

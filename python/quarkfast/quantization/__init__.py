@@ -2,7 +2,7 @@
 
 from quarkfast.quantization.compute_qparams import compute_qparams, needs_ranges
 from quarkfast.quantization.diagnostics import Diagnostics, diagnose
-from quarkfast.quantization.function_inputs import fit_function_inputs, function_inputs
+from quarkfast.quantization.function_inputs import fit_function_inputs, function_inputs, notes_of_cuts
 from quarkfast.quantization.observed import observed_channels, observed_tensors
 from quarkfast.quantization.place import place
 from quarkfast.quantization.plan import Plan, make_plan
@@ -25,6 +25,7 @@ __all__ = [
     "is_portable",
     "make_plan",
     "needs_ranges",
+    "notes_of_cuts",
     "observed_channels",
     "observed_tensors",
     "place",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,21 +16,19 @@ from quarkfast.kernels import Range
 from quarkfast.ranges.function_range import range_for_function
 from quarkfast.ranges.summary import TensorSummary
 
-__all__ = ["FittedRanges", "fit_function_inputs", "function_inputs"]
+__all__ = ["FittedRanges", "fit_function_inputs", "function_inputs", "notes_of_cuts"]
 
 
 class FittedRanges(NamedTuple):
-    """Ranges, and what was done about them.
+    """Ranges, and those among them that were cut.
 
     Attributes:
         ranges: The range to keep of each tensor.
-        sqnr: Tensors of which an end was cut -> ratio of the results of their function to the noise in these, in dB.
-        notes: One sentence, if there are any.
+        cut: Tensors of which an end was cut -> ratio of the results of their function to the noise in these, in dB.
     """
 
     ranges: Mapping[str, Range]
-    sqnr: Mapping[str, float]
-    notes: tuple[str, ...]
+    cut: Mapping[str, float]
 
 
 def function_inputs(model: ir.Model, placement: Placement) -> dict[str, ScalarFunction]:
@@ -66,7 +64,7 @@ def fit_function_inputs(
         ranges: What the methods keep.
         statistics: What calibration gathered.
     """
-    fitted, sqnr, counts = dict(ranges), dict[str, float](), Counter[str]()
+    fitted, cut = dict(ranges), dict[str, float]()
     for name, function in functions.items():
         histogram, kept = statistics[name].histogram, ranges[name]
         if histogram is None or kept.min > kept.max:
@@ -74,13 +72,17 @@ def fit_function_inputs(
         found = range_for_function(histogram, (kept.min, kept.max), placement.specs[name], function.compute)
         if (found.low, found.high) != (kept.min, kept.max):
             fitted[name] = replace(kept, min=found.low, max=found.high)
-            sqnr[name] = found.sqnr
-            counts[function.name] += 1
-    if not counts:
-        return FittedRanges(ranges, sqnr, ())
+            cut[name] = found.sqnr
+    return FittedRanges(fitted, cut)
+
+
+def notes_of_cuts(functions: Mapping[str, ScalarFunction], cut: Iterable[str]) -> list[str]:
+    """Returns the sentence that counts the functions of tensors of which an end was cut, if there are any."""
+    counts = Counter(functions[name].name for name in cut)
     words = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-    note = f"ranges end where the function that reads them is flat, as its results lose least: {words}"
-    return FittedRanges(fitted, sqnr, (note,))
+    return (
+        [f"ranges end where the function that reads them is flat, as its results lose least: {words}"] if words else []
+    )
 
 
 def _is_narrow(spec: TensorSpec) -> bool:
