@@ -56,8 +56,7 @@ def test_a_text_detector_with_open_shapes_is_told_what_blocks_it(preset):
     dims = "H, W" if preset == "BF16" else "N, H, W"
     expected = [
         f"input 'x': its shape [N,3,H,W] is open in {dims}, and the NPU takes fixed shapes alone; fix it: "
-        "python -m onnxruntime.tools.make_dynamic_shape_fixed --input_name x --input_shape N,3,H,W MODEL FIXED, "
-        "numbers for names",
+        "quarkfast convert fixed-shapes MODEL FIXED --shape x=N,3,H,W, numbers for names",
         "MaxPool 'maxpool_2': auto_pad = SAME_UPPER and ceil_mode = 1 makes its size depend on the input's; "
         "fix the input's shape and look again",
         "AveragePool 'averagepool_3': ceil_mode = 1 makes its size depend on the input's; "
@@ -217,7 +216,7 @@ def test_a_finding_is_no_error_and_lies_in_the_json(tmp_path, capsys):
     arguments = ["--calibration-data", "random", "--report", str(report)]
     assert main(["quantize", str(path), *arguments]) == ExitCode.OK
     assert json.loads(report.read_text())["preflight"] == planned
-    assert "is open in N, and the NPU takes fixed shapes alone; fix it: python -m onnxruntime.tools." in planned[0]
+    assert "is open in N, and the NPU takes fixed shapes alone; fix it: quarkfast convert fixed-shapes " in planned[0]
 
 
 @pytest.mark.parametrize(
@@ -229,13 +228,12 @@ def test_a_pool_that_runs_nowhere_is_left_to_the_runtime(attributes):
 
 
 def test_the_command_that_fixes_shapes_is_one_that_works(tmp_path):
-    pytest.importorskip("onnxruntime.tools.make_dynamic_shape_fixed")
     onnx.save(_detector(), tmp_path / "m.onnx")
     sentence = _only(quarkfast.plan(_detector()).preflight, "is open in N, H, W")
-    command = re.search(r"fix it: python (-m .* MODEL FIXED), numbers for names", sentence).group(1)
+    command = re.search(r"fix it: (quarkfast convert .*), numbers for names", sentence).group(1)
     for name, number in {"MODEL": "m.onnx", "FIXED": "fixed.onnx", "N,3,H,W": "1,3,48,320"}.items():
         command = command.replace(name, number)
-    subprocess.run([sys.executable, *command.split()], check=True, cwd=tmp_path, capture_output=True)
+    subprocess.run([sys.executable, "-m", *command.split()], check=True, cwd=tmp_path, capture_output=True)
     found = quarkfast.plan(tmp_path / "fixed.onnx").preflight
     assert not [each for each in found if "is open" in each]
     assert "gives 24 x 160 where kernel, strides and pads alone give 23 x 159" in _only(found, "MaxPool")

@@ -11,7 +11,7 @@ from quarkfast.targets.checks.operator_support import Device
 
 __all__ = ["data_dependent_shapes", "dynamic_inputs"]
 
-_FIX = "python -m onnxruntime.tools.make_dynamic_shape_fixed"
+_FIX = "quarkfast convert fixed-shapes MODEL FIXED"
 
 
 def dynamic_inputs(model: ir.Model, device: Device) -> Iterator[str]:
@@ -27,7 +27,7 @@ def dynamic_inputs(model: ir.Model, device: Device) -> Iterator[str]:
             continue
         name, shape = name_of(value), ",".join(map(str, sizes))
         what = f"its shape [{shape}] is open in {', '.join(unfixed)}" if sizes else "its shape is unknown"
-        remedy = f"fix it: {_FIX} --input_name {name} --input_shape {shape or '...'} MODEL FIXED, numbers for names"
+        remedy = f"fix it: {_FIX} --shape {name}={shape or '...'}, numbers for names"
         yield f"input {name!r}: {what}, and the NPU takes fixed shapes alone; {remedy}"
 
 
