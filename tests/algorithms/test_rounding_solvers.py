@@ -1,6 +1,7 @@
 """Each solver on random forms: no row has a larger error than with the nearest codes, and small forms come near to the
 least error that there is."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -140,3 +141,24 @@ def test_descent_by_groups_is_descent_where_all_groups_have_one_scale():
     steps = np.repeat(form.scales[..., None], 6, axis=-1)
     spread = RoundingProblem(form.codes, form.decoded, form.weights, steps, form.gram, form.target, -8, 7)
     assert np.array_equal(CoordinateDescent().solve(spread), CoordinateDescent().solve(form))
+
+
+@pytest.mark.parametrize("shape", [lambda form: form, grouped])
+@pytest.mark.parametrize("seed", range(4))
+def test_descent_goes_no_further_than_the_other_side_of_a_weight(seed, shape):
+    form = shape(problem(seed))
+    moved = CoordinateDescent().solve(form) != form.codes
+    # Codes are either the nearest one or the next, which is at most 0.8 of a step away: the nearest one at least 0.2.
+    away = np.abs(form.positions() - form.codes)
+    assert moved.any()
+    assert (away[moved] >= 0.2 - 1e-12).all()  # positions of float64, of less than 16 steps
+    assert (np.abs(form.positions() - CoordinateDescent().solve(form)) <= 0.8 + 1e-12).all()
+
+
+def test_codes_far_from_their_weights_stay_or_come_closer():
+    form = problem(5)
+    far = replace(form, codes=np.clip(form.codes + 2, form.lowest, form.highest).astype(np.int8))
+    far = replace(far, decoded=form.values_of(far.codes))
+    low, high = far.limits_near(0.8)
+    assert (high == far.codes).all()
+    assert (low < far.codes).any()

@@ -100,6 +100,19 @@ def test_arguments_stay_as_they_are_and_the_type_too(rng, dtype):
     assert all(np.array_equal(each, copy) for each, copy in zip(given, copies, strict=True))
 
 
+def test_each_code_keeps_its_own_limits():
+    codes, scale, gram, residual, _ = _problem(np.random.default_rng(6), 9, 20)
+    draw = np.random.default_rng(7)
+    low, high = (codes + sign * draw.integers(0, 3, codes.shape) for sign in (-1, 1))
+    limits = {"lowest": low, "highest": high}
+    found = kernels.descend_codes(codes, scale, gram, residual * 100, qmin=-8, qmax=7, reach=15, **limits)
+    low, high = np.maximum(low, -8), np.minimum(high, 7)
+    assert np.array_equal(found, reference.descend_codes(codes, scale, gram, residual * 100, low, high, 15, 4))
+    assert (found >= low).all()
+    assert (found <= high).all()
+    assert (found != codes).any()
+
+
 def test_nothing_in_gives_nothing():
     empty = np.zeros((0, 4), np.int8), np.zeros(0), np.eye(4), np.zeros((0, 4))
     assert kernels.descend_codes(*empty, qmin=-8, qmax=7).shape == (0, 4)
@@ -118,6 +131,10 @@ def test_nothing_in_gives_nothing():
         ({"scale": np.array([1.0, np.inf])}, ValueError, "scale: expected finite values > 0, got inf"),
         ({"qmin": -200}, ValueError, "range: expected -128 <= qmin <= qmax <= 127, got -200, 7"),
         ({"codes": np.full((2, 3), 9, np.int8)}, ValueError, "codes: expected -8 to 7, got 9 to 9"),
+        ({"lowest": np.zeros((2, 3))}, TypeError, "lowest: expected integers, got dtype float64"),
+        ({"highest": np.zeros(3, np.int8)}, ValueError, r"highest: expected shape \(2, 3\), got \(3,\)"),
+        ({"lowest": np.full((2, 3), 2)}, ValueError, "lowest: expected a limit that the code 0 keeps, got 2"),
+        ({"highest": np.full((2, 3), -1)}, ValueError, "highest: expected a limit that the code 0 keeps, got -1"),
         ({"reach": -1}, ValueError, "reach: expected 0 or more, got -1"),
         ({"passes": 1.5}, TypeError, r"passes: expected an integer, got 1\.5"),
     ],

@@ -25,6 +25,8 @@ def descend_codes(
     qmin: int,
     qmax: int,
     reach: int = 1,
+    lowest: ArrayLike | None = None,
+    highest: ArrayLike | None = None,
     passes: int = 4,
 ) -> NDArray[Any]:
     """Returns codes of less squared error of a layer's output than those given, by cyclic coordinate descent.
@@ -41,15 +43,17 @@ def descend_codes(
         qmin: Lowest code. Codes that are given lie between it and `qmax`.
         qmax: Highest code.
         reach: How far a code may go from where it was: 0 keeps all.
+        lowest: Lowest code of each place, integers ``[m, k]``, none above the code given; None for no further limit.
+        highest: Highest code of each place, likewise, none below the code given.
         passes: How many times each code gets its turn.
 
     Returns:
         A new array like `codes`, the same on every instruction set and for any number of threads.
 
     Raises:
-        TypeError: If `codes` are no integers, or another array is not float64.
-        ValueError: If shapes do not go together, a scale is not finite and > 0, or `qmin`, `qmax`, `reach` and `passes`
-            are out of range.
+        TypeError: If `codes` or limits are no integers, or another array is not float64.
+        ValueError: If shapes do not go together, a scale is not finite and > 0, a code is beyond its limits, or `qmin`,
+            `qmax`, `reach` and `passes` are out of range.
 
     Source:
         Stephen J. Wright, "Coordinate descent algorithms", 2015, algorithm 1, over whole numbers.
@@ -60,6 +64,8 @@ def descend_codes(
         >>> residual = (np.array([[1.4, 1.4]]) - codes) @ gram  # the weights 1.4 and 1.4 in steps of 1
         >>> descend_codes(codes, np.ones(1), gram, residual, qmin=-8, qmax=7).tolist()
         [[2, 1]]
+        >>> descend_codes(codes, np.ones(1), gram, residual, qmin=-8, qmax=7, highest=np.int8([[1, 2]])).tolist()
+        [[1, 2]]
     """
     given = as_array(codes, _WHERE, "codes")
     row = SCALAR_FORMATS.get(given.dtype.name)
@@ -73,19 +79,39 @@ def descend_codes(
     if wrong.size:
         raise ValueError(f"{_WHERE}: scale: expected finite values > 0, got {wrong[0]}")
     matrix, rest = _doubles(gram, "gram", (inputs, inputs)), _doubles(residual, "residual", (rows, inputs)).copy()
-    lowest, highest = (as_integer(each, _WHERE, name) for each, name in ((qmin, "qmin"), (qmax, "qmax")))
-    if not row.qmin <= lowest <= highest <= row.qmax:
-        raise ValueError(f"{_WHERE}: range: expected {row.qmin} <= qmin <= qmax <= {row.qmax}, got {lowest}, {highest}")
+    qmin, qmax = as_integer(qmin, _WHERE, "qmin"), as_integer(qmax, _WHERE, "qmax")
+    if not row.qmin <= qmin <= qmax <= row.qmax:
+        raise ValueError(f"{_WHERE}: range: expected {row.qmin} <= qmin <= qmax <= {row.qmax}, got {qmin}, {qmax}")
     reach, passes = _count(reach, "reach"), _count(passes, "passes")
     found = np.array(given, np.float64, order="C")
     if not given.size:
         return given.copy()
-    if not lowest <= found.min() <= found.max() <= highest:
-        raise ValueError(f"{_WHERE}: codes: expected {lowest} to {highest}, got {found.min():.0f} to {found.max():.0f}")
-    low, high = np.maximum(found - reach, lowest), np.minimum(found + reach, highest)
+    if not qmin <= found.min() <= found.max() <= qmax:
+        raise ValueError(f"{_WHERE}: codes: expected {qmin} to {qmax}, got {found.min():.0f} to {found.max():.0f}")
+    low, high = np.maximum(found - reach, qmin), np.minimum(found + reach, qmax)
+    if lowest is not None:
+        low = np.maximum(low, _limits(lowest, "lowest", found, -1))
+    if highest is not None:
+        high = np.minimum(high, _limits(highest, "highest", found, 1))
     _core.descend_codes_f64(found, rest, matrix, steps, low, high, passes)
     moved: NDArray[Any] = found.astype(given.dtype)
     return moved
+
+
+def _limits(value: ArrayLike, argument: str, codes: NDArray[np.float64], sign: int) -> NDArray[np.float64]:
+    """Returns limits as numbers; `sign` is the side of `codes` that they lie on."""
+    array = as_array(value, _WHERE, argument)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{_WHERE}: {argument}: expected integers, got dtype {array.dtype}")
+    if array.shape != codes.shape:
+        raise ValueError(f"{_WHERE}: {argument}: expected shape {codes.shape}, got {array.shape}")
+    limits = array.astype(np.float64)
+    beyond = np.argwhere((codes - limits) * sign > 0)
+    if beyond.size:
+        place = tuple(beyond[0].tolist())
+        code = f"{codes[place]:.0f}"
+        raise ValueError(f"{_WHERE}: {argument}: expected a limit that the code {code} keeps, got {limits[place]:.0f}")
+    return limits
 
 
 def _doubles(value: ArrayLike, argument: str, shape: tuple[int, ...]) -> NDArray[np.float64]:

@@ -15,12 +15,13 @@ def descend_codes(
     scale: NDArray[np.float64],
     gram: NDArray[np.float64],
     residual: NDArray[np.float64],
-    qmin: int,
-    qmax: int,
+    qmin: int | NDArray[Any],
+    qmax: int | NDArray[Any],
     reach: int,
     passes: int,
 ) -> NDArray[Any]:
-    """Returns what `quarkfast.kernels.descend_codes` does."""
+    """Returns what `quarkfast.kernels.descend_codes` does; `qmin` and `qmax` may be limits of each place."""
+    low, high = (np.broadcast_to(limit, codes.shape) for limit in (qmin, qmax))
     found, rest = codes.astype(np.float64), residual.copy()
     for row, step in enumerate(scale):
         for _ in range(passes):
@@ -32,7 +33,8 @@ def descend_codes(
                 if np.isnan(free):
                     continue
                 start = float(codes[row, k])
-                wanted = np.clip(found[row, k] + np.rint(free), max(start - reach, qmin), min(start + reach, qmax))
+                limits = max(start - reach, low[row, k]), min(start + reach, high[row, k])
+                wanted = np.clip(found[row, k] + np.rint(free), *limits)
                 rest[row] -= ((wanted - found[row, k]) * step) * gram[k]
                 found[row, k] = wanted
             if np.array_equal(before, found[row]):

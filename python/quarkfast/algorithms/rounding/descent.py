@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise, starmap
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,12 @@ from quarkfast.algorithms.rounding.problem import RoundingProblem
 __all__ = ["CoordinateDescent"]
 
 Values = NDArray[np.float64]
+
+# Steps that a code may lie from its weight: the nearest, or the next one where the weight lies a fifth of a step or
+# more away from it. Codes that go further fit the few rows of samples. SQNR on 1,000 other images with codes up to
+# one step from the nearest, with those on both sides of the weight, and with these, 64 images: resnet20 with 4-bit
+# weights 19.3, 19.7, 20.1 dB, mobilenetv2 25.1, 25.7, 25.7 dB; in A8W8 26.2, 26.2, 26.3 and 31.9, 32.1, 32.2 dB.
+_FURTHEST = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,31 +41,44 @@ class CoordinateDescent:
         """Returns the codes."""
         residual = problem.target - problem.decoded @ problem.gram
         solve = self._by_rows if problem.scales.ndim == 2 else self._by_scales
-        groups = zip(problem.codes, problem.scales, problem.gram, residual, strict=True)
-        return np.stack([solve(*group, problem.lowest, problem.highest) for group in groups])
+        groups = zip(
+            problem.codes, problem.scales, problem.gram, residual, *problem.limits_near(_FURTHEST), strict=True
+        )
+        return np.stack([solve(_Group(*group), (problem.lowest, problem.highest)) for group in groups])
 
-    def _by_rows(
-        self, codes: NDArray[Any], scales: Values, gram: Values, residual: Values, lowest: int, highest: int
-    ) -> NDArray[Any]:
-        return kernels.descend_codes(codes, scales, gram, residual, qmin=lowest, qmax=highest, passes=self.passes)
+    def _by_rows(self, group: _Group, limits: tuple[int, int]) -> NDArray[Any]:
+        return kernels.descend_codes(
+            *group[:4], qmin=limits[0], qmax=limits[1], lowest=group.low, highest=group.high, passes=self.passes
+        )
 
-    def _by_scales(
-        self, codes: NDArray[Any], scales: Values, gram: Values, residual: Values, lowest: int, highest: int
-    ) -> NDArray[Any]:
+    def _by_scales(self, group: _Group, limits: tuple[int, int]) -> NDArray[Any]:
         """Returns the same where scales change along a row: inputs of one scale are solved while the others stand."""
-        codes = codes.copy()
-        for part in _parts(scales):
-            own, steps = gram[part, part], scales[:, part.start]
+        codes, residual = group.codes.copy(), group.residual
+        for part in _parts(group.scales):
+            own, steps = group.gram[part, part], group.scales[:, part.start]
             for sign, rows in ((1, steps > 0), (-1, steps < 0)):
                 if not rows.any():
                     continue
                 # Below zero the codes are turned round, for the solver takes scales above it.
-                limits = sorted((sign * lowest, sign * highest))
+                low, high = (sign * each[rows, part] for each in (group.low, group.high)[::sign])
                 had = sign * codes[rows, part].astype(np.int16)
-                found = self._by_rows(had, sign * steps[rows], own, residual[rows, part], *limits)
-                residual[rows] -= ((found - had) * (sign * steps[rows])[:, None]) @ gram[part]
+                lowest, highest = sorted(sign * each for each in limits)
+                turned = _Group(had, sign * steps[rows], own, residual[rows, part], low, high)
+                found = self._by_rows(turned, (lowest, highest))
+                residual[rows] -= ((found - had) * (sign * steps[rows])[:, None]) @ group.gram[part]
                 codes[rows, part] = (sign * found).astype(codes.dtype)
         return codes
+
+
+class _Group(NamedTuple):
+    """A group of a problem, with the lowest and the highest code of each weight."""
+
+    codes: NDArray[Any]
+    scales: Values
+    gram: Values
+    residual: Values
+    low: NDArray[Any]
+    high: NDArray[Any]
 
 
 def _parts(scales: Values) -> list[slice]:

@@ -63,6 +63,16 @@ class RoundingProblem:
         limited: Values = np.clip(exact, self.lowest, self.highest)
         return limited
 
+    def limits_near(self, distance: float) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Returns the lowest and the highest code of each weight that lie no further from it than `distance` steps.
+
+        The code that it has lies between them in any case.
+        """
+        positions = self.positions()
+        low = np.minimum(np.ceil(positions - distance), self.codes).astype(np.int64)
+        high = np.maximum(np.floor(positions + distance), self.codes).astype(np.int64)
+        return np.maximum(low, self.lowest), np.minimum(high, self.highest)
+
     def half_gradient(self, values: Values) -> Values:
         """Returns half of the derivative of the error by the weights, ``W^ G - T``."""
         slope: Values = values @ self.gram - self.target
