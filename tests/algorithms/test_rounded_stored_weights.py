@@ -64,7 +64,7 @@ def test_outputs_on_other_samples_gain(preset, options, rounding):
     nearest, rounded = (_quantized(preset, each, **options) for each in ("nearest", rounding))
     assert _ratio(rounded) > _ratio(nearest) + 0.5
     (note,) = (note for note in rounded.summary.notes if "weight rounding" in note)
-    assert note.startswith("weight rounding: codes of 3 layers chosen by their output; outputs on 16 samples")
+    assert note.startswith("weight rounding: codes of 3 layers chosen by their output; on 40 samples")
     assert rounded.model_bytes == _quantized(preset, rounding, **options).model_bytes
 
 
@@ -97,7 +97,7 @@ def test_a_vector_that_is_added_to_a_product_makes_up_for_the_mean():
     rng = np.random.default_rng(4)
     values = {"w": rng.normal(0, 0.3, (80, 24)), "b": rng.normal(0, 1, 24)}
     model = tiny_model(text, {name: each.astype(np.float32) for name, each in values.items()})
-    data = _samples(200, 2) + np.float32(3)
+    data = _samples(80, 2) + np.float32(3)
     result = quarkfast.quantize(model, None, "INT4_WO", data, rounding="gptq", group_size=16)
     assert not np.array_equal(_constants(result)["b"], values["b"].astype(np.float32))
     fitted = data[[i for i in range(80) if i % 5 != 4]]
@@ -150,7 +150,7 @@ def test_weights_of_sixteen_bits_stay_at_the_nearest_codes():
 def test_codes_that_are_no_better_are_undone(monkeypatch):
     from quarkfast.algorithms import weight_rounding
 
-    monkeypatch.setattr(weight_rounding, "output_error", lambda *models: {"y": 10.0})
+    monkeypatch.setattr(weight_rounding, "output_ratios", lambda *models: np.array([10.0]))
     rounded = _quantized("INT4_WO", "gptq")
     assert rounded.summary.notes[0].startswith("weight rounding was undone")
     before = _constants(_quantized("INT4_WO", "nearest"))

@@ -63,9 +63,32 @@ def test_outputs_on_other_samples_gain(options):
     assert any("weight rounding: codes of 3 layers" in note for note in rounded.summary.notes)
 
 
+def _judge_by(monkeypatch, before, after):
+    ratios = iter([np.array(before), np.array(after)])
+    monkeypatch.setattr(weight_rounding, "output_ratios", lambda *_: next(ratios))
+
+
+@pytest.mark.parametrize(
+    ("gains", "kept"),
+    [
+        ([0.1], True),
+        ([-0.1], False),
+        ([0.0, 0.0], False),
+        ([3.0, -3.1], True),  # a mean of -0.05 with a standard error of 3.05
+        ([-1.0, -1.2, -0.8], False),
+        ([np.nan, 0.1], True),
+        ([np.nan], False),
+    ],
+)
+def test_codes_stay_unless_the_samples_say_that_they_are_worse(monkeypatch, gains, kept):
+    _judge_by(monkeypatch, [20.0 + 0 * each for each in gains], [20.0 + each for each in gains])
+    notes = _quantized("descent").summary.notes
+    assert any(note.startswith("weight rounding: codes of 3 layers") for note in notes) == kept
+    assert any(note.startswith("weight rounding was undone") for note in notes) != kept
+
+
 def test_operators_that_are_not_named_keep_the_nearest_codes(monkeypatch):
-    ratios = iter([{"y": 20.0}, {"y": 20.1}])
-    monkeypatch.setattr(weight_rounding, "output_error", lambda *_: next(ratios))
+    _judge_by(monkeypatch, [20.0, 20.0], [20.1, 20.2])
     scheme = replace(PRESETS["A8W8"], rounding="descent", rounding_options=(("op_types", ("Gemm",)),))
     nearest, rounded = (
         _codes(quarkfast.quantize(_model(), preset=each, weight_type="int4", calibration_data=_correlated(40, 2)))
@@ -109,18 +132,16 @@ def test_the_same_arguments_give_the_same_bytes():
 
 
 def test_codes_that_help_nobody_are_undone(monkeypatch):
-    ratios = iter([{"y": 20.0}, {"y": 19.9}])
-    monkeypatch.setattr(weight_rounding, "output_error", lambda *_: next(ratios))
+    _judge_by(monkeypatch, [20.0, 20.0], [19.9, 19.8])
     result = _quantized("descent")
-    expected = "weight rounding was undone, for it made the model no better: outputs on 8 samples held apart 20.0 -> "
+    expected = "weight rounding was undone, for it made the model no better: on 2 samples held apart outputs have 19.9 "
     assert any(note.startswith(expected) for note in result.summary.notes)
     codes, nearest = _codes(result), _codes(_quantized("nearest"))
     assert all(np.array_equal(codes[name], nearest[name]) for name in codes)
 
 
 def test_what_is_undone_leaves_the_corrected_biases(monkeypatch):
-    ratios = iter([{"y": 20.0}, {"y": 19.9}])
-    monkeypatch.setattr(weight_rounding, "output_error", lambda *_: next(ratios))
+    _judge_by(monkeypatch, [20.0, 20.0], [19.9, 19.8])
     undone, nearest, plain = (
         _quantized("descent"),
         _quantized("nearest"),

@@ -2,7 +2,7 @@ import numpy as np
 import onnx
 import pytest
 
-from quarkfast.reconstruction.output_error import output_error
+from quarkfast.reconstruction.output_error import output_ratios
 from support.tiny_models import tiny_model
 
 TEXT = "g (float[N, 2] x) => (float[N, 2] y, int64[2] s) { y = Mul (x, f) s = Shape (x) }"
@@ -10,35 +10,38 @@ FEEDS = [{"x": np.float32([[3.0, 4.0]])}, {"x": np.float32([[0.0, 5.0]])}]
 
 
 def _times(factor):
-    return tiny_model(TEXT, {"f": np.float32(factor)})
+    return tiny_model(TEXT, {"f": np.asarray(factor, np.float32)})
 
 
-def test_power_is_added_over_samples_of_float_outputs():
-    # The signal has 9 + 16 + 25, the noise a hundredth of it.
-    assert output_error(_times(1.0), _times(0.9), FEEDS) == {"y": pytest.approx(20.0, abs=1e-5)}
+def test_each_sample_has_a_ratio_of_its_float_outputs():
+    # The noise is a hundredth of the signal of the first sample, and of the second's a quarter.
+    other = _times(np.float32([0.9, 0.5]))
+    first, second = output_ratios(_times(1.0), other, FEEDS)
+    assert first == pytest.approx(10 * np.log10(25 / (0.3**2 + 2**2)), abs=1e-5)
+    assert second == pytest.approx(10 * np.log10(4), abs=1e-5)
 
 
-def test_equal_outputs_have_no_noise():
-    assert output_error(_times(1.0), _times(1.0), FEEDS) == {"y": np.inf}
+def test_equal_outputs_have_the_most_decibels():
+    assert output_ratios(_times(1.0), _times(1.0), FEEDS).tolist() == [100.0, 100.0]
 
 
 def test_numbers_that_are_not_finite_where_they_were_are_the_worst():
-    assert output_error(_times(1.0), _times(np.inf), FEEDS[:1]) == {"y": -np.inf}
+    assert output_ratios(_times(1.0), _times(np.inf), FEEDS[:1]).tolist() == [-100.0]
 
 
-def test_outputs_without_signal_are_left_out():
+def test_samples_without_signal_have_no_ratio():
     zeros = [{"x": np.zeros((1, 2), np.float32)}]
-    assert output_error(_times(1.0), _times(1.0), zeros) == {}
+    assert np.isnan(output_ratios(_times(1.0), _times(1.0), zeros)).all()
 
 
 def test_other_shapes_are_the_worst():
     other = onnx.ModelProto.FromString(_times(1.0).SerializeToString())
     other.graph.node[0].input[1] = "wide"
     other.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((3, 1), np.float32), "wide"))
-    assert output_error(_times(1.0), other, FEEDS) == {"y": -np.inf}
+    assert output_ratios(_times(1.0), other, FEEDS).tolist() == [-100.0, -100.0]
 
 
 def test_features_count_as_an_output():
     texts = (f"g (float[N, 2] x) => (float[N, 2] y) {{ h = {op} (x) y = Abs (h) }}" for op in ("Identity", "Neg"))
-    found = output_error(*map(tiny_model, texts), FEEDS, "h")
-    assert found == {"y": np.inf, "h": pytest.approx(-10 * np.log10(4))}
+    found = output_ratios(*map(tiny_model, texts), FEEDS, "h")
+    assert found == pytest.approx([(100 - 10 * np.log10(4)) / 2] * 2)

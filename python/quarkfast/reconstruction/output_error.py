@@ -1,4 +1,4 @@
-"""How far the outputs of a quantized model are from those of the float model, over samples."""
+"""How far the outputs of a quantized model are from those of the float model, sample by sample."""
 
 from __future__ import annotations
 
@@ -13,18 +13,23 @@ from quarkfast import ort
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.logits import judge_also
 
-__all__ = ["output_error"]
+__all__ = ["output_ratios"]
+
+# Decibels at which a ratio ends on either side, so that no exact sample outweighs all others.
+_MOST = 100.0
 
 
-def output_error(
+def output_ratios(
     reference: onnx.ModelProto,
     quantized: onnx.ModelProto,
     feeds: Iterable[Mapping[str, NDArray[Any]]],
     features: str = "",
-) -> dict[str, float]:
-    """Returns the ratio of signal to quantization noise of every float output in dB, over all samples at once.
+) -> NDArray[np.float64]:
+    """Returns the ratio of signal to quantization noise of each sample in dB, the mean over float outputs.
 
-    Both run with exact sums. Numbers that are not finite in the float model are left out; others make it -inf.
+    Both run with exact sums. A ratio lies between -100 and 100 dB. Numbers that are not finite in the float model are
+    left out; others make it -100 dB, and so does another shape. Outputs without signal are left out of the mean; a
+    sample that has none is NaN.
 
     Args:
         reference: The float model.
@@ -37,14 +42,17 @@ def output_error(
         ModelError: ONNX Runtime does not take a model or a sample.
     """
     sessions = [exact_session(judge_also(_copy(model), features)) for model in (reference, quantized)]
-    names = [output.name for output in sessions[0].get_outputs()]
-    powers = {name: np.zeros(2) for name in names}
+    found = []
     for feed in feeds:
         runs = [ort.run(session, feed) for session in sessions]
-        for name, expected, got in zip(names, *runs, strict=True):
-            if isinstance(expected, np.ndarray) and expected.dtype.kind == "f":
-                powers[name] += _powers(expected.astype(np.float64), got.astype(np.float64))
-    return {name: _decibels(*power) for name, power in powers.items() if power.any()}
+        powers = [
+            _powers(expected.astype(np.float64), got.astype(np.float64))
+            for expected, got in zip(*runs, strict=True)
+            if isinstance(expected, np.ndarray) and expected.dtype.kind == "f"
+        ]
+        ratios = [_decibels(*power) for power in powers if power.any()]
+        found.append(float(np.mean(ratios)) if ratios else np.nan)
+    return np.array(found, np.float64)
 
 
 def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -64,5 +72,6 @@ def _powers(expected: NDArray[np.float64], got: NDArray[np.float64]) -> NDArray[
 
 def _decibels(signal: float, noise: float) -> float:
     if not noise:
-        return float("inf")
-    return float(10 * np.log10(signal / noise)) if signal and np.isfinite(noise) else float("-inf")
+        return _MOST
+    ratio = 10 * np.log10(signal / noise) if signal and np.isfinite(noise) else -_MOST
+    return float(np.clip(ratio, -_MOST, _MOST))
