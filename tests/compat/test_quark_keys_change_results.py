@@ -140,11 +140,21 @@ def unequal() -> onnx.ModelProto:
     return tiny_model(UNEQUAL, arrays, opset=20, ir_version=9)
 
 
+def half() -> onnx.ModelProto:
+    text = "g (float16[N, 4, 48, 32] x) => (float16[N, 4, 48, 32] y) { c = Conv (x, w1) y = Relu (c) }"
+    return tiny_model(text, {"w1": ARRAYS["w1"].astype(np.float16)}, opset=20, ir_version=9)
+
+
+# Graphs for keys that say nothing about the one of everything.
+GRAPHS = {"UseFP32Scale": half}
+
+
 def written(preset, model=everything, **options) -> bytes:
     """What is computed: the graph and its operator sets, without the metadata."""
     config = get_default_config(preset)
     config.extra_options |= options
-    feed = [{"x": each[None]} for each in numbers(6, 4, 48, 32, size=1.5, seed=7)]
+    dtype = np.float16 if model is half else np.float32
+    feed = [{"x": each[None].astype(dtype)} for each in numbers(6, 4, 48, 32, size=1.5, seed=7)]
     proto = ModelQuantizer(Config(config)).quantize_model(model(), None, feed)
     del proto.metadata_props[:]
     return proto.SerializeToString()
@@ -159,5 +169,5 @@ def test_a_value_that_is_honoured_changes_the_model(key):
     preset, value, beside = SUITED.get(key, HONOURED[key])
     # A tensor's precision is a list and a switch, neither of which may stand alone.
     without = {} if {key, *beside} & {"MixedPrecisionTensor"} else beside
-    model = unequal if key.startswith("CLE") else everything
+    model = unequal if key.startswith("CLE") else GRAPHS.get(key, everything)
     assert (written(preset, model, **beside, **{key: value}) == written(preset, model, **without)) is False

@@ -45,6 +45,11 @@ NORMALIZED = """g (float[N, 3, 8, 8] x) => (float[N, 3, 8, 8] y) {
     z = Mul(h, half)
     y = Conv(z, w)
 }"""
+HALF = """g (float[N, 3, 8, 8] x) => (float[N, 3, 8, 8] y) {
+    h = Cast<to = 10>(x)
+    r = Relu(h)
+    y = Cast<to = 1>(r)
+}"""
 NUMBERS = {
     "last": np.array([-1]),
     "plane": np.array([2, 3]),
@@ -90,11 +95,12 @@ def arrays_of(proto):
         ("FuseLayerNorm", "A8W8", (True, False)),
         ("IgnoreWarnings", "A8W8", (True, False)),
         ("PrintSummary", "A8W8", (True, False)),
+        ("QuantizeFP16", "A8W8", (True, False)),
         ("RemoveFusedQDQ", "BFP16", (True, False)),
     ],
 )
 def test_every_value_gives_the_same_model(key, preset, values, capsys):
-    written = {"Alig": (MOVED, SHAPES), "Fuse": (NORMALIZED, NUMBERS)}.get(key[:4])
+    written = {"Alig": (MOVED, SHAPES), "Fuse": (NORMALIZED, NUMBERS), "Quan": (HALF, {})}.get(key[:4])
     proto = conv_relu_model() if written is None else tiny_model(*written, opset=20)
     found = [quantized(proto, preset, **{key: value}).SerializeToString() for value in values]
     assert found[0] == found[1]

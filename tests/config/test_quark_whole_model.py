@@ -93,7 +93,7 @@ def test_a_scale_above_16_bits_is_refused():
 @pytest.mark.parametrize("preset", ["XINT8", "BF16", "BFP16", "MX9_INT8", "UINT8_DYNAMIC_QUANT", "MATMUL_NBITS"])
 def test_other_scales_are_refused(preset):
     with pytest.raises(
-        UnsupportedError, match=r"option Int16Scale: expected integers with float scales .*; leave it out"
+        UnsupportedError, match=r"option Int16Scale=True: expected integers with float scales .*; leave it out"
     ):
         legacy(preset, Int16Scale=True)
 

@@ -100,6 +100,7 @@ HONOURED = {
     "SplitLargeKernelPool": ("S8S8_AAWS", True, {}),
     "TensorQuantOverrides": ("A8W8", {"x": [{"symmetric": False}]}, {}),
     "UseQDQContribOps": ("A16W8", True, {}),
+    "UseFP32Scale": ("A8W8", False, {}),
     "UseGPTQ": ("A8W8", True, {}),
     "UseMatMulNBits": ("A8W8", True, {}),
     "WeightCalibrateMethod": ("A8W8", "MinMSE", {}),

@@ -230,7 +230,7 @@ def test_a_calibration_for_a_target_wants_a_preset():
     [
         ({"constants": "weights"}, "Target: constants: expected activation or weight, got 'weights'"),
         ({"bias": "int8"}, "Target: bias: expected int32 or int16 or weight or float, got 'int8'"),
-        ({"scales": ("powers",)}, "Target: scales: expected float32 or power_of_two or dyadic, got 'powers'"),
+        ({"scales": ("powers",)}, "Target: scales: expected float32 or power_of_two or dyadic or half, got 'powers'"),
         ({"rules": {"Conv": (0, 1)}}, "Target: rules: Conv: expected a Rule, got tuple"),
     ],
 )

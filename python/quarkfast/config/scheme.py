@@ -307,6 +307,11 @@ class Scheme:
         given["tensors"] = read_tensors(plain.get("tensors", {}))
         return cls(**given)
 
+    @property
+    def float16_scales(self) -> bool:
+        """Whether the model stays in float16, its scales included."""
+        return "half" in (self.activation.scale, self.weight.scale)
+
     def specs(self) -> tuple[TensorSpec, ...]:
         """Returns the form of every kind of tensor: the two for all, and those of single layers and tensors."""
         found = [self.activation, self.weight]

@@ -12,7 +12,7 @@ from quarkfast.ranges.registry import METHODS, PARAMETERS
 __all__ = ["Granularity", "ScaleKind", "TensorSpec"]
 
 Granularity = Literal["tensor", "channel", "group"]
-ScaleKind = Literal["float32", "power_of_two", "dyadic"]
+ScaleKind = Literal["float32", "power_of_two", "dyadic", "half"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class TensorSpec:
         symmetric: Whether zero maps to the middle of the type, so that the range is ``[-absmax, absmax]``.
         granularity: One scale for the whole tensor, one for each output channel, or one for each group of weights
             along the axis that a matrix product sums over (weights beside float activations only).
-        scale: The set that scales are taken from; ``"dyadic"`` is ``M / 2^N`` with M up to 32767 and N up to 16.
+        scale: The set that scales are taken from; ``"dyadic"`` is ``M / 2^N`` with M up to 32767 and N up to 16,
+            ``"half"`` has the model stay in float16, with pairs that take and give that.
         method: How a range is derived from what is known of the values, a row of `quarkfast.ranges.registry`.
         scaled: Whether 16-bit floats get a scale: bfloat16 that which brings values into [-2, 2], float16 that which
             makes the largest value 65504. Otherwise their scale is 1.

@@ -97,6 +97,8 @@ def check_types(scheme: Scheme) -> None:
         )
     if scheme.packed_weights and scheme.keep_float_weights:
         raise ConfigError("packed_weights: expected it or keep_float_weights, got both; leave one out")
+    if scheme.float16_scales:
+        _check_float16(scheme)
     if scheme.encoding == "cast" and scheme.activation.format.cast_opset is None:
         raise ConfigError(
             f"bf16_qdq_to_cast: expected activations of 8- or 16-bit floats, got {scheme.activation.dtype}; "
@@ -106,6 +108,15 @@ def check_types(scheme: Scheme) -> None:
         raise ConfigError(
             f"bf16_with_clip: expected bfloat16 activations, got {scheme.activation.dtype}; leave the option out"
         )
+
+
+def _check_float16(scheme: Scheme) -> None:
+    """One type of floats goes through the whole model."""
+    where = "float16_scales"
+    for spec in scheme.specs():
+        if not _is_integer(spec) or spec.scale != "half":
+            got = f"{spec.scale} scales" if _is_integer(spec) else spec.dtype
+            raise ConfigError(f"{where}: expected integers with float16 scales everywhere, got {got} for some")
 
 
 def _check_spec(field: str, spec: TensorSpec, known: tuple[str, ...]) -> None:

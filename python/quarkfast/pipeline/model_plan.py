@@ -123,4 +123,6 @@ def _in_words(spec: TensorSpec, axis: int | None) -> str:
         words.append("with powers of two as scales")
     elif spec.scale == "dyadic":
         words.append("with numbers of 16 bits over powers of two as scales")
+    elif spec.scale == "half":
+        words.append("with float16 scales")
     return " ".join(words)

@@ -12,10 +12,12 @@ from quarkfast.pipeline.step import FunctionStep
 from quarkfast.transforms.check_weights import check_weights
 from quarkfast.transforms.fix_shapes import fix_shapes
 from quarkfast.transforms.inline_functions import inline_functions
+from quarkfast.transforms.narrow_half import check_half
 from quarkfast.transforms.unshare_constants import unshare_constants
 
 __all__ = [
     "check_constants",
+    "check_half_precision",
     "check_new_constants",
     "convert_for_target",
     "convert_operator_set",
@@ -26,6 +28,7 @@ __all__ = [
     "has_shapes",
     "inline_calls",
     "rewrite",
+    "stays_half",
     "unshares",
 ]
 
@@ -57,6 +60,17 @@ def inline_calls(context: ModelContext) -> bool:
 def check_constants(context: ModelContext) -> bool:
     """Makes sure that constants are numbers."""
     context.checked = check_weights(context.model)
+    return False
+
+
+def stays_half(context: ModelContext) -> bool:
+    """Whether the model stays in float16, so that it has to be in float16."""
+    return context.scheme.float16_scales
+
+
+def check_half_precision(context: ModelContext) -> bool:
+    """Makes sure that a model which is to stay in float16 computes in that."""
+    check_half(context.model)
     return False
 
 

@@ -36,6 +36,7 @@ from quarkfast.quantization import (
 from quarkfast.ranges.estimate import estimate_ranges, needs_histogram
 from quarkfast.statistics import StatisticsRequest, TensorStatistics
 from quarkfast.targets.simulations import simulate
+from quarkfast.transforms.narrow_half import narrow_half
 from quarkfast.transforms.remove_pairs import remove_pairs
 from quarkfast.writers import insert
 
@@ -47,6 +48,7 @@ __all__ = [
     "keep_constants_in_files",
     "measure_outputs",
     "measures_outputs",
+    "narrow_to_half",
     "place_pairs",
     "plan_codes",
     "request_channels",
@@ -215,6 +217,11 @@ def rounds_constants_alone(context: Context) -> bool:
 def round_constants_alone(context: Context) -> bool:
     """Makes narrow constants float32, and takes Casts away but those behind inputs."""
     return remove_pairs(context.model, keep_inputs=True)
+
+
+def narrow_to_half(context: Context) -> bool:
+    """Has what was widened to be quantized compute in float16 again."""
+    return narrow_half(context.model)
 
 
 def serialize_model(context: Context) -> bool:

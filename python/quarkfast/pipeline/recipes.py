@@ -9,6 +9,7 @@ from quarkfast.deferred import ir
 from quarkfast.pipeline.outlier_steps import may_split_outliers, split_outliers
 from quarkfast.pipeline.preparation_steps import (
     check_constants,
+    check_half_precision,
     check_new_constants,
     convert_for_target,
     convert_operator_set,
@@ -19,6 +20,7 @@ from quarkfast.pipeline.preparation_steps import (
     has_shapes,
     inline_calls,
     rewrite,
+    stays_half,
     unshares,
 )
 from quarkfast.pipeline.quantization_steps import (
@@ -29,6 +31,7 @@ from quarkfast.pipeline.quantization_steps import (
     keep_constants_in_files,
     measure_outputs,
     measures_outputs,
+    narrow_to_half,
     place_pairs,
     plan_codes,
     request_channels,
@@ -79,6 +82,7 @@ _STRUCTURE: Recipe = (
 
 PREPARATION: Recipe = (
     *_STRUCTURE,
+    FunctionStep("check half precision", "prepare", check_half_precision, stays_half),
     rewrite("widen half precision", widen_half),
     FunctionStep("check constants", "prepare", check_constants),
     rewrite("fold constants", fold_constants),
@@ -114,6 +118,7 @@ _RESULT: Recipe = (
     FunctionStep("check for target", "insert", check_for_target),
     FunctionStep("insert", "insert", insert_plan),
     FunctionStep("round constants alone", "insert", round_constants_alone, rounds_constants_alone),
+    FunctionStep("narrow to half precision", "insert", narrow_to_half, stays_half),
     FunctionStep("serialize", "insert", serialize_model),
     FunctionStep("measure outputs", "check", measure_outputs, measures_outputs),
     FunctionStep("write files", "save", write_files, writes_files),

@@ -13,7 +13,7 @@ from quarkfast.qparams.powers import (
     power_of_two_candidates,
     search_power_of_two,
 )
-from quarkfast.qparams.ranges import SOFTMAX_RANGE, QParams, code_range, from_range
+from quarkfast.qparams.ranges import SOFTMAX_RANGE, QParams, code_range, from_range, stored_scale
 
 __all__ = [
     "HIGHEST",
@@ -33,4 +33,5 @@ __all__ = [
     "power_of_two_candidates",
     "rows_of",
     "search_power_of_two",
+    "stored_scale",
 ]

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast.formats.scalar import ScalarFormat, integer_type
 
-__all__ = ["SOFTMAX_RANGE", "QParams", "code_range", "from_range"]
+__all__ = ["SOFTMAX_RANGE", "QParams", "code_range", "from_range", "stored_scale"]
 
 #: The range of a Softmax output, known without calibration.
 SOFTMAX_RANGE = (0.0, 1.0)
@@ -136,7 +136,7 @@ def from_range(
     exact = (high - low) / (qmax - qmin)
     empty = exact == 0
     exact = np.where(empty, 1.0, exact)
-    scale = _stored(exact, np.dtype(scale_dtype))
+    scale = stored_scale(exact, scale_dtype)
     if symmetric:
         zero = np.full(low.shape, np.rint((qmin + qmax) / 2))
     else:
@@ -164,8 +164,22 @@ def _checked_range(rmin: ArrayLike, rmax: ArrayLike) -> tuple[NDArray[np.float64
     return np.maximum(np.minimum(low, 0.0), -_LARGEST_END), np.minimum(np.maximum(high, 0.0), _LARGEST_END)
 
 
-def _stored(scale: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Round scales to their dtype: to nearest where normal, upwards to a float16 subnormal, never to zero."""
+def stored_scale(scale: NDArray[np.float64], dtype: DTypeLike) -> NDArray[Any]:
+    """Round scales to their dtype: to nearest where normal, upwards to a float16 subnormal, never to zero.
+
+    Args:
+        scale: Positive, any shape.
+        dtype: float32 or float16.
+
+    Raises:
+        TypeError: another dtype.
+        ValueError: a scale that float16 cannot hold.
+
+    Example:
+        >>> stored_scale(np.array([0.3, 1e-9]), "float16")
+        array([3.e-01, 6.e-08], dtype=float16)
+    """
+    dtype = np.dtype(dtype)
     if dtype == np.float32:
         return np.maximum(scale, np.finfo(np.float32).tiny).astype(np.float32)
     if dtype != np.float16:

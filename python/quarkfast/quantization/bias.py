@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from quarkfast.config import ScaleKind
 from quarkfast.graph.placement import BiasSlot
 from quarkfast.graph.quantizer import Quantizer
+from quarkfast.qparams import stored_scale
 
 __all__ = ["HEADROOM", "bias_quantizer", "raise_for_headroom"]
 
@@ -26,7 +27,9 @@ HEADROOM = 2**30
 _LARGEST = {32: HEADROOM, 16: 2**15 - 1}
 
 
-def bias_quantizer(data: Quantizer, weight: Quantizer, channels: int, bits: int = 32) -> Quantizer:
+def bias_quantizer(
+    data: Quantizer, weight: Quantizer, channels: int, bits: int = 32, kind: ScaleKind = "float32"
+) -> Quantizer:
     """Returns int32 with scale ``s_x * s_w``, zero point 0; one scale for each channel if the weight has that.
 
     Args:
@@ -34,11 +37,14 @@ def bias_quantizer(data: Quantizer, weight: Quantizer, channels: int, bits: int 
         weight: Quantizer of its weight.
         channels: Length of the bias. A grouped ConvTranspose has fewer weight channels; they repeat for each group.
         bits: 32, or 16 for int16.
+        kind: Where it is ``"half"``, the product is rounded to float16, a subnormal one up.
 
     Source:
         ONNX Runtime's QLinearConv adds the bias to its int32 sums; Quark 0.13 as well.
     """
     scale = _product(data, weight, channels)
+    if kind == "half":
+        scale = stored_scale(scale.astype(np.float64), np.float16).astype(np.float32)
     return Quantizer(f"int{bits}", scale, np.zeros(scale.shape, np.int64), 0 if scale.ndim else None)
 
 
@@ -69,6 +75,9 @@ def raise_for_headroom(
     if kind == "power_of_two":
         fraction, exponent = np.frexp(needed)
         needed = np.where(needed > 0, np.ldexp(1.0, exponent - (fraction == 0.5)), 0.0)  # the next one up
+    elif kind == "half":
+        near = stored_scale(needed, np.float16)
+        needed = np.where(near < needed, np.nextafter(near, np.float16(np.inf)), near).astype(np.float64)
     elif kind == "dyadic":
         step = np.ldexp(1.0, np.maximum(np.frexp(needed)[1] - 15, -16))  # of the numbers M / 2^N that are as large
         needed = np.ceil(needed / step) * step

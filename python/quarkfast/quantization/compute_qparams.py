@@ -93,8 +93,8 @@ def compute_qparams(
     biases = []
     for bias in placement.biases:
         weight = constants[slots[bias.weight]] if bias.weight in slots else activations[bias.weight_tensor]
-        channels = array_of(initializers[bias.tensor]).size
-        biases.append((bias, bias_quantizer(activations[bias.data], weight, channels, bias.bits)))
+        channels, kind = array_of(initializers[bias.tensor]).size, scheme.weight.scale
+        biases.append((bias, bias_quantizer(activations[bias.data], weight, channels, bias.bits, kind)))
     notes.extend(count_flat(model, placement, seen or ranges))
     slots_of = tuple(constants.items())
     return Quantizers(placement.activations, quantizers, slots_of, tuple(biases), tuple(notes), reductions)

@@ -112,8 +112,11 @@ def overflows(layer: Layer, codes: NDArray[Any]) -> bool:
 
 
 def is_portable(scheme: Scheme, target: Target) -> bool:
-    """Whether weights are made smaller where sums would leave 16 bits."""
-    return scheme.portable and target.cpu_kernels and not scheme.weights_only
+    """Whether weights are made smaller where sums would leave 16 bits.
+
+    With float16 scales onnxruntime (1.32) computes no layer on integers.
+    """
+    return scheme.portable and target.cpu_kernels and not (scheme.weights_only or scheme.float16_scales)
 
 
 def saturation_note(
@@ -124,7 +127,7 @@ def saturation_note(
     onnxruntime computes a convolution on integers where a pair stands right behind it, which pairs placed for it do,
     and other products always.
     """
-    if is_portable(scheme, target) or scheme.encoding != "qdq":
+    if is_portable(scheme, target) or scheme.encoding != "qdq" or scheme.float16_scales:
         return ()
     constants, found = dict(plan.constants), list[str]()
     nodes = {name_of(node): node for node in model.graph}

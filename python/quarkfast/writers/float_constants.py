@@ -24,9 +24,10 @@ _CHANNELS = 13  # the first operator set whose DequantizeLinear has an axis
 # Codes below 2^30 hold the 24 bits of a float32; 2^-126 is the least scale that is a normal number.
 _BITS = 30
 _LOWEST = -126
+_HALF_BITS, _HALF_LOWEST = 11, -24  # of float16, whose least scale is subnormal: the codes are its steps
 
 
-def keep_floats(model: ir.Model) -> None:
+def keep_floats(model: ir.Model, *, half: bool = False) -> None:
     """Lets a DequantizeLinear give the biases that onnxruntime would turn into something else, in place.
 
     Its WeightBiasQuantization makes a constant float bias of a Conv, ConvTranspose or Gemm int32 at ``s_x * s_w``, and
@@ -44,6 +45,9 @@ def keep_floats(model: ir.Model) -> None:
 
     Codes have 30 bits and scales are powers of two, one for each channel, which give the same floats back. Below
     operator set 13 there is one for all: 2^-31 of the largest bias is lost.
+
+    A model that becomes `half` precision gets that for every float bias: onnxruntime 1.32 writes its division of a
+    float16 bias by ``s_x * s_w`` in float16, where what is above 65504 is infinite. Codes have 11 bits, as float16.
     """
     builder, per_channel = GraphBuilder(model), opset_version(model) >= _CHANNELS
     for node in tuple(model.graph):
@@ -53,12 +57,12 @@ def keep_floats(model: ir.Model) -> None:
             continue
         bias = node.inputs[index] if index < len(node.inputs) else None
         values = _folded(bias)
-        if (bias is not None and (values is None or values.ndim != 1)) or not _is_changed(layer, scale, values):
+        if (bias is not None and (values is None or values.ndim != 1)) or not _is_changed(layer, scale, values, half):
             continue
         if values is None:
             values = np.zeros(_channels(layer), np.float32)
         stem = name_of(bias) or f"{name_of(node)}_bias"
-        decoder = _decoder(builder, stem, values, per_channel)
+        decoder = _decoder(builder, stem, values, per_channel, half)
         model.graph.insert_before(node, decoder)
         node.resize_inputs(max(len(node.inputs), index + 1))
         node.replace_input_with(index, decoder.outputs[0])
@@ -90,7 +94,7 @@ def _scale(value: ir.Value | None) -> NDArray[np.float32] | None:
     return found
 
 
-def _is_changed(layer: ir.Node, scale: NDArray[np.float32], bias: NDArray[np.float32] | None) -> bool:
+def _is_changed(layer: ir.Node, scale: NDArray[np.float32], bias: NDArray[np.float32] | None, half: bool) -> bool:
     """Whether onnxruntime would round a weight or bias of `layer`, whose input has that scale, otherwise than said."""
     weight = layer.inputs[1]
     if _is_folded(weight):
@@ -99,7 +103,7 @@ def _is_changed(layer: ir.Node, scale: NDArray[np.float32], bias: NDArray[np.flo
     if bias is None or decoder is None or decoder.op_type != "DequantizeLinear":
         return False
     codes = decoder.inputs[0]
-    if codes is None or codes.dtype not in _BYTES:
+    if half or codes is None or codes.dtype not in _BYTES:
         return True
     steps = np.multiply(scale, array_of(decoder.inputs[1]), dtype=np.float64)
     return bool((np.abs(bias) >= HEADROOM * np.resize(steps, bias.shape)).any())
@@ -136,11 +140,12 @@ def _channels(layer: ir.Node) -> int:
     return int(shape[0 if first else 1])
 
 
-def _decoder(builder: GraphBuilder, stem: str, values: NDArray[np.float32], per_channel: bool) -> ir.Node:
+def _decoder(builder: GraphBuilder, stem: str, values: NDArray[np.float32], per_channel: bool, half: bool) -> ir.Node:
     """Returns a DequantizeLinear that gives `values`, and registers what it reads."""
     magnitude = np.abs(values) if per_channel else np.abs(values).max(initial=0)
     exponent = np.where(magnitude > 0, np.frexp(magnitude)[1], 0)
-    scale = np.ldexp(1.0, np.maximum(exponent - _BITS, _LOWEST)).astype(np.float32)
+    bits, lowest = (_HALF_BITS, _HALF_LOWEST) if half else (_BITS, _LOWEST)
+    scale = np.ldexp(1.0, np.maximum(exponent - bits, lowest)).astype(np.float32)
     codes = np.rint(values / scale.astype(np.float64)).astype(np.int32)
     stored = (codes, "quantized"), (scale, "quantized_scale"), (np.zeros(scale.shape, np.int32), "quantized_zero_point")
     inputs = [builder.initializer(f"{stem}_{ending}", array) for array, ending in stored]

@@ -55,6 +55,7 @@ class Form:
 
 
 _OLDEST = 11
+_HALF = 19  # QuantizeLinear takes float16
 
 # Numbers of Quark's attribute; those of `quarkfast.kernels`.
 _ROUNDING_MODES: Mapping[Rounding, int] = MappingProxyType({"half_away": 0, "half_up": 1, "half_even": 2})
@@ -84,8 +85,8 @@ def find_form(dtype: str, spelling: Spelling) -> Form:
 def lowest_opset(scheme: Scheme, target: Target) -> int:
     """Returns the oldest operator set that `target` takes and that carries `scheme`.
 
-    That is 11, 13 for one scale a channel, 21 for 16-bit integers. Operator set 10 has QuantizeLinear, but no Round
-    that onnxruntime could write where it makes the float bias behind a MatMul int32.
+    That is 11, 13 for one scale a channel, 19 for float16 scales, 21 for 16-bit integers. Operator set 10 has
+    QuantizeLinear, but no Round that onnxruntime could write where it makes the float bias behind a MatMul int32.
 
     Example:
         >>> from quarkfast.config import PRESETS
@@ -102,7 +103,9 @@ def lowest_opset(scheme: Scheme, target: Target) -> int:
     narrow = (
         find_form("int16", "contrib_bias" if scheme.contrib_pairs else "bias").opset if scheme.bias == "int16" else 0
     )
-    return max(target.lowest_opset, 13 if channels else _OLDEST, narrow, *(form.opset for form in forms))
+    oldest = 13 if channels else _OLDEST
+    oldest = _HALF if scheme.float16_scales and not scheme.contrib_pairs else oldest
+    return max(target.lowest_opset, oldest, narrow, *(form.opset for form in forms))
 
 
 def quantize_nodes(

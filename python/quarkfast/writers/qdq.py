@@ -57,7 +57,7 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme, target: Target) -> tuple
         insert_dynamic(model, plan)
     else:
         notes = insert_pairs(model, plan, scheme)
-        keep_floats(model)
+        keep_floats(model, half=scheme.float16_scales)
         notes += runtime_notes(model)
     if target.cpu_kernels:
         keep_sums(model)  # last: pairs stand between a normalization and a sum that is quantized

@@ -19,6 +19,7 @@ __all__ = [
     "set_equalize",
     "set_extra",
     "set_field",
+    "set_float16_scales",
     "set_group_size",
     "set_in_spec",
     "set_mixed_precision",
@@ -149,6 +150,24 @@ def set_align_scales(scheme: Scheme, value: bool) -> Scheme:
             f"align_scales: expected a preset with power-of-two scales, such as XINT8, got {scheme.name}; leave it out"
         )
     return replace(scheme, align_scales=value)
+
+
+def set_float16_scales(scheme: Scheme, value: bool) -> Scheme:
+    """Has scales be float16 numbers, and the model stay in float16.
+
+    Raises:
+        ConfigError: If it is on, and scales are none, powers of two or M / 2^N, or not known beforehand.
+    """
+    if not value:
+        return scheme
+    for spec in (scheme.activation, scheme.weight):
+        if scheme.encoding != "qdq" or not spec.format.is_integer or spec.scale not in ("float32", "half"):
+            raise ConfigError(
+                "float16_scales: expected a preset of integers with float scales that are known beforehand, such as "
+                f"A8W8, got {scheme.name}; leave it out"
+            )
+    activation, weight = (replace(each, scale="half") for each in (scheme.activation, scheme.weight))
+    return replace(scheme, activation=activation, weight=weight)
 
 
 def set_search_ranges(scheme: Scheme, value: bool) -> Scheme:

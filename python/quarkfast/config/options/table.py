@@ -156,6 +156,10 @@ _ROWS = (
         "Write Q/DQ pairs in the domain com.microsoft, which has 16 bits in any operator set.", "UseQDQContribOps",
     ),
     Option(
+        "float16_scales", kinds.BOOL, changes.set_float16_scales, _TYPES,
+        "Leave a float16 model in float16, with float16 scales; it becomes float32 otherwise.",
+    ),
+    Option(
         "vaiml", kinds.BOOL, changes.set_vaiml, _TYPES,
         "Round constants and inputs alone to bfloat16 (AMD's VAIML).", "EnableVaimlBF16",
     ),

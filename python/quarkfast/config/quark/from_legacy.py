@@ -19,7 +19,7 @@ from quarkfast.config.quark.keys import family_of
 from quarkfast.config.quark.legacy import QuantizationConfig
 from quarkfast.config.quark.mixed_precision import mixed
 from quarkfast.config.quark.nbits import nbits_scheme
-from quarkfast.config.quark.whole_model import weights_alone, with_int16_scales
+from quarkfast.config.quark.whole_model import weights_alone, with_scales
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError, UnsupportedError
@@ -71,7 +71,7 @@ def scheme_of_legacy(config: QuantizationConfig) -> Scheme:
     _check_fields(config.changed())
     if gptq is not None or nbits:
         scheme = nbits_scheme(options) if nbits else gptq_scheme(gptq or {}, options)
-        with_int16_scales(scheme, options)
+        with_scales(scheme, options)
         check_keys(options, family_of(scheme))
         chosen = {"exclude": [*config.nodes_to_exclude], "op_types": config.op_types_to_quantize}
         scheme = finetuned(scheme, {}) if finetuning else scheme
@@ -82,7 +82,7 @@ def scheme_of_legacy(config: QuantizationConfig) -> Scheme:
     if config.include_auto_mp or options.get("AutoMixprecision"):
         scheme = mixed(scheme, options.get("AutoMixprecision") or {}, options)
     found = apply_options(scheme, {**translated_options(options, scheme), **_selection(config)})
-    return with_int16_scales(found, options)
+    return with_scales(found, options)
 
 
 def _options(config: QuantizationConfig) -> dict[str, Any]:

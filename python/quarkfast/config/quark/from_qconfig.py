@@ -21,7 +21,7 @@ from quarkfast.config.quark.nbits import nbits_scheme
 from quarkfast.config.quark.qconfig import QConfig
 from quarkfast.config.quark.rotation import rotated
 from quarkfast.config.quark.spec import QLayerConfig
-from quarkfast.config.quark.whole_model import check_groups, weights_alone, with_int16_scales
+from quarkfast.config.quark.whole_model import check_groups, weights_alone, with_scales
 from quarkfast.config.rules import LayerRule
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
@@ -47,7 +47,7 @@ def scheme_of_qconfig(config: QConfig) -> Scheme:
     if gptq is not None or nbits:
         selection = {"exclude": list(config.exclude)} if config.exclude else {}
         scheme = nbits_scheme(options) if nbits else gptq_scheme(gptq or {}, options)
-        with_int16_scales(scheme, options)
+        with_scales(scheme, options)
         check_keys(options, family_of(scheme))
         return apply_options(finetuned(scheme, finetuning) if finetuning else scheme, selection)
     if layer.output_tensors is not None and layer.output_tensors != layer.input_tensors:
@@ -76,7 +76,7 @@ def scheme_of_qconfig(config: QConfig) -> Scheme:
         given["exclude_op_types"] = list(config.layer_type_config[None])
     if rules := _layer_rules(config):
         given["layers"] = rules
-    return with_int16_scales(apply_options(scheme, {**translated, **given}), options)
+    return with_scales(apply_options(scheme, {**translated, **given}), options)
 
 
 def _specs(layer: QLayerConfig, options: Mapping[str, Any]) -> tuple[TensorSpec, TensorSpec]:

@@ -1,4 +1,4 @@
-"""Keys that change every spec of a configuration at once: `Int16Scale` and `WeightsOnly`."""
+"""Keys that change every spec of a configuration at once: `Int16Scale`, `UseFP32Scale` and `WeightsOnly`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from quarkfast.config.presets import PRESETS
 from quarkfast.config.rules import Change, LayerRule
 from quarkfast.config.scheme import Scheme
-from quarkfast.config.spec import TensorSpec
+from quarkfast.config.spec import ScaleKind, TensorSpec
 from quarkfast.errors import UnsupportedError
 
-__all__ = ["check_groups", "weights_alone", "with_int16_scales"]
+__all__ = ["check_groups", "weights_alone", "with_scales"]
 
 
 def weights_alone(scheme: Scheme, options: Mapping[str, Any]) -> Scheme:
@@ -58,46 +58,53 @@ def check_groups(activation: TensorSpec, weight: TensorSpec, options: Mapping[st
         )
 
 
-def with_int16_scales(scheme: Scheme, options: Mapping[str, Any]) -> Scheme:
-    """Returns a scheme whose scales are whole numbers of 16 bits over a power of two, as `Int16Scale` asks for.
+def with_scales(scheme: Scheme, options: Mapping[str, Any]) -> Scheme:
+    """Returns a scheme whose scales come from the set that keys ask for.
+
+    `Int16Scale` asks for whole numbers of 16 bits over a power of two, `UseFP32Scale=False` for float16.
 
     Raises:
-        UnsupportedError: If a scale is a power of two, or there are none that are known beforehand.
+        UnsupportedError: If a scale is a power of two, there are none that are known beforehand, or both are asked for.
 
     Example:
-        >>> with_int16_scales(PRESETS["A8W8"], {"Int16Scale": True}).weight.scale
+        >>> with_scales(PRESETS["A8W8"], {"Int16Scale": True}).weight.scale
         'dyadic'
     """
-    if options.get("Int16Scale") is True:
-        scheme = replace(
-            scheme,
-            activation=_scaled(scheme.activation, scheme),
-            weight=_scaled(scheme.weight, scheme),
-            layers=tuple(map(_layer, scheme.layers)),
-        )
+    for key, value, kind in _SCALE_KEYS:
+        if options.get(key) is value:
+            scheme = replace(
+                scheme,
+                activation=_scaled(scheme.activation, scheme, f"{key}={value}", kind),
+                weight=_scaled(scheme.weight, scheme, f"{key}={value}", kind),
+                layers=tuple(_layer(rule, kind) for rule in scheme.layers),
+            )
     if scheme.target == "ryzenai-xint8" and "dyadic" in (scheme.activation.scale, scheme.weight.scale):
         raise UnsupportedError("scale type: expected powers of two for enable_npu_cnn, got M / 2^N")
     return scheme
 
 
-def _scaled(spec: TensorSpec, scheme: Scheme) -> TensorSpec:
-    if not spec.format.is_integer or spec.scale == "power_of_two" or scheme.encoding != "qdq":
-        kind = spec.scale if spec.format.is_integer else spec.dtype
+_SCALE_KEYS: tuple[tuple[str, bool, ScaleKind], ...] = (
+    ("Int16Scale", True, "dyadic"),
+    ("UseFP32Scale", False, "half"),
+)
+
+
+def _scaled(spec: TensorSpec, scheme: Scheme, key: str, kind: ScaleKind) -> TensorSpec:
+    if not spec.format.is_integer or spec.scale not in ("float32", kind) or scheme.encoding != "qdq":
+        got = spec.scale if spec.format.is_integer else spec.dtype
         raise UnsupportedError(
-            f"option Int16Scale: expected integers with float scales that are known beforehand, got {kind} in "
+            f"option {key}: expected integers with float scales that are known beforehand, got {got} in "
             f"{scheme.name}; leave it out"
         )
-    return replace(spec, scale="dyadic")
+    return replace(spec, scale=kind)
 
 
-def _layer(rule: LayerRule) -> LayerRule:
-    parts = _changed(rule.activation), _changed(rule.weight), _changed(rule.output)
+def _layer(rule: LayerRule, kind: ScaleKind) -> LayerRule:
+    parts = _changed(rule.activation, kind), _changed(rule.weight, kind), _changed(rule.output, kind)
     return replace(rule, activation=parts[0], weight=parts[1], output=parts[2])
 
 
-def _changed(change: Change | None) -> Change | None:
+def _changed(change: Change | None, kind: ScaleKind) -> Change | None:
     if change is None:
         return None
-    return Change(
-        tuple((key, "dyadic" if (key, value) == ("scale", "float32") else value) for key, value in change.values)
-    )
+    return Change(tuple((key, kind if (key, value) == ("scale", "float32") else value) for key, value in change.values))

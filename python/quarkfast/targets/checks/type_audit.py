@@ -11,6 +11,7 @@ from quarkfast.graph.access import name_of
 from quarkfast.graph.operators import find_operator
 from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.graph.written_codes import codes_of_input, is_pair, reads_floats
+from quarkfast.qparams import stored_scale
 from quarkfast.targets.checks.finding import Finding, Takes
 
 __all__ = ["bias_scales", "float_types", "types"]
@@ -87,8 +88,10 @@ def bias_scales(model: ir.Model, target: Takes) -> Iterator[Finding]:
             continue
         # Of channels whose weights are all but zero the product is no normal number, which a scale has to be.
         product = np.maximum(np.float32(data.scale) * np.float32(weight.scale), np.finfo(np.float32).tiny)
-        expected, found = np.broadcast_arrays(product.ravel(), np.float32(bias.scale).ravel())
-        # Another tool may multiply in doubles: one rounding of float32 apart.
+        if bias.scale.dtype == np.float16:
+            product = stored_scale(product.astype(np.float64), np.float16)
+        expected, found = np.broadcast_arrays(product.ravel(), bias.scale.astype(product.dtype).ravel())
+        # Another tool may multiply in doubles or in float16: one rounding apart.
         if (np.abs(expected - found) > np.spacing(np.abs(expected))).any():
             got = f"{found[0]:.9g} for a product of {expected[0]:.9g}"
             text = f"{bias.tensor!r}: expected the scale of the products, got {got}"

@@ -39,8 +39,13 @@ ROWS = (
         honoured="True",
     ),
     Key("UsePowerOf2Scale", "use float scales (ScaleType.Float32) instead", default=(True,)),
-    Key("QuantizeFP16", "a float16 model is recognized by itself, and computes in float32", default=(False,)),
-    Key("UseFP32Scale", "scales are float32 whatever the type of the model", default=(False,)),
+    Key("QuantizeFP16", "a float16 model is recognized by itself", already=BOTH),
+    Key(
+        "UseFP32Scale",
+        "option `float16_scales`: a float16 model stays in float16, which becomes float32 otherwise",
+        default=(True, None),
+        honoured="False",
+    ),
     Key("UseUnsignedReLU", "it has no effect in Quark either; leave it out", default=(False,), dead=True),
     Key(
         "MinMSEModeFloatScale",
