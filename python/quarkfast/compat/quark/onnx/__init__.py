@@ -66,6 +66,7 @@ _OTHERS = {
     ),
     **dict.fromkeys(("CalibraterBase", "MinMaxCalibrater"), "quarkfast.calibrate gathers statistics"),
     "dump_model": "quarkfast.compare_models compares tensors",
+    "VitisExtendedQuantizer": "quarkfast.ModelQuantizer quantizes (Quark 0.13 exports the name and lacks it too)",
 }
 
 
