@@ -217,6 +217,10 @@ def test_quarks_keys_refuse_it_for_other_scales():
         scheme_of(config)
 
 
+def test_the_summary_does_not_say_that_the_model_became_float32():
+    assert not [note for note in quantized().summary.notes if "float32" in note]
+
+
 def test_the_same_bytes_again():
     assert all(one == other for one, other in pairwise(quantized().model_bytes for _ in range(2)))
 

@@ -7,10 +7,12 @@ import numpy as np
 from quarkfast.deferred import ir
 from quarkfast.errors import UnsupportedError
 from quarkfast.graph.access import array_of, is_constant, is_standard, name_of
+from quarkfast.graph.notes import drop_note
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
 from quarkfast.transforms.float_types import change_float_type
 from quarkfast.transforms.infer_types import infer_types
 from quarkfast.transforms.remove_identities import remove_identities
+from quarkfast.transforms.widen_half import WIDENED
 
 __all__ = ["check_half", "narrow_half"]
 
@@ -64,6 +66,7 @@ def narrow_half(model: ir.Model) -> bool:
             node.op_type = "Identity"
             node.attributes.clear()
     remove_identities(model)
+    drop_note(model, WIDENED)
     return True
 
 

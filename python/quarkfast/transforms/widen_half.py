@@ -8,9 +8,9 @@ from quarkfast.graph.notes import add_note
 from quarkfast.transforms.float_types import change_float_type
 from quarkfast.transforms.infer_types import infer_types
 
-__all__ = ["widen_half"]
+__all__ = ["WIDENED", "widen_half"]
 
-_WIDENED = "the model was float16: it computes in float32 now, and its inputs and outputs keep their types"
+WIDENED = "the model was float16: it computes in float32 now, and its inputs and outputs keep their types"
 
 _HALF, _FLOAT = ir.DataType.FLOAT16, ir.DataType.FLOAT
 
@@ -40,7 +40,7 @@ def widen_half(model: ir.Model) -> bool:
     if all(node.op_type in _MOVES for node in giving) or not all(map(is_standard, (*giving, *reading))):
         return False
     change_float_type(model, _HALF, _FLOAT, keep_ends=True)
-    add_note(model, _WIDENED)
+    add_note(model, WIDENED)
     return True
 
 
