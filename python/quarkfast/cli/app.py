@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
@@ -14,6 +14,7 @@ from quarkfast.cli.convert import COMMANDS, convert
 from quarkfast.cli.demo import demo
 from quarkfast.cli.doctor import doctor
 from quarkfast.cli.evaluate import evaluate
+from quarkfast.cli.examples import EXAMPLES
 from quarkfast.cli.exit_codes import MEANINGS, ExitCode, exit_code_of
 from quarkfast.cli.inspect import inspect
 from quarkfast.cli.merge_calibration import merge_calibration
@@ -22,6 +23,12 @@ from quarkfast.cli.quantize import quantize
 from quarkfast.errors import QuarkfastError
 
 EPILOG = "Exit status: " + ", ".join(f"{code.value} {meaning}" for code, meaning in MEANINGS.items()) + "."
+
+
+def _epilog(verb: Callable[..., int]) -> str:
+    """What the help of a verb ends with. Blank lines keep paragraphs apart in typer's help."""
+    return f"Example:\n\nquarkfast {EXAMPLES[verb.__name__.replace('_', '-')]}\n\n{EPILOG}"
+
 
 # typer brings its own copy of click or depends on it, by version; the error class that it exports leads to either.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -33,9 +40,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _verb in (quantize, plan, calibrate, merge_calibration, evaluate, compare, inspect, check, demo, doctor):
-    app.command(epilog=EPILOG)(_verb)
+    app.command(epilog=_epilog(_verb))(_verb)
 for _command_of_convert in COMMANDS:
-    convert.command(epilog=EPILOG)(_command_of_convert)
+    convert.command(epilog=_epilog(_command_of_convert))(_command_of_convert)
 app.add_typer(convert, name="convert", epilog=EPILOG)
 
 
