@@ -32,6 +32,7 @@ from quarkfast.graph.comparisons import Asked, add_comparisons
 from quarkfast.graph.external_constants import constants_in_files, proto_and_folder
 from quarkfast.graph.load import load_model
 from quarkfast.graph.opset import convert_opset, opset_version
+from quarkfast.graph.own_dequantizers import use_own_dequantizers
 from quarkfast.graph.side_by_side import put_beside
 from quarkfast.graph.traced_pairs import TracedPair, traced_pairs
 from quarkfast.graph.written_codes import Codes
@@ -180,6 +181,7 @@ class _Tensors:
         self._asked = [(each.tensor, each.rounding, name_of(each.reference)) for each in asked]
         put_beside(merged, other, _PREFIX)
         add_comparisons(merged, asked)
+        use_own_dequantizers(merged)
         self._sums: list[NDArray[np.float64] | None] = [None] * len(asked)
 
     def _add_weight(self, index: int, pair: TracedPair) -> None:
