@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "numerics/block_formats.h"
 #include "numerics/histogram.h"
@@ -74,6 +75,13 @@ struct InstanceMoments {
 };
 struct InstanceNormalization {
   float mean, inverse_deviation, gamma, beta;
+};
+
+// What Compare sums up of two arrays: one row of its output (docs/operators.md).
+struct ComparedSums {
+  double signal = 0, noise = 0;
+  double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
+  double beyond = 0, count = 0, odd = 0;
 };
 
 // The statistics of tensors of one float type T (named stats_f32, stats_f16, stats_bf16 in Kernels).
@@ -200,6 +208,12 @@ struct Kernels {
   // diagonal element is not > 0 stays. Ends early when no code of a pass moves. Limits are at most 2^32 from zero.
   void (*descend_codes_f64)(double* codes, double* residual, const double* gram, size_t n, double scale,
                             const double* low, const double* high, size_t passes);
+
+  // Adds n elements to the sums of one channel.
+  void (*compare_f32)(const float* reference, const float* value, size_t n, double limit, ComparedSums* sums);
+  // Adds `rows` elements to the sums of each of `channels` channels that lie side by side.
+  void (*compare_channels_f32)(const float* reference, const float* value, size_t rows, size_t channels, double limit,
+                               ComparedSums* sums);
 
   StatisticsKernels<float> stats_f32;
   StatisticsKernels<f16> stats_f16;

@@ -5,6 +5,7 @@
 #include "kernels/bfp_prime.inl.h"
 #include "kernels/cast_bf16.inl.h"
 #include "kernels/cast_f16.inl.h"
+#include "kernels/compare.inl.h"
 #include "kernels/descend_codes.inl.h"
 #include "kernels/dot_i16.inl.h"
 #include "kernels/instance_normalization.inl.h"
@@ -70,6 +71,8 @@ const Kernels kernels = {
     .normalize_instance_f32 = normalize_instance_f32,
     .dot_i16_i64 = dot_i16_i64,
     .descend_codes_f64 = descend_codes_f64,
+    .compare_f32 = compare_f32,
+    .compare_channels_f32 = compare_channels_f32,
     .stats_f32 = statistics_kernels<float>(),
     .stats_f16 = statistics_kernels<f16>(),
     .stats_bf16 = statistics_kernels<bf16>(),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import quarkfast
 from quarkfast import ort
 from quarkfast.errors import ModelError
 
@@ -18,7 +19,7 @@ def compare(reference, value, **attributes):
     return session(model).run(None, {"x0": reference, "x1": value})[0]
 
 
-def expected(reference, value, axis):
+def expected(reference, value, axis, limit=LIMIT):
     """The same, channel by channel, with sums that are rounded once."""
     channels = [(reference, value)]
     if axis is not None:
@@ -33,7 +34,7 @@ def expected(reference, value, axis):
         wide, got = wide[usable], got[usable]
         noise = np.abs(wide - got)
         low, high = got.min(initial=np.inf), got.max(initial=-np.inf)
-        rows.append([(wide**2).sum(), (noise**2).sum(), low, high, (noise > LIMIT).sum(), wide.size, odd])
+        rows.append([(wide**2).sum(), (noise**2).sum(), low, high, (noise > limit).sum(), wide.size, odd])
     return np.array(rows, np.float64).reshape(-1, 7)
 
 
@@ -87,6 +88,36 @@ def test_sums_do_not_depend_on_the_threads(rng):
         runner = ort.inference_session(model.SerializeToString(), options)
         found.append(runner.run(None, {"x0": reference, "x1": value})[0])
     np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((3, 5, 1009), 1), ((7, 16), -1), ((60, 131), -1), ((1300,), None), ((4, 15), 1)], ids=str
+)
+@pytest.mark.parametrize("limit", [LIMIT, np.inf])
+@pytest.mark.parametrize("odd", [None, np.nan, np.inf])
+def test_every_instruction_set_gives_the_same_bytes(rng, shape, axis, limit, odd):
+    reference, value = (rng.standard_normal(shape).astype(np.float32) for _ in range(2))
+    if odd is not None:
+        value.flat[value.size // 2] = odd
+    attributes = {} if axis is None else {"axis": axis}
+    found = set()
+    for isa in quarkfast.available_isas():
+        with quarkfast.use_isa(isa):
+            model = one_node(
+                "Compare",
+                [reference, value],
+                output=np.float64,
+                domain="quarkfast",
+                shape=None,
+                limit=limit,
+                **attributes,
+            )
+            found.add(session(model).run(None, {"x0": reference, "x1": value})[0].tobytes())
+    assert len(found) == 1
+    (made,) = (np.frombuffer(each).reshape(-1, 7) for each in found)
+    known = expected(reference, value, axis, limit)
+    np.testing.assert_allclose(made[:, :2], known[:, :2], rtol=reference.size * 2**-53)
+    np.testing.assert_array_equal(made[:, 2:], known[:, 2:])
 
 
 def test_the_limit_is_needed():
