@@ -3,6 +3,8 @@
 #include <pybind11/stl.h>
 
 #include <optional>
+#include <variant>
+#include <vector>
 
 #include "python/statistics.h"
 #include "stats/collector.h"
@@ -11,11 +13,34 @@ namespace quarkfast::python {
 
 namespace {
 
+// For all slots, or for each of them.
+using Flags = std::variant<bool, std::vector<bool>>;
+
+bool flag_of(const Flags& flags, size_t slot) {
+  const auto* each = std::get_if<std::vector<bool>>(&flags);
+  return each == nullptr ? std::get<bool>(flags) : (*each)[slot];
+}
+
+void require_one_a_slot(const Flags& flags, size_t slots, const std::string& what) {
+  const auto* each = std::get_if<std::vector<bool>>(&flags);
+  if (each == nullptr || each->size() == slots) return;
+  throw py::value_error("Collector: " + what + ": expected one flag for each of " + std::to_string(slots) +
+                        " slots, got " + std::to_string(each->size()));
+}
+
+std::vector<Gather> gather_of(size_t slots, const Flags& histogram, const Flags& moments) {
+  require_one_a_slot(histogram, slots, "histogram");
+  require_one_a_slot(moments, slots, "moments");
+  std::vector<Gather> found(slots);
+  for (size_t i = 0; i < slots; ++i) found[i] = {flag_of(histogram, i), flag_of(moments, i)};
+  return found;
+}
+
 // Owns an entry of the process-wide registry for as long as Python holds it.
 class Handle {
  public:
-  Handle(size_t slots, bool histogram, bool moments)
-      : id_(open_collector(slots, {.histogram = histogram, .moments = moments})), collector_(find_collector(id_)) {}
+  Handle(size_t slots, const Flags& histogram, const Flags& moments)
+      : id_(open_collector(gather_of(slots, histogram, moments))), collector_(find_collector(id_)) {}
   ~Handle() { close_collector(id_); }
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
@@ -27,12 +52,12 @@ class Handle {
   py::tuple extremes(size_t slot) const { return to_tuple(read(slot).extremes); }
 
   py::tuple histogram(size_t slot) const {
-    require_gathered(collector_->gather().histogram, "histogram");
+    require_gathered(collector_->gather(checked(slot)).histogram, "histogram");
     return to_tuple(read(slot).histogram);
   }
 
   py::tuple moments(size_t slot) const {
-    require_gathered(collector_->gather().moments, "moments");
+    require_gathered(collector_->gather(checked(slot)).moments, "moments");
     return to_tuple(read(slot).moments);
   }
 
@@ -90,8 +115,8 @@ class Handle {
 
 void register_collector(py::module_& m) {
   py::class_<Handle>(m, "Collector", "Statistics of many tensors, filled by Observe operators and read from Python.")
-      .def(py::init<size_t, bool, bool>(), py::arg("slots"), py::kw_only(), py::arg("histogram") = false,
-           py::arg("moments") = false)
+      .def(py::init<size_t, const Flags&, const Flags&>(), py::arg("slots"), py::kw_only(),
+           py::arg("histogram") = false, py::arg("moments") = false)
       .def_property_readonly("id", &Handle::id)
       .def_property_readonly("slots", &Handle::slots)
       .def("observe", &Handle::observe, py::arg("slot"), py::arg("x"))

@@ -20,9 +20,9 @@ Registry& registry() {
 
 }  // namespace
 
-Collector::Collector(size_t slots, Gather gather) : gather_(gather) {
-  slots_.reserve(slots);
-  for (size_t i = 0; i < slots; ++i) slots_.push_back(std::make_unique<Slot>());
+Collector::Collector(const std::vector<Gather>& gather) {
+  slots_.reserve(gather.size());
+  for (const Gather& each : gather) slots_.push_back(std::make_unique<Slot>(each));
 }
 
 void Collector::merge(size_t slot, const Statistics& from) {
@@ -56,9 +56,9 @@ void Collector::merge_channels(size_t slot, const std::vector<float>& top) {
   for (size_t c = 0; c < top.size(); ++c) s.channel_absmax[c] = std::max(s.channel_absmax[c], top[c]);
 }
 
-int64_t open_collector(size_t slots, Gather gather) {
+int64_t open_collector(const std::vector<Gather>& gather) {
   Registry& r = registry();
-  auto collector = std::make_shared<Collector>(slots, gather);
+  auto collector = std::make_shared<Collector>(gather);
   const std::lock_guard lock(r.mutex);
   const int64_t id = r.next++;
   r.collectors.emplace(id, std::move(collector));

@@ -18,17 +18,19 @@ namespace quarkfast {
 // seen, not on their order, on batches or on threads.
 class QUARKFAST_API Collector {
  public:
-  explicit Collector(size_t slots, Gather gather = {});
+  // One entry of gather a slot.
+  explicit Collector(const std::vector<Gather>& gather);
   Collector(const Collector&) = delete;
   Collector& operator=(const Collector&) = delete;
 
   size_t slots() const { return slots_.size(); }
-  Gather gather() const { return gather_; }
+  Gather gather(size_t slot) const { return slots_[slot]->gather; }
 
   // Adds n values to a slot; slot < slots(). Safe from any thread. T is float, f16 or bf16.
   template <class T>
   void observe(size_t slot, const T* x, size_t n, const Pool& pool) {
-    quarkfast::observe(x, n, gather_, slots_[slot]->statistics, slots_[slot]->mutex, pool);
+    Slot& s = *slots_[slot];
+    quarkfast::observe(x, n, s.gather, s.statistics, s.mutex, pool);
   }
 
   // Adds the largest finite magnitude of each channel of an array (outer, channels, inner). Safe from any thread.
@@ -48,6 +50,9 @@ class QUARKFAST_API Collector {
 
  private:
   struct Slot {
+    explicit Slot(Gather what) : gather(what) {}
+
+    const Gather gather;
     mutable std::mutex mutex;
     Statistics statistics;
     std::vector<float> channel_absmax;
@@ -55,13 +60,12 @@ class QUARKFAST_API Collector {
 
   void merge_channels(size_t slot, const std::vector<float>& top);
 
-  Gather gather_;
   std::vector<std::unique_ptr<Slot>> slots_;
 };
 
 // The collectors of the process, by id: how an operator inside a session finds the collector that Python reads.
-QUARKFAST_API int64_t open_collector(size_t slots, Gather gather = {});
-QUARKFAST_API std::shared_ptr<Collector> find_collector(int64_t id);  // null when there is none
-QUARKFAST_API void close_collector(int64_t id);                       // sessions that hold the collector keep it alive
+QUARKFAST_API int64_t open_collector(const std::vector<Gather>& gather);  // one entry a slot
+QUARKFAST_API std::shared_ptr<Collector> find_collector(int64_t id);      // null when there is none
+QUARKFAST_API void close_collector(int64_t id);  // sessions that hold the collector keep it alive
 
 }  // namespace quarkfast

@@ -1,5 +1,6 @@
 """Bindings to libquarkfast: they check arguments and call, and never compute."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -310,7 +311,9 @@ def spread(
 class Collector:
     """Statistics of many tensors, filled by Observe operators and read from Python."""
 
-    def __init__(self, slots: int, *, histogram: bool = False, moments: bool = False) -> None: ...
+    def __init__(
+        self, slots: int, *, histogram: bool | Sequence[bool] = False, moments: bool | Sequence[bool] = False
+    ) -> None: ...
     @property
     def id(self) -> int: ...
     @property

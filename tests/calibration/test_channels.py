@@ -11,6 +11,7 @@ from onnx import helper
 from quarkfast import _core, ort
 from quarkfast.calibration import CalibrationRun, calibrate_prepared, observe
 from quarkfast.calibration.data import model_inputs, open_data
+from quarkfast.calibration.session import Observer
 from quarkfast.errors import ModelError
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import to_proto
@@ -55,6 +56,20 @@ def test_tensors_that_nobody_asked_for_have_none():
     )
     assert found["x"].channel_absmax is None
     assert found["b"].channel_absmax.shape == (32,)
+
+
+def test_histograms_and_sums_are_counted_where_something_asks_for_them_alone():
+    wanted = StatisticsRequest.of(["x", "b", "c"]) | StatisticsRequest.of(["b"], histogram=True)
+    observer = Observer(_prepared(), wanted | StatisticsRequest.of(["c"], moments=True))
+    assert [None for _ in observer.run([{"x": X}])] == [None]
+    seen = observer._collector
+    with pytest.raises(ValueError, match="expected a collector opened with histogram=True, got one without"):
+        seen.histogram(0)
+    assert seen.histogram(1)[0].any()
+    with pytest.raises(ValueError, match="expected a collector opened with moments=True, got one without"):
+        seen.moments(1)
+    assert seen.moments(2)[1] > 0
+    observer.close()
 
 
 def test_batches_order_and_workers_give_the_same_statistics():

@@ -302,6 +302,27 @@ class TestCollector:
         with pytest.raises(ValueError, match=r"Collector\.moments: expected a collector opened with moments=True"):
             collector.moments(0)
 
+    def test_each_slot_gathers_what_is_asked_of_it(self, rng):
+        x = of_kind(rng, 5000, "normal")
+        some = _core.Collector(3, histogram=[True, False, False], moments=[False, True, False])
+        every = _core.Collector(1, histogram=True, moments=True)
+        for collector, slot in ((some, 0), (some, 1), (some, 2), (every, 0)):
+            collector.observe(slot, x)
+        np.testing.assert_array_equal(some.histogram(0)[0], every.histogram(0)[0])
+        assert some.moments(1) == every.moments(0)
+        assert all(some.range(slot) == every.range(0) for slot in range(3))
+        for slot in (1, 2):
+            with pytest.raises(ValueError, match=r"Collector\.histogram: expected a collector opened with histogram="):
+                some.histogram(slot)
+        for slot in (0, 2):
+            with pytest.raises(ValueError, match=r"Collector\.moments: expected a collector opened with moments="):
+                some.moments(slot)
+
+    @pytest.mark.parametrize("what", ["histogram", "moments"])
+    def test_flags_of_another_number_than_the_slots_meet_a_sentence(self, what):
+        with pytest.raises(ValueError, match=f"Collector: {what}: expected one flag for each of 2 slots, got 3"):
+            _core.Collector(2, **{what: [True, False, True]})
+
     def test_a_slot_that_does_not_exist_meets_a_sentence(self):
         with pytest.raises(IndexError, match="Collector: slot: expected an index below 1, got 1"):
             _core.Collector(1).range(1)

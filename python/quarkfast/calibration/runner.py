@@ -64,7 +64,7 @@ class CalibrationRun:
         ort.session_options()  # onnxruntime itself takes 18 MB; loaded here, they count as held
         copies = _COPIES_FROM_FILES if stays_in_files(self.model) else _COPIES_OF_WEIGHTS
         weights = copies * weight_bytes(self.model)
-        statistics = len(self.request) * _HISTOGRAM_BYTES * self.request.histogram
+        statistics = sum(each.histogram for each in self.request.tensors.values()) * _HISTOGRAM_BYTES
         return (resident_bytes() or 0) + weights + statistics
 
 

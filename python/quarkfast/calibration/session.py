@@ -49,7 +49,9 @@ class Observer:
         self.runs = self.samples = 0
         self.whole = True
         self._request = request
-        self._collector = _core.Collector(len(request), histogram=request.histogram, moments=request.moments)
+        wanted = request.tensors.values()
+        histogram, moments = ([getattr(each, name) for each in wanted] for name in ("histogram", "moments"))
+        self._collector = _core.Collector(len(request), histogram=histogram, moments=moments)
         proto, folder = proto_and_folder(model)
         temporary = Path(tempfile.mkdtemp(prefix="quarkfast_"))
         self._remove = weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
