@@ -74,6 +74,41 @@ def test_one_value_that_is_not_finite_spoils_no_other(rng, at, odd):
     np.testing.assert_array_equal(found[:, 2:], known[:, 2:])
 
 
+def _in_lanes(terms):
+    """The sum of one channel's terms: in sixteen lanes in turn, which are then added in halves."""
+    lanes = np.zeros(16)
+    for at, term in enumerate(terms):
+        lanes[at % 16] += term
+    while lanes.size > 1:
+        lanes = lanes[: lanes.size // 2] + lanes[lanes.size // 2 :]
+    return lanes[0]
+
+
+@pytest.mark.parametrize("limit", [LIMIT, np.inf])
+@pytest.mark.parametrize("size", [1, 15, 16, 17, 1300])
+def test_every_instruction_set_gives_the_sums_of_sixteen_lanes(isa, rng, size, limit):
+    reference, value = (rng.standard_normal((1, 1, size)).astype(np.float32) for _ in range(2))
+    model = one_node(
+        "Compare", [reference, value], output=np.float64, domain="quarkfast", shape=None, limit=limit, axis=1
+    )
+    (found,) = session(model).run(None, {"x0": reference, "x1": value})
+    wide, got = reference.ravel().astype(np.float64), value.ravel().astype(np.float64)
+    off = wide - got
+    assert found.tolist() == [
+        [_in_lanes(wide**2), _in_lanes(off**2), got.min(), got.max(), (np.abs(off) > limit).sum(), size, 0]
+    ]
+
+
+def test_every_instruction_set_gives_the_sums_of_columns(isa, rng):
+    reference, value = (rng.standard_normal((33, 70)).astype(np.float32) for _ in range(2))
+    found = compare(reference, value, axis=1)
+    wide, off = reference.astype(np.float64), reference.astype(np.float64) - value
+    signal, noise = (np.add.accumulate(each**2)[-1] for each in (wide, off))  # one row after the other
+    assert found[:, 0].tolist() == signal.tolist()
+    assert found[:, 1].tolist() == noise.tolist()
+    assert found[:, 4].tolist() == (np.abs(off) > LIMIT).sum(axis=0).tolist()
+
+
 def test_tensors_of_two_shapes_have_no_row():
     assert compare(np.zeros((2, 3), np.float32), np.zeros((3, 2), np.float32), axis=1).shape == (0, 7)
 

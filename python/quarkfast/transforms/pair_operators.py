@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+import numpy as np
+
 from quarkfast.deferred import ir
-from quarkfast.graph.access import is_constant
+from quarkfast.graph.access import array_of, is_constant
 from quarkfast.graph.opset import opset_version
 from quarkfast.graph.subgraphs import nodes_of
 
@@ -37,6 +39,9 @@ _WORDS = frozenset({ir.DataType.INT16, ir.DataType.UINT16})
 
 # Defaults of the attribute.
 _CUSTOM_AXIS, _STANDARD_AXIS = 0, 1
+
+# What Quark's have no attribute for.
+_NO_CUSTOM = frozenset({"block_size", "output_dtype"})
 
 # The operator sets from which ONNX's own pairs have an axis, and 16 bits.
 _CHANNELS, _SIXTEEN_BITS = 13, 21
@@ -84,7 +89,9 @@ def to_standard_pairs(model: ir.Model) -> tuple[int, int]:
 def to_custom_pairs(model: ir.Model) -> tuple[int, int]:
     """Makes Q/DQ nodes of ONNX and ONNX Runtime those of Quark, in place; returns how many, and how many had to stay.
 
-    Those with scales by block, without a zero point, or with codes of other than 8 and 16 bits (32 to dequantize) stay.
+    Those with scales by block or another type of output, without a zero point, or with codes of other than 8 and 16
+    bits (32 to dequantize) stay, and so do those whose scales are no constants of float32, finite and above 0: Quark's
+    operators refuse such.
     """
     changed, stayed = 0, 0
     for node in tuple(nodes_of(model.graph)):
@@ -103,10 +110,17 @@ def to_custom_pairs(model: ir.Model) -> tuple[int, int]:
 
 
 def _may_be_custom(node: ir.Node) -> bool:
-    zero = node.inputs[2] if len(node.inputs) > 2 else None
-    if zero is None or "block_size" in node.attributes:
+    zero, scale = node.inputs[2] if len(node.inputs) > 2 else None, node.inputs[1]
+    if zero is None or node.attributes.keys() & _NO_CUSTOM or not _is_proper(scale):
         return False
     return zero.dtype in _BYTES | _WORDS or (zero.dtype == ir.DataType.INT32 and node.op_type == "DequantizeLinear")
+
+
+def _is_proper(scale: ir.Value | None) -> bool:
+    if scale is None or scale.dtype != ir.DataType.FLOAT or not is_constant(scale):
+        return False
+    values = array_of(scale)
+    return bool(np.isfinite(values).all() and (values > 0).all())
 
 
 def _domain_of(node: ir.Node, version: int) -> str | None:
