@@ -14,8 +14,9 @@ from quarkfast.formats.scalar import SCALAR_FORMATS
 
 PACKAGE = Path(__file__).parents[2] / "python" / "quarkfast"
 NAMES = frozenset({*SCALAR_FORMATS, *BLOCK_FORMATS})
-# What a list of names is: presets, the schemas of operators in ONNX's notation, and the executable specification.
-MAY_NAME = ("formats/", "reference/", "config/presets.py", "graph/schemas.py")
+# What a list of names is: presets, the schemas of operators in ONNX's notation, the executable specification, and verbs
+# of the command line that are called as the format that they write.
+MAY_NAME = ("formats/", "reference/", "config/presets.py", "graph/schemas.py", "cli/examples.py")
 FILES = [
     path for path in sorted(PACKAGE.rglob("*.py")) if not path.relative_to(PACKAGE).as_posix().startswith(MAY_NAME)
 ]
