@@ -49,7 +49,7 @@ class DependencyError(UnsupportedError):
     """A package that is missing or too old, or a native library that is not where it belongs."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest known name, or an empty string.
 
     Example:
@@ -61,7 +61,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     import difflib  # 2 ms and 0.2 MB, for names that are wrong
 
     by_fold = {each.casefold(): each for each in known}
-    close = difflib.get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(str(name).casefold(), by_fold, n=1, cutoff=0.5)
     return f"; did you mean '{by_fold[close[0]]}'?" if close else ""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from quarkfast.config.rules import TensorRule, read_tensors
-from quarkfast.errors import ConfigError, UnsupportedError
+from quarkfast.errors import ConfigError, UnsupportedError, shown
 from quarkfast.formats import find_by_quant_type
 
 __all__ = ["read_overrides"]
@@ -55,9 +55,24 @@ def _own_form(name: str, value: Any) -> Any:
     if "rmin" in given or "rmax" in given:
         if not ("rmin" in given and "rmax" in given):
             raise ConfigError(f"{where}: expected rmin and rmax, got one of them")
-        plain["range"] = [float(given["rmin"]), float(given["rmax"])]
+        plain["range"] = [_number(where, key, given[key]) for key in ("rmin", "rmax")]
     if "scale" in given:
-        plain |= {"scale_value": float(given["scale"]), "zero_point": int(given.get("zero_point", 0))}
+        point = _number(where, "zero_point", given.get("zero_point", 0))
+        if not point.is_integer():
+            raise ConfigError(f"{where}: zero_point: expected a whole number, got {point!r}")
+        plain |= {"scale_value": _number(where, "scale", given["scale"]), "zero_point": int(point)}
     if "axis" in given:
         plain["granularity"] = "channel"
     return plain
+
+
+def _number(where: str, key: str, value: Any) -> float:
+    """Returns a number, also one in an array without axes.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{where}: {key}: expected a number, got {shown(value)}") from None

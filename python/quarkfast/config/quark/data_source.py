@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from quarkfast.config.quark.legacy import Config, QuantizationConfig
+from quarkfast.config.quark.plain import plain_config
 from quarkfast.config.quark.qconfig import QConfig
 from quarkfast.errors import ConfigError
 
@@ -48,8 +49,8 @@ def data_source_of(config: Config | QConfig | QuantizationConfig) -> DataSource:
         >>> data_source_of(get_default_config("VINT8")).random
         True
     """
-    plain = config.global_quant_config if isinstance(config, Config) else config
-    options = dict(plain.extra_options)
+    plain = plain_config(config)
+    options = plain.extra_options
     shapes = _by_name(options.get("RandomDataReaderInputShape") or {}, "RandomDataReaderInputShape")
     ranges = _by_name(options.get("RandomDataReaderInputDataRange") or {}, "RandomDataReaderInputDataRange")
     if any(len(ends) != 2 for ends in ranges.values()):

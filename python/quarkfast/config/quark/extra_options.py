@@ -23,8 +23,6 @@ _SWITCHES = {
     "MixedPrecisionTensor": "SpecificTensorPrecision",
     "SpecificTensorPrecision": "MixedPrecisionTensor",
 }
-# Keys of options that are None where Quark is told nothing.
-_NONE = frozenset({"CalibDataSize", "CalibTensorRangeSymmetric"})
 # What Quark has for ranges by default.
 _OF_RANGES: Mapping[str, Any] = {
     "Percentile": 99.999,
@@ -147,10 +145,7 @@ def check_keys(options: Mapping[str, Any], family: Family) -> None:
 
 
 def _is_left_out(key: str, value: Any, scheme: Scheme) -> bool:
-    """Whether a value asks for nothing: None where Quark has it, and settings of ranges, as Quark has them, for types
-    without ranges."""
-    if value is None:
-        return key in _NONE or (key in KEYS and None in KEYS[key].default)
+    """Whether a value asks for nothing: settings of ranges, as Quark has them, for types without ranges."""
     return not scheme.activation.needs_range and key in _OF_RANGES and value == _OF_RANGES[key]
 
 

@@ -16,7 +16,7 @@ from quarkfast.config.quark.spec import (
     QLayerConfig,
     XInt8Spec,
 )
-from quarkfast.errors import ConfigError
+from quarkfast.errors import ConfigError, shown
 
 __all__ = ["QCONFIGS", "QConfig"]
 
@@ -58,14 +58,16 @@ class QConfig:
     ) -> None:
         if not isinstance(global_config, QLayerConfig):
             raise ConfigError(f"QConfig: global_config: expected a QLayerConfig, got {type(global_config).__name__}")
+        if not isinstance(extra_options, Mapping | None):
+            raise ConfigError(f"QConfig: extra_options: expected a mapping by Quark's keys, got {shown(extra_options)}")
         twice = set(extra_options or {}) & set(kwargs)
         if twice:
             raise ConfigError(f"QConfig: expected each option once, got {', '.join(sorted(twice))} twice")
         self.global_config = global_config
-        self.specific_layer_config = dict(specific_layer_config or {})
-        self.layer_type_config = dict(layer_type_config or {})
-        self.exclude = list(exclude or [])
-        self.algo_config = list(algo_config or [])
+        self.specific_layer_config = _by_layer("specific_layer_config", specific_layer_config, QLayerConfig)
+        self.layer_type_config = _by_layer("layer_type_config", layer_type_config, QLayerConfig | None)
+        self.exclude = _listed("exclude", exclude, "names and pairs of lists of names")
+        self.algo_config = _listed("algo_config", algo_config, "such as AdaRoundConfig()")
         self.use_external_data_format = use_external_data_format
         self.extra_options: dict[str, Any] = {**(extra_options or {}), **kwargs}
 
@@ -100,8 +102,8 @@ class QConfig:
         Raises:
             ConfigError: A field is missing or has no such value.
         """
-        if "global_config" not in data:
-            raise ConfigError(f"QConfig.from_dict: expected a global_config, got {', '.join(data) or 'nothing'}")
+        if not isinstance(data, Mapping) or "global_config" not in data:
+            raise ConfigError(f"QConfig.from_dict: expected a global_config, got {shown(data)}")
         return QConfig(
             QLayerConfig.from_dict(data["global_config"]),
             {QLayerConfig.from_dict(key): names for key, names in data.get("specific_layer_config", [])},
@@ -113,6 +115,28 @@ class QConfig:
             use_external_data_format=data.get("use_external_data_format", False),
             extra_options=data.get("extra_options", {}),
         )
+
+
+def _by_layer(name: str, given: Any, kind: Any) -> dict[Any, list[str]]:
+    """Returns lists of names by the configuration of a layer.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    found = {} if given is None else given
+    good = isinstance(found, Mapping) and all(
+        isinstance(layer, kind) and isinstance(names, list | tuple) and all(isinstance(each, str) for each in names)
+        for layer, names in found.items()
+    )
+    if not good:
+        raise ConfigError(f"QConfig: {name}: expected lists of names by QLayerConfig, got {shown(given)}")
+    return {layer: list(names) for layer, names in found.items()}
+
+
+def _listed(name: str, given: Any, expected: str) -> list[Any]:
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable | None):
+        raise ConfigError(f"QConfig: {name}: expected a list of {expected}, got {shown(given)}")
+    return [] if given is None else list(given)
 
 
 # Quark's ready-made configurations: activation, weight. A fresh object is made on each access, so that no change to one

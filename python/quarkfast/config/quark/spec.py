@@ -8,7 +8,7 @@ from quarkfast.config.quark import data_type
 from quarkfast.config.quark.arguments import checked_arguments
 from quarkfast.config.quark.data_type import DataType
 from quarkfast.config.quark.enums import CalibMethod, QuantGranularity, ScaleType
-from quarkfast.errors import ConfigError
+from quarkfast.errors import ConfigError, shown
 
 __all__ = [
     "BFP16Spec",
@@ -106,7 +106,7 @@ class QTensorConfig:
             kind = getattr(data_type, data["data_type"])
             enums = {key: enum[data[key].removeprefix(f"{enum.__name__}.")] for key, enum in _ENUMS.items()}
             return QTensorConfig(symmetric=data["symmetric"], data_type=kind, **enums)
-        except (KeyError, AttributeError) as error:
+        except (KeyError, AttributeError, TypeError) as error:
             raise ConfigError(f"QTensorConfig.from_dict: expected known fields and values, got {data!r}") from error
 
     def __eq__(self, other: object) -> bool:
@@ -218,6 +218,9 @@ class QLayerConfig:
         self.weight = weight
         self.bias = bias
         self.output_tensors = output_tensors
+        for name, each in vars(self).items():
+            if not isinstance(each, QTensorConfig | None):
+                raise ConfigError(f"QLayerConfig: {name}: expected a tensor configuration, got {shown(each)}")
 
     @property
     def activation(self) -> QTensorConfig:

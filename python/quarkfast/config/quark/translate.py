@@ -11,10 +11,10 @@ from quarkfast.config.quark.from_legacy import scheme_of_legacy
 from quarkfast.config.quark.from_qconfig import scheme_of_qconfig
 from quarkfast.config.quark.legacy import Config, QuantizationConfig
 from quarkfast.config.quark.mixed_precision import mixed, mixing_of
+from quarkfast.config.quark.plain import plain_algorithms, plain_config
 from quarkfast.config.quark.qconfig import QConfig
 from quarkfast.config.quark.rotation import rotated
 from quarkfast.config.scheme import Scheme
-from quarkfast.errors import ConfigError
 
 __all__ = ["scheme_of", "with_algorithms"]
 
@@ -34,13 +34,8 @@ def scheme_of(config: Config | QConfig | QuantizationConfig) -> Scheme:
         >>> scheme_of(get_default_config("BF16")).activation.dtype
         'bfloat16'
     """
-    if isinstance(config, Config):
-        config = config.global_quant_config
-    if isinstance(config, QuantizationConfig):
-        return scheme_of_legacy(config)
-    if isinstance(config, QConfig):
-        return scheme_of_qconfig(config)
-    raise ConfigError(f"config: expected a Config or a QConfig, got {type(config).__name__}")
+    found = plain_config(config)
+    return scheme_of_legacy(found) if isinstance(found, QuantizationConfig) else scheme_of_qconfig(found)
 
 
 def with_algorithms(scheme: Scheme, algorithms: list[AlgoConfig] | None) -> Scheme:
@@ -56,11 +51,12 @@ def with_algorithms(scheme: Scheme, algorithms: list[AlgoConfig] | None) -> Sche
         >>> with_algorithms(PRESETS["A8W8"], [AdaRoundConfig()]).rounding
         'adaround'
     """
+    algorithms = plain_algorithms(algorithms)
     refuse_algorithms(algorithms)
-    if any(isinstance(each, CLEConfig) for each in algorithms or ()):
+    if any(isinstance(each, CLEConfig) for each in algorithms):
         scheme = equalized_as_asked(scheme, algorithms, {}, wanted=True)
     scheme = rotated(scheme, algorithms)
-    if any(isinstance(each, BiasCorrectionConfig) for each in algorithms or ()):
+    if any(isinstance(each, BiasCorrectionConfig) for each in algorithms):
         scheme = replace(scheme, bias_correction=True)
     mixing, finetuning = mixing_of(algorithms), finetuning_of(algorithms)
     scheme = mixed(scheme, mixing, {}) if mixing else scheme
