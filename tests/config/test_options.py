@@ -8,6 +8,7 @@ import pytest
 from quarkfast import CalibMethod, ExtendedCalibrationMethod
 from quarkfast.config import OPTIONS, PRESETS, Scheme, find_preset, scheme_from
 from quarkfast.errors import ConfigError
+from quarkfast.ranges.registry import METHODS, PARAMETERS
 
 
 def test_presets_are_found_in_any_case():
@@ -63,7 +64,11 @@ def test_quarks_key_means_the_same_as_the_option(option):
     kinds = {"True or False": True, "an integer greater than 0": 5, "a list of strings": ["Conv"]}
     value = _VALUES.get(option.name, kinds.get(option.kind.expects))
     preset = "BF16" if option.name in _OF_FLOATS else "U8S8"
-    assert scheme_from(preset, {option.name: value}) == scheme_from(preset, {option.quark_key: value})
+    readers = [row.name for row in METHODS.values() if option.name in row.parameters]
+    beside = {"method": readers[0]} if readers else {}
+    assert scheme_from(preset, {**beside, option.name: value}) == scheme_from(
+        preset, {**beside, option.quark_key: value}
+    )
 
 
 _OF_FLOATS = ("activation_scaled", "weight_scaled", "bf16_qdq_to_cast", "bf16_with_clip", "vaiml")
@@ -95,9 +100,21 @@ def test_parameters_of_a_method_reach_the_activations():
     assert (spec.method, spec.bins, spec.levels) == ("entropy", 128, 64)
     spec = scheme_from("U8S8", {"method": "percentile", "CalibTensorRangeSymmetric": True, "NumBins": 2048}).activation
     assert (spec.bins, spec.range_symmetric, spec.mirrored, spec.symmetric) == (None, True, True, False)
-    assert scheme_from("U8S8", {"PercentileCandidates": [99, 99.9]}).activation.percentiles == (99, 99.9)
+    assert scheme_from(
+        "U8S8", {"method": "LayerWisePercentile", "PercentileCandidates": [99, 99.9]}
+    ).activation.percentiles == (99, 99.9)
     assert scheme_from("U8S8", {"CalibMovingAverage": True}).activation.method == "moving_average"
     assert scheme_from("U8S8", {"CalibMovingAverage": False}) == PRESETS["U8S8"]
+
+
+def test_parameters_that_no_method_reads_are_refused_unless_they_are_what_all_have():
+    assert scheme_from("A8W8", {row.name: row.unread for row in PARAMETERS.values()}) == PRESETS["A8W8"]
+    with pytest.raises(ConfigError, match=r"percentile: expected 99\.999 beside minmax, which reads no other, got"):
+        scheme_from("A8W8", {"percentile": 99.9})
+    layers = [{"op_types": ["Conv"], "activation": {"method": "percentile"}}]
+    assert scheme_from("A8W8", {"percentile": 99.9, "layers": layers}).activation.percentile == 99.9
+    with pytest.raises(ConfigError, match="percentile: expected a preset that quantizes activations before the model"):
+        scheme_from("DYNAMIC", {"percentile": 99.9})
 
 
 @pytest.mark.parametrize(
@@ -114,7 +131,7 @@ def test_parameters_of_a_method_reach_the_activations():
         ({"scenario": "p2"}, "scenario: expected one of same, p3, got 'p2'"),
         ({"levels": 1}, "levels: expected 2 to 2048, got 1"),
         ({"method": "entropy", "bins": 100}, "bins: expected a power of two from 128 to 4096, got 100"),
-        ({"bins": 4096}, "bins: expected 2048, which every histogram has, beside minmax, got 4096; leave it out"),
+        ({"bins": 4096}, "bins: expected 2048 beside minmax, which reads no other, got 4096; leave it out"),
         (
             {"method": "entropy", "bins": 128, "levels": 256},
             r"levels: expected at most as many as bins \(128\), got 256",

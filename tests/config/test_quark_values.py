@@ -203,7 +203,9 @@ def test_ranges_are_symmetric_where_that_is_asked_for(method):
 def test_other_numbers_of_bins_are_refused_where_nothing_reads_them(method):
     spec = quarkfast.Int8Spec(calibration_method=quarkfast.CalibMethod[method])
     assert newer(spec, NumBins=2048) == newer(spec)
-    with pytest.raises(ConfigError, match=f"bins: expected 2048, which every histogram has, beside {method.lower()}"):
+    with pytest.raises(
+        ConfigError, match=f"bins: expected 2048 beside {method.lower()}, which reads no other, got 512"
+    ):
         newer(spec, NumBins=512)
 
 
@@ -266,7 +268,9 @@ def test_a_key_of_equalization_says_what_it_says_though_it_be_the_default_of_qua
 
 
 def test_settings_of_equalization_want_it():
-    with pytest.raises(ConfigError, match="option CLESteps: expected equalization beside it, got none; leave it out"):
+    with pytest.raises(
+        ConfigError, match="option CLESteps: expected equalization beside it, got none for A8W8; leave it out"
+    ):
         newer(quarkfast.Int8Spec(), extra_options={"CLESteps": 2})
 
 
@@ -286,6 +290,49 @@ def test_keys_beside_weights_alone_are_checked_too(chosen):
         newer(quarkfast.Int8Spec(), **chosen, UseMatMulNBit=True)
     config = QuantizationConfig(nodes_to_exclude=["head"], extra_options=chosen)
     assert scheme_of(config).exclude == ("head",)
+
+
+@pytest.mark.parametrize("chosen", ["UseGPTQ", "UseMatMulNBits", "WeightsOnly"])
+def test_keys_beside_weights_alone_are_honoured_or_refused(chosen):
+    given = {chosen: True, "ConvertOpsetVersion": 21, "FixShapes": "x:[1,3,8,8]", "NodesToQuantize": ["head"]}
+    found = legacy("S8S8_AAWS", **given, WeightSymmetric=False)
+    assert (found.opset, found.include, found.weight.symmetric) == (21, ("head",), False)
+    # Activations stay float, and have no ranges.
+    assert legacy("S8S8_AAWS", **{chosen: True}, Percentile=99.0) == legacy("S8S8_AAWS", **{chosen: True})
+    refused = {
+        "AutoMixprecision": {"ActTargetQuantType": QuantType.QInt8}, "BFPAttributes": {"bit_width": 13}, "CLESteps": 5,
+        "ConvertLeakyReluToDPUVersion": True, "EnableNPUCnn": True, "Int16Bias": True, "QuantizeAllOpTypes": True,
+        "UseQDQContribOps": True,
+    }  # fmt: skip
+    for key, value in refused.items():
+        with pytest.raises((ConfigError, UnsupportedError), match=r"expected .*, got .*"):
+            legacy("S8S8_AAWS", **{chosen: True, key: value})
+
+
+def test_layers_beside_weights_alone_are_excluded_or_refused():
+    layer = quarkfast.QLayerConfig(quarkfast.Int8Spec(), weight=quarkfast.Int8Spec())
+    options = {"UseGPTQ": True}
+    config = quarkfast.QConfig(layer, layer_type_config={None: ["Gemm"]}, extra_options=options)
+    assert scheme_of(config).exclude_op_types == ("Gemm",)
+    with pytest.raises(ConfigError, match="INT8_WO: expected one type for all weights, got layers"):
+        scheme_of(quarkfast.QConfig(layer, specific_layer_config={layer: ["head"]}, extra_options=options))
+
+
+def test_what_dynamic_quantization_has_not_is_refused():
+    dynamic = "UINT8_DYNAMIC_QUANT"
+    assert legacy(dynamic, BF16QDQToCast=False, NumBins=2048, CalibMovingAverage=False) == legacy(dynamic)
+    for key, value in {"Percentile": 99.0, "CalibTensorRangeSymmetric": True, "EnableNPUCnn": True}.items():
+        with pytest.raises((ConfigError, UnsupportedError), match=r"expected .* got .*; leave"):
+            legacy(dynamic, **{key: value})
+    for key, value in {"Int16Bias": True, "Int32Bias": False}.items():
+        with pytest.raises(UnsupportedError, match=f"option {key}: expected .* when the model runs, got {value}"):
+            legacy(dynamic, **{key: value})
+
+
+def test_settings_of_equalization_beside_floats_are_refused():
+    with pytest.raises(ConfigError, match="option CLESteps: expected equalization beside it, got none for BF16"):
+        legacy("BF16", CLESteps=5)
+    assert legacy("BF16", CLESteps=1) == legacy("BF16")
 
 
 @pytest.mark.parametrize(

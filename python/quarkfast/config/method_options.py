@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,15 @@ from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError, did_you_mean
 from quarkfast.ranges.registry import METHODS, PARAMETERS
 
-__all__ = ["check_method", "choose", "choose_method", "choose_moving_average", "choose_parameter", "is_method"]
+__all__ = [
+    "check_method",
+    "choose",
+    "choose_method",
+    "choose_moving_average",
+    "choose_parameter",
+    "is_method",
+    "with_read_parameters",
+]
 
 _ENUMERATIONS = ("CalibMethod", "CalibrationMethod", "ExtendedCalibrationMethod")
 
@@ -28,6 +36,11 @@ def choose(part: str, field: str) -> Callable[[Scheme, Any], Scheme]:
         spec: TensorSpec = getattr(scheme, part)
         if not spec.needs_range:
             raise ConfigError(f"{field}: expected a type with a scale, got {spec.dtype} ({part}); leave the option out")
+        if part == "activation" and scheme.encoding == "dynamic":
+            raise ConfigError(
+                f"{field}: expected a preset that quantizes activations before the model runs, got {scheme.name}; "
+                "leave the option out"
+            )
         changed: dict[str, Any] = {field: tuple(value) if isinstance(value, list) else value}
         given: dict[str, Any] = {part: replace(spec, **changed)}
         return replace(scheme, **given)
@@ -65,20 +78,33 @@ def choose_moving_average(scheme: Scheme, value: bool) -> Scheme:
 
 
 def choose_parameter(name: str) -> Callable[[Scheme, Any], Scheme]:
-    """Returns what sets a parameter of the method of activations."""
-    unread = PARAMETERS[name].unread
+    """Returns what sets a parameter of the methods of activations."""
+    return choose("activation", name)
 
-    def apply(scheme: Scheme, value: Any) -> Scheme:
-        if unread is None or name in METHODS[scheme.activation.method].parameters:
-            return choose("activation", name)(scheme, value)
-        if value != unread:
+
+def with_read_parameters(scheme: Scheme, given: Mapping[str, Any]) -> Scheme:
+    """Returns a scheme without the parameters among `given` options that no method of activations reads.
+
+    Raises:
+        ConfigError: If the value of one is another than that which all have there.
+    """
+    rules = [part for rule in scheme.layers for part in (rule.activation, rule.output)]
+    rules += [rule.change for rule in scheme.tensors]
+    if scheme.mixed_precision is not None:
+        rules += [part for rule in scheme.mixed_precision.forms for part in (rule.activation, rule.output)]
+    methods = {scheme.activation.method, *(dict(rule.values).get("method") for rule in rules if rule is not None)}
+    read = {name for method in methods if method is not None for name in METHODS[method].parameters}
+    for name, row in PARAMETERS.items():
+        if name not in given or name in read:
+            continue
+        value = tuple(given[name]) if isinstance(given[name], list) else given[name]
+        if value != row.unread:
             raise ConfigError(
-                f"{name}: expected {unread}, which every histogram has, beside {scheme.activation.method}, "
-                f"got {value}; leave it out"
+                f"{name}: expected {row.unread} beside {scheme.activation.method}, which reads no other, got {value}; "
+                "leave it out"
             )
-        return scheme
-
-    return apply
+        scheme = replace(scheme, activation=replace(scheme.activation, **{name: row.default}))
+    return scheme
 
 
 def check_method(spec: TensorSpec, part: str) -> None:

@@ -42,9 +42,14 @@ def check_stored_weights(scheme: Scheme) -> None:
         if getattr(scheme, name):
             raise ConfigError(f"{name}: expected a preset that quantizes activations, got {scheme.name}; leave it out")
     if weight.scaled or weight.reduce_range or weight.scale != "float32" or weight.method != "minmax":
-        raise ConfigError(f"{scheme.name}: expected weights with float32 scales from their extremes, got {weight}")
+        got = (
+            f"method {weight.method}, {weight.scale} scales, scaled={weight.scaled}, reduce_range={weight.reduce_range}"
+        )
+        raise ConfigError(f"{scheme.name}: expected weights with float32 scales from their extremes, got {got}")
     if scheme.encoding == "cast" and not (weight.symmetric and weight.granularity == "tensor"):
-        raise ConfigError(f"{scheme.name}: expected {weight.dtype} without scales, got {weight}; leave the option out")
+        raise ConfigError(
+            f"{scheme.name}: expected {weight.dtype} without scales, got one a {weight.granularity}; leave it out"
+        )
     if scheme.encoding == "nbits" and weight.granularity != "group":
         raise ConfigError(
             f"{scheme.name}: expected groups of weights, got one scale a {weight.granularity}; use INT4_WO"

@@ -33,8 +33,7 @@ class Parameter(NamedTuple):
         help: One sentence for the command line and the pages.
         quark_key: Quark's key.
         check: Raises ConfigError for a value of the kind that makes no sense.
-        unread: The value that is accepted, without effect, beside a method that does not read the parameter; None
-            accepts every value.
+        unread: The value that is accepted, without effect, where no method reads the parameter.
     """
 
     name: str
@@ -43,7 +42,7 @@ class Parameter(NamedTuple):
     help: str
     quark_key: str
     check: Callable[[str, Any], None]
-    unread: int | None = None
+    unread: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +114,7 @@ _PARAMETERS = (
         help="Percent of the values to keep, with percentile.",
         quark_key="Percentile",
         check=_check_percent,
+        unread=99.999,
     ),
     Parameter(
         name="percentiles",
@@ -123,6 +123,7 @@ _PARAMETERS = (
         help="What layerwise_percentile chooses from.",
         quark_key="PercentileCandidates",
         check=_check_percents,
+        unread=(99.99, 99.999, 99.99999),
     ),
     Parameter(
         name="metric",
@@ -131,6 +132,7 @@ _PARAMETERS = (
         help="What layerwise_percentile chooses by: mae or mse.",
         quark_key="LWPMetric",
         check=_one_of("mae", "mse"),
+        unread="mae",
     ),
     Parameter(
         name="scenario",
@@ -139,6 +141,7 @@ _PARAMETERS = (
         help="What distribution reads: same (the values) or p3 (their cube roots).",
         quark_key="Scenario",
         check=_one_of("same", "p3"),
+        unread="same",
     ),
     Parameter(
         name="bins",
@@ -156,6 +159,7 @@ _PARAMETERS = (
         help="Groups of values, with entropy; half the codes by default.",
         quark_key="NumQuantizedBins",
         check=_check_levels,
+        unread=128,
     ),
 )
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from quarkfast import formats
+from quarkfast.config.method_options import with_read_parameters
 from quarkfast.config.options.changes import set_per_channel
 from quarkfast.config.options.table import OPTIONS, Option
 from quarkfast.config.presets import find_preset
@@ -51,7 +52,7 @@ def apply_options(scheme: Scheme, options: Mapping[str, Any]) -> Scheme:
     for name, option in OPTIONS.items():
         if name in given:
             scheme = option.apply(scheme, given[name][1])
-    return scheme
+    return with_read_parameters(scheme, {name: value for name, (_, value) in given.items()})
 
 
 def _yielding(scheme: Scheme, options: Mapping[str, Any]) -> Scheme:

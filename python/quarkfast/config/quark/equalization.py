@@ -13,7 +13,7 @@ from quarkfast.config.quark.assemble import equalized
 from quarkfast.config.scheme import Scheme
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 
-__all__ = ["equalized_as_asked", "equalizing"]
+__all__ = ["check_equalized", "equalized_as_asked", "equalizing"]
 
 _KEYS: Mapping[str, str] = MappingProxyType(
     {
@@ -84,8 +84,19 @@ def equalized_as_asked(
         ConfigError: settings differ from the defaults, and nothing is equalized.
     """
     settings, scheme = equalizing(algorithms, options), equalized(scheme, wanted)
-    asked = {own for own, value in (settings or {}).items() if not _is_default(own, value)}
-    if asked and not wanted:
-        name = next(key for key, own in _KEYS.items() if own in asked)
-        raise ConfigError(f"option {name}: expected equalization beside it, got none; leave it out")
+    check_equalized(scheme, {key: (settings or {}).get(own) for key, own in _KEYS.items()})
     return replace(scheme, equalize_options=read_equalization(settings or {})) if scheme.equalize else scheme
+
+
+def check_equalized(scheme: Scheme, options: Mapping[str, Any]) -> None:
+    """Make sure that settings of equalization, by Quark's keys, stand beside it.
+
+    Raises:
+        ConfigError: One differs from its default, and nothing is equalized.
+    """
+    for key, own in _KEYS.items():
+        value = options.get(key)
+        if value is not None and not _is_default(own, value) and not scheme.equalize:
+            raise ConfigError(
+                f"option {key}: expected equalization beside it, got none for {scheme.name}; leave it out"
+            )

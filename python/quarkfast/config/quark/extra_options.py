@@ -8,6 +8,7 @@ from typing import Any
 from quarkfast.config.options import OPTIONS
 from quarkfast.config.quark.algorithm import refuse_algorithm
 from quarkfast.config.quark.blocks import check_attributes
+from quarkfast.config.quark.equalization import check_equalized
 from quarkfast.config.quark.keys import CONVERTED, KEYS, LIMITS, SIMULATED, Family, Key, accepts, family_of, words_of
 from quarkfast.config.scheme import Scheme
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
@@ -29,8 +30,13 @@ _OF_RANGES: Mapping[str, Any] = {
     "PercentileCandidates": [99.99, 99.999, 99.99999],
     "LWPMetric": "mae",
     "NumQuantizedBins": 128,
+    "NumBins": 2048,
     "Scenario": "same",
+    "CalibTensorRangeSymmetric": False,
+    "CalibMovingAverage": False,
 }
+# Keys of ranges, which activations that stay float do not have.
+_RANGES = frozenset({*_OF_RANGES, "CalibrateMethod"})
 # Keys that turn off what others turn on one by one.
 _MASTERS = {"NPULimitationCheck": LIMITS, "SimulateDPU": SIMULATED}
 _EXTRA = (OPTIONS["extra_op_types"].name, OPTIONS["extra_op_types"].quark_key)
@@ -56,6 +62,9 @@ def translated_options(options: Mapping[str, Any], scheme: Scheme) -> dict[str, 
     }
     kept |= _constraints(options, family_of(scheme), scheme.weights_only)
     check_attributes([spec.dtype for spec in scheme.specs()], options)
+    check_equalized(scheme, options)
+    if options.get("EnableNPUCnn") is True and family_of(scheme) != "cnn":
+        raise UnsupportedError(f"option EnableNPUCnn: expected False beside {scheme.name}, got True; leave it out")
     for key, switch in _SWITCHES.items():
         if options.get(key) and switch not in options:
             raise ConfigError(f"option {key}: expected {switch} beside it, got none; leave it out")
@@ -109,12 +118,11 @@ def _bias(options: Mapping[str, Any], scheme: Scheme) -> dict[str, Any]:
         UnsupportedError: int32 is wanted beside other types than integers.
     """
     family, wanted = family_of(scheme), options.get("Int32Bias")
-    if scheme.weights_only:
+    if scheme.weights_only or scheme.encoding == "dynamic":
+        where = "weights alone" if scheme.weights_only else "activations that are quantized when the model runs"
         for key, value in (("Int32Bias", False), ("Int16Bias", True)):
             if options.get(key) is value:
-                raise UnsupportedError(
-                    f"option {key}: expected {not value} beside weights alone, got {value}; biases stay"
-                )
+                raise UnsupportedError(f"option {key}: expected {not value} beside {where}, got {value}; biases stay")
         return {}
     if options.get("QuantizeBias") is False:
         return {"bias": "float"}
@@ -145,8 +153,12 @@ def check_keys(options: Mapping[str, Any], family: Family) -> None:
 
 
 def _is_left_out(key: str, value: Any, scheme: Scheme) -> bool:
-    """Whether a value asks for nothing: settings of ranges, as Quark has them, for types without ranges."""
-    return not scheme.activation.needs_range and key in _OF_RANGES and value == _OF_RANGES[key]
+    """Whether a value asks for nothing: settings of ranges beside weights alone and, as Quark has them, where there are
+    none beforehand; no casts where there are no pairs."""
+    if key == "BF16QDQToCast" and value is False:
+        return scheme.weights_only or scheme.encoding == "dynamic"
+    without = not scheme.activation.needs_range or scheme.encoding == "dynamic"
+    return key in _RANGES if scheme.weights_only else without and key in _OF_RANGES and value == _OF_RANGES[key]
 
 
 def _is_honoured(row: Key, value: Any) -> bool:
@@ -174,7 +186,7 @@ def _constraints(options: Mapping[str, Any], family: Family, weights_only: bool)
             found = kept | (dict.fromkeys(names, False) if family == "cnn" else {})
     if weights_only:
         for row in given.values():
-            if row in CONVERTED and options[row.name] is True:
+            if row in (*CONVERTED, *SIMULATED) and options[row.name] is True:
                 raise UnsupportedError(
                     f"option {row.name}: expected False beside weights alone, got True; leave it out"
                 )

@@ -12,14 +12,13 @@ from quarkfast.config.quark.algorithm import refuse_algorithm
 from quarkfast.config.quark.assemble import make_scheme, make_spec
 from quarkfast.config.quark.blocks import block_of, block_rounding
 from quarkfast.config.quark.equalization import equalized_as_asked
-from quarkfast.config.quark.extra_options import check_keys, translated_options
+from quarkfast.config.quark.extra_options import translated_options
 from quarkfast.config.quark.finetuning import finetuned
 from quarkfast.config.quark.gptq import gptq_parameters, gptq_scheme
-from quarkfast.config.quark.keys import family_of
 from quarkfast.config.quark.legacy import QuantizationConfig
 from quarkfast.config.quark.mixed_precision import mixed
 from quarkfast.config.quark.nbits import nbits_scheme
-from quarkfast.config.quark.whole_model import weights_alone, with_scales
+from quarkfast.config.quark.whole_model import stored_as_asked, weights_alone, with_scales
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import ConfigError, UnsupportedError
@@ -71,11 +70,8 @@ def scheme_of_legacy(config: QuantizationConfig) -> Scheme:
     _check_fields(config.changed())
     if gptq is not None or nbits:
         scheme = nbits_scheme(options) if nbits else gptq_scheme(gptq or {}, options)
-        with_scales(scheme, options)
-        check_keys(options, family_of(scheme))
-        chosen = {"exclude": [*config.nodes_to_exclude], "op_types": config.op_types_to_quantize}
         scheme = finetuned(scheme, {}) if finetuning else scheme
-        return apply_options(scheme, {key: value for key, value in chosen.items() if value})
+        return stored_as_asked(scheme, options, _selection(config))
     scheme = weights_alone(_base(config, options), options)
     if finetuning:
         scheme = finetuned(scheme, options.get("FastFinetune") or {})

@@ -11,17 +11,16 @@ from quarkfast.config.quark.algorithm import CLEConfig, GPTQConfig, refuse_algor
 from quarkfast.config.quark.assemble import make_scheme
 from quarkfast.config.quark.blocks import block_rounding, block_with
 from quarkfast.config.quark.equalization import equalized_as_asked
-from quarkfast.config.quark.extra_options import check_keys, translated_options
+from quarkfast.config.quark.extra_options import translated_options
 from quarkfast.config.quark.finetuning import finetuned, finetuning_of
 from quarkfast.config.quark.gptq import gptq_parameters, gptq_scheme
-from quarkfast.config.quark.keys import family_of
 from quarkfast.config.quark.layer_rules import bias_kind, is_power_of_two, layer_rule, tensor_spec, weight_method
 from quarkfast.config.quark.mixed_precision import mixed, mixing_of
 from quarkfast.config.quark.nbits import nbits_scheme
 from quarkfast.config.quark.qconfig import QConfig
 from quarkfast.config.quark.rotation import rotated
 from quarkfast.config.quark.spec import QLayerConfig
-from quarkfast.config.quark.whole_model import check_groups, weights_alone, with_scales
+from quarkfast.config.quark.whole_model import check_groups, stored_as_asked, weights_alone, with_scales
 from quarkfast.config.rules import LayerRule
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
@@ -45,11 +44,9 @@ def scheme_of_qconfig(config: QConfig) -> Scheme:
     refuse_algorithms([each for each in config.algo_config or () if not isinstance(each, GPTQConfig)])
     nbits = options.get("UseMatMulNBits")
     if gptq is not None or nbits:
-        selection = {"exclude": list(config.exclude)} if config.exclude else {}
         scheme = nbits_scheme(options) if nbits else gptq_scheme(gptq or {}, options)
-        with_scales(scheme, options)
-        check_keys(options, family_of(scheme))
-        return apply_options(finetuned(scheme, finetuning) if finetuning else scheme, selection)
+        scheme = finetuned(scheme, finetuning) if finetuning else scheme
+        return stored_as_asked(scheme, options, _selection(config))
     if layer.output_tensors is not None and layer.output_tensors != layer.input_tensors:
         raise UnsupportedError("QConfig: output_tensors: expected the same as input_tensors in this version")
     activation, weight = _specs(layer, options)
@@ -69,14 +66,19 @@ def scheme_of_qconfig(config: QConfig) -> Scheme:
         scheme = finetuned(scheme, finetuning)
     mixing = {**mixing_of(config.algo_config), **(options.get("AutoMixprecision") or {})}
     scheme = mixed(scheme, mixing, options) if mixing else scheme
-    given: dict[str, Any] = {"exclude": list(config.exclude)} if config.exclude else {}
     bias = bias_kind(layer)
     translated = ({} if bias is None else {"bias": bias}) | translated_options(options, scheme)
+    return with_scales(apply_options(scheme, {**translated, **_selection(config)}), options)
+
+
+def _selection(config: QConfig) -> dict[str, Any]:
+    """Returns the options that arguments about single layers amount to."""
+    given: dict[str, Any] = {"exclude": list(config.exclude)} if config.exclude else {}
     if None in config.layer_type_config:
         given["exclude_op_types"] = list(config.layer_type_config[None])
     if rules := _layer_rules(config):
         given["layers"] = rules
-    return with_scales(apply_options(scheme, {**translated, **given}), options)
+    return given
 
 
 def _specs(layer: QLayerConfig, options: Mapping[str, Any]) -> tuple[TensorSpec, TensorSpec]:

@@ -13,7 +13,7 @@ from quarkfast.config.quark.algorithm import AlgoConfig, GPTQConfig
 from quarkfast.config.scheme import Scheme
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 
-__all__ = ["GPTQ_KEYS", "gptq_parameters", "gptq_scheme", "with_gptq"]
+__all__ = ["GPTQ_KEYS", "SELECTING", "gptq_parameters", "gptq_scheme", "with_gptq"]
 
 # Field of GPTQConfig -> key of GPTQParams.
 _FIELDS: Mapping[str, str] = MappingProxyType(
@@ -31,7 +31,8 @@ _FIELDS: Mapping[str, str] = MappingProxyType(
 GPTQ_KEYS = tuple(_FIELDS.values())
 """Keys of ``GPTQParams``."""
 
-_SELECTING = [OPTIONS[name].quark_key for name in ("op_types", "exclude", "exclude_op_types", "samples")]
+SELECTING = tuple(OPTIONS[name].quark_key for name in ("op_types", "exclude", "exclude_op_types", "samples"))
+"""Quark's keys that choose nodes and samples, which stored weights have too."""
 
 
 def gptq_parameters(algorithms: Sequence[AlgoConfig] | None, options: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -69,9 +70,11 @@ def gptq_scheme(parameters: Mapping[str, Any], options: Mapping[str, Any]) -> Sc
         ('INT4_WO', 32, 'gptq', ('MatMul',))
     """
     size = parameters.get("GroupSize", -1)
-    chosen: dict[str, Any] = {"weight_symmetric": parameters.get("WeightSymmetric", True)}
+    chosen: dict[str, Any] = {
+        "weight_symmetric": parameters.get("WeightSymmetric", options.get("WeightSymmetric", True))
+    }
     chosen |= {"per_channel": parameters.get("PerChannel", False)} if size == -1 else {"group_size": size}
-    selection = {key: value for key, value in options.items() if key in _SELECTING and value}
+    selection = {key: value for key, value in options.items() if key in SELECTING and value}
     preset = PRESETS["INT8_WO" if parameters.get("Bits", 8) == 8 else "INT4_WO"]
     scheme = apply_options(preset, {**chosen, **selection})
     return with_gptq(scheme if scheme.op_types else replace(scheme, op_types=("MatMul",)), parameters)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from quarkfast.config.options import OPTIONS, apply_options
+from quarkfast.config.options import apply_options
 from quarkfast.config.presets import PRESETS
-from quarkfast.config.quark.gptq import gptq_parameters, with_gptq
+from quarkfast.config.quark.gptq import SELECTING, gptq_parameters, with_gptq
 from quarkfast.config.scheme import Scheme
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 
@@ -39,12 +39,10 @@ def nbits_scheme(options: Mapping[str, Any]) -> Scheme:
         if key in _ACCEPTED and value not in _ACCEPTED[key]:
             expected = " or ".join(map(repr, _ACCEPTED[key]))
             raise UnsupportedError(f"MatMulNBitsParams: {key}: expected {expected} in this version, got {value!r}")
-    chosen = {"group_size": given.get("GroupSize", 128), "weight_symmetric": given.get("Symmetric", True)}
-    selection = {key: value for key, value in options.items() if key in _SELECTING and value}
+    symmetric = given.get("Symmetric", options.get("WeightSymmetric", True))
+    chosen = {"group_size": given.get("GroupSize", 128), "weight_symmetric": symmetric}
+    selection = {key: value for key, value in options.items() if key in SELECTING and value}
     scheme = apply_options(PRESETS["MATMUL_NBITS"], {**chosen, **selection})
     if given.get("Algorithm") != "GPTQ":
         return scheme
     return with_gptq(scheme, gptq_parameters(None, {**options, "UseGPTQ": True}) or {})
-
-
-_SELECTING = [OPTIONS[name].quark_key for name in ("op_types", "exclude", "exclude_op_types", "samples")]

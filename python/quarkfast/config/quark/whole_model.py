@@ -1,4 +1,4 @@
-"""Keys that change every spec of a configuration at once: `Int16Scale`, `UseFP32Scale` and `WeightsOnly`."""
+"""Keys that change every spec of a configuration at once: `Int16Scale`, `UseFP32Scale`, and those of weights alone."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from quarkfast.config.options import apply_options
 from quarkfast.config.presets import PRESETS
+from quarkfast.config.quark.extra_options import translated_options
+from quarkfast.config.quark.gptq import SELECTING
+from quarkfast.config.quark.mixed_precision import mixed
 from quarkfast.config.rules import Change, LayerRule
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import ScaleKind, TensorSpec
+from quarkfast.config.stored_weights import check_stored_weights
 from quarkfast.errors import UnsupportedError
 
-__all__ = ["check_groups", "weights_alone", "with_scales"]
+__all__ = ["check_groups", "stored_as_asked", "weights_alone", "with_scales"]
 
 
 def weights_alone(scheme: Scheme, options: Mapping[str, Any]) -> Scheme:
@@ -42,6 +47,27 @@ def weights_alone(scheme: Scheme, options: Mapping[str, Any]) -> Scheme:
     raise UnsupportedError(
         f"option WeightsOnly: expected False beside weights in {weight.dtype} of {scheme.name}, got True"
     )
+
+
+def stored_as_asked(scheme: Scheme, options: Mapping[str, Any], selection: Mapping[str, Any]) -> Scheme:
+    """Returns a scheme of weights that `UseGPTQ` or `UseMatMulNBits` store alone, with what all other keys ask for.
+
+    Args:
+        scheme: What these keys and their settings amount to.
+        options: By Quark's keys.
+        selection: Options of quarkfast that the rest of the configuration amounts to.
+
+    Raises:
+        UnsupportedError: A key asks for what there is only where activations are quantized.
+        ConfigError: The same, or a key is unknown.
+    """
+    with_scales(scheme, options)
+    if options.get("AutoMixprecision"):
+        scheme = mixed(scheme, options["AutoMixprecision"], options)
+    rest = {key: value for key, value in options.items() if key not in ("GPTQParams", *SELECTING)}
+    found = apply_options(scheme, {**translated_options(rest, scheme), **selection})
+    check_stored_weights(found)
+    return found
 
 
 def check_groups(activation: TensorSpec, weight: TensorSpec, options: Mapping[str, Any]) -> None:
