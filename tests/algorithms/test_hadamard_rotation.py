@@ -11,7 +11,7 @@ import quarkfast
 from quarkfast.algorithms.hadamard import hadamard_rotation
 from quarkfast.algorithms.hadamard_rotation import HadamardRotationSettings, rotate_streams
 from quarkfast.config import PRESETS, scheme_from
-from quarkfast.config.quark import scheme_of
+from quarkfast.config.quark import QuantizationConfig, get_default_config, scheme_of
 from quarkfast.config.quark.translate import with_algorithms
 from quarkfast.errors import UnsupportedError
 from quarkfast.evaluate import sqnr
@@ -195,6 +195,34 @@ def test_quarks_configuration_asks_for_it():
     ):
         assert scheme_of(quarkfast.QConfig(layer, algo_config=[config])).rotation == expected
         assert with_algorithms(PRESETS["A8W8"], [config]).rotation == expected
+
+
+def test_quarks_older_configuration_asks_for_it():
+    def written(wanted=True, **options):
+        config = get_default_config("S8S8_AAWS")
+        config.include_rotation, config.extra_options = wanted, config.extra_options | options
+        feed = [{"ids": _ids(2)}]
+        return quarkfast.ModelQuantizer(quarkfast.Config(config)).quantize_model(_transformer(), None, feed)
+
+    rotated = written().graph
+    assert rotated != written(wanted=False).graph
+    assert written(RMatrixDim=WIDTH).graph == rotated
+    assert written(UseRandomHad=True).graph != rotated
+    with pytest.raises(quarkfast.ConfigError, match="option UseRandomHad: expected QuaRot beside it, got none"):
+        written(wanted=False, UseRandomHad=True)
+    with pytest.raises(UnsupportedError, match=r"RConfigPath: expected None .* streams are found in the graph"):
+        written(RConfigPath="pairs.json")
+
+
+@pytest.mark.parametrize("alone", ["WeightsOnly", "UseGPTQ", "UseMatMulNBits"])
+def test_no_configuration_of_quarks_rotates_weights_alone(alone):
+    layer = quarkfast.QLayerConfig(activation=quarkfast.Int8Spec(), weight=quarkfast.Int8Spec())
+    config = quarkfast.QConfig(layer, algo_config=[quarkfast.QuarotConfig()], extra_options={alone: True})
+    with pytest.raises((quarkfast.ConfigError, UnsupportedError), match=r"got (INT8_WO|QuaRot); leave it out"):
+        scheme_of(config)
+    older = QuantizationConfig(include_rotation=True, extra_options={alone: True})
+    with pytest.raises(quarkfast.ConfigError, match="rotation: expected a preset that quantizes activations"):
+        scheme_of(older)
 
 
 def test_a_file_of_pairs_is_refused():

@@ -21,6 +21,7 @@ __all__ = [
     "SmoothQuantConfig",
     "refuse_algorithm",
     "refuse_algorithms",
+    "refuse_beside_weights",
 ]
 
 
@@ -211,10 +212,24 @@ def refuse_algorithms(algorithms: list[AlgoConfig] | None) -> None:
             refuse_algorithm(algorithm.name)
 
 
+def refuse_beside_weights(algorithms: list[AlgoConfig]) -> None:
+    """Raise for the first algorithm that does nothing for weights that are stored alone.
+
+    Raises:
+        UnsupportedError: there is one.
+    """
+    for algorithm in algorithms:
+        if not isinstance(algorithm, GPTQConfig | FinetuningConfig):
+            raise UnsupportedError(
+                f"algorithms: expected none beside weights alone, got {algorithm.name}; leave it out"
+            )
+
+
 def refuse_algorithm(name: str) -> NoReturn:
     """Raise for an algorithm that does not exist yet.
 
     Raises:
         UnsupportedError: always.
     """
-    raise UnsupportedError(f"algorithms: expected none in this version, got {name}; leave it out")
+    instead = "; channels that stand out are split by `equalize`" if name == "SmoothQuant" else "; leave it out"
+    raise UnsupportedError(f"algorithms: expected none in this version, got {name}{instead}")

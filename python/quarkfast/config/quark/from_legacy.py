@@ -18,6 +18,7 @@ from quarkfast.config.quark.gptq import gptq_parameters, gptq_scheme
 from quarkfast.config.quark.legacy import QuantizationConfig
 from quarkfast.config.quark.mixed_precision import mixed
 from quarkfast.config.quark.nbits import nbits_scheme
+from quarkfast.config.quark.rotation import rotated_as_asked
 from quarkfast.config.quark.whole_model import stored_as_asked, weights_alone, with_scales
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
@@ -39,10 +40,6 @@ _METHODS = {
 }
 # Formats by member -> the key of the attributes that activations and weights have then.
 _FORMATS = {"QDQ": "", "FixNeuron": "", "BFPFixNeuron": "BFPAttributes", "MXFixNeuron": "MXAttributes"}
-_FIELD_ALGORITHMS = {
-    "include_sq": "SmoothQuant",
-    "include_rotation": "QuaRot",
-}
 _BLOCK_ATTRIBUTES = {"QBFP": "BFPAttributes", "QMX": "MXAttributes"}
 # Fields that only concern how Quark itself runs, or a model's ends (`quarkfast.config.quark.data_source`).
 _NEUTRAL_FIELDS = {
@@ -53,7 +50,7 @@ _TRANSLATED_FIELDS = {
     "calibrate_method", "activation_type", "weight_type", "extra_options", "per_channel", "nodes_to_exclude",
     "nodes_to_quantize", "subgraphs_to_exclude", "op_types_to_quantize", "enable_npu_cnn", "reduce_range",
     "enable_npu_transformer", "use_dynamic_quant", "include_cle", "optimize_model", "quant_format",
-    "extra_op_types_to_quantize", "input_nodes", "output_nodes", "specific_tensor_precision",
+    "extra_op_types_to_quantize", "input_nodes", "output_nodes", "specific_tensor_precision", "include_rotation",
 }  # fmt: skip
 
 
@@ -71,8 +68,10 @@ def scheme_of_legacy(config: QuantizationConfig) -> Scheme:
     if gptq is not None or nbits:
         scheme = nbits_scheme(options) if nbits else gptq_scheme(gptq or {}, options)
         scheme = finetuned(scheme, {}) if finetuning else scheme
+        scheme = rotated_as_asked(scheme, None, options, wanted=config.include_rotation)
         return stored_as_asked(scheme, options, _selection(config))
     scheme = weights_alone(_base(config, options), options)
+    scheme = rotated_as_asked(scheme, None, options, wanted=config.include_rotation)
     if finetuning:
         scheme = finetuned(scheme, options.get("FastFinetune") or {})
     if config.include_auto_mp or options.get("AutoMixprecision"):
@@ -128,9 +127,8 @@ def _selection(config: QuantizationConfig) -> dict[str, Any]:
 
 
 def _check_fields(changed: Mapping[str, Any]) -> None:
-    for key, algorithm in _FIELD_ALGORITHMS.items():
-        if key in changed:
-            refuse_algorithm(algorithm)
+    if "include_sq" in changed:
+        refuse_algorithm("SmoothQuant")
     for key, value in changed.items():
         if key not in _NEUTRAL_FIELDS | _TRANSLATED_FIELDS:
             raise UnsupportedError(f"QuantizationConfig: {key}: expected its default in this version, got {value!r}")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from quarkfast.config.options import apply_options
-from quarkfast.config.quark.algorithm import CLEConfig, GPTQConfig, refuse_algorithms
+from quarkfast.config.quark.algorithm import CLEConfig, GPTQConfig, refuse_algorithms, refuse_beside_weights
 from quarkfast.config.quark.assemble import make_scheme
 from quarkfast.config.quark.blocks import block_rounding, block_with
 from quarkfast.config.quark.equalization import equalized_as_asked
@@ -18,7 +18,7 @@ from quarkfast.config.quark.layer_rules import bias_kind, is_power_of_two, layer
 from quarkfast.config.quark.mixed_precision import mixed, mixing_of
 from quarkfast.config.quark.nbits import nbits_scheme
 from quarkfast.config.quark.qconfig import QConfig
-from quarkfast.config.quark.rotation import rotated
+from quarkfast.config.quark.rotation import rotated_as_asked
 from quarkfast.config.quark.spec import QLayerConfig
 from quarkfast.config.quark.whole_model import check_groups, stored_as_asked, weights_alone, with_scales
 from quarkfast.config.rules import LayerRule
@@ -44,6 +44,7 @@ def scheme_of_qconfig(config: QConfig) -> Scheme:
     refuse_algorithms([each for each in config.algo_config or () if not isinstance(each, GPTQConfig)])
     nbits = options.get("UseMatMulNBits")
     if gptq is not None or nbits:
+        refuse_beside_weights(config.algo_config)
         scheme = nbits_scheme(options) if nbits else gptq_scheme(gptq or {}, options)
         scheme = finetuned(scheme, finetuning) if finetuning else scheme
         return stored_as_asked(scheme, options, _selection(config))
@@ -60,8 +61,7 @@ def scheme_of_qconfig(config: QConfig) -> Scheme:
     scheme = replace(scheme, block_rounding=block_rounding(dtypes, options, default))
     wanted = any(isinstance(each, CLEConfig) for each in config.algo_config or ())
     scheme = equalized_as_asked(scheme, config.algo_config, options, wanted=wanted)
-    scheme = rotated(scheme, config.algo_config)
-    scheme = weights_alone(scheme, options)
+    scheme = rotated_as_asked(weights_alone(scheme, options), config.algo_config, options)
     if finetuning:
         scheme = finetuned(scheme, finetuning)
     mixing = {**mixing_of(config.algo_config), **(options.get("AutoMixprecision") or {})}

@@ -1,37 +1,51 @@
-"""Quark's settings of QuaRot."""
+"""Quark's settings of QuaRot: ``QuarotConfig``, ``include_rotation`` and keys of the extra options."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from quarkfast.config.options import apply_options
 from quarkfast.config.quark.algorithm import AlgoConfig, QuarotConfig
 from quarkfast.config.scheme import Scheme
-from quarkfast.errors import UnsupportedError
+from quarkfast.errors import ConfigError, UnsupportedError
 
-__all__ = ["rotated"]
+__all__ = ["rotated_as_asked"]
 
 
-def rotated(scheme: Scheme, algorithms: Sequence[AlgoConfig] | None) -> Scheme:
-    """Returns a scheme with Hadamard rotations if `QuarotConfig` is among the algorithms.
+def rotated_as_asked(
+    scheme: Scheme, algorithms: Sequence[AlgoConfig] | None, options: Mapping[str, Any], *, wanted: bool = False
+) -> Scheme:
+    """Returns a scheme with Hadamard rotations if `QuarotConfig` is among the algorithms, or they are wanted.
 
-    Its `r_matrix_dim` says nothing: a matrix has as many channels as the stream that it turns.
+    `r_matrix_dim` and ``RMatrixDim`` say nothing: a matrix has as many channels as the stream that it turns.
+
+    Args:
+        scheme: Any.
+        algorithms: Quark's.
+        options: Quark's extra options, of which ``UseRandomHad`` counts.
+        wanted: Whether anything else asks for rotations.
 
     Raises:
         UnsupportedError: Pairs of layers come from a file.
+        ConfigError: Activations are not quantized, or a setting stands beside no rotation.
 
     Example:
         >>> from quarkfast.config import PRESETS
-        >>> rotated(PRESETS["A8W8"], [QuarotConfig(use_random_had=True)]).rotation
+        >>> rotated_as_asked(PRESETS["A8W8"], [QuarotConfig(use_random_had=True)], {}).rotation
         'random'
     """
-    for each in algorithms or ():
-        if not isinstance(each, QuarotConfig):
-            continue
+    found = [each for each in algorithms or () if isinstance(each, QuarotConfig)]
+    for each in found:
         if each.r_config_path is not None:
             got = each.r_config_path
             raise UnsupportedError(
                 f"QuarotConfig: r_config_path: expected None, for streams are found in the graph, got {got!r}"
             )
-        scheme = replace(scheme, rotation="random" if each.use_random_had else "hadamard")
-    return scheme
+    random = options.get("UseRandomHad") is True
+    if not found and not wanted:
+        if random:
+            raise ConfigError("option UseRandomHad: expected QuaRot beside it, got none; leave it out")
+        return scheme
+    random = random or any(each.use_random_had for each in found)
+    return apply_options(scheme, {"rotation": "random" if random else "hadamard"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from quarkfast.config.equalization import SETTINGS
+from quarkfast.config.options.kinds import COUNT
 from quarkfast.config.quark.keys.row import Key
 
 __all__ = ["ROWS"]
@@ -24,9 +25,14 @@ ROWS = (
     Key("UseGPTQ", "option `rounding`", default=(False,), honoured="True"),
     Key("GPTQParams", "option `rounding`", honoured="a mapping of Quark's settings"),
     Key("SmoothAlpha", default=(0.5,), algorithm="SmoothQuant"),
-    Key("RMatrixDim", default=(4096,), algorithm="QuaRot"),
-    Key("UseRandomHad", default=(False,), algorithm="QuaRot"),
-    Key("RConfigPath", default=(None,), algorithm="QuaRot"),
+    Key("RMatrixDim", "a matrix has as many channels as the stream that it turns", already=COUNT),
+    Key(
+        "UseRandomHad",
+        "option `rotation`, beside `QuarotConfig` or `include_rotation`",
+        default=(False,),
+        honoured="True",
+    ),
+    Key("RConfigPath", "streams are found in the graph", default=(None,)),
     Key("CLEBalanceMethod", "largest magnitudes are made alike, as Quark does whatever this says", default=("max",)),
     _cle("CLESteps"),
     _cle("CLEWeightThreshold"),
