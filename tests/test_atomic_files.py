@@ -12,6 +12,11 @@ from quarkfast.atomic_files import check_output, save_bytes
 from quarkfast.errors import OutputError
 
 
+def test_what_is_no_path_is_refused():
+    with pytest.raises(OutputError, match="output: expected a path, got int"):
+        check_output(3)
+
+
 def test_a_missing_folder_is_one_sentence(tmp_path):
     with pytest.raises(OutputError, match=r"output: expected an existing folder, got '.*nowhere'"):
         check_output(tmp_path / "nowhere" / "out.onnx")

@@ -20,8 +20,11 @@ def check_output(path: str | os.PathLike[str]) -> Path:
     """Returns `path` after making sure that a file can be written there, before any work is done.
 
     Raises:
-        OutputError: If `path` is a directory, a device or a pipe, or its folder does not exist or cannot be written to.
+        OutputError: If `path` is none, or a directory, a device or a pipe, or its folder does not exist or cannot be
+            written to.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise OutputError(f"output: expected a path, got {type(path).__name__}")
     output = Path(path)
     with _telling(output):
         if output.is_dir():

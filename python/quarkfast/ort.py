@@ -49,7 +49,7 @@ def get_library_path(device: str = "CPU") -> str:
         >>> quarkfast.get_library_path("cpu").endswith((".so", ".dylib", ".dll"))
         True
     """
-    if device.upper() not in _DEVICES:
+    if str(device).upper() not in _DEVICES:
         raise UnsupportedError(
             f"get_library_path: device: expected {' or '.join(map(repr, _DEVICES))}, got {device!r}; "
             "the operators run on CPUExecutionProvider, beside any other provider of the session"

@@ -67,6 +67,12 @@ def test_the_names_are_those_of_quark():
     assert (quark._COP_DOMAIN, quark._COP_VERSION) == ("com.amd.quark", 1)
 
 
+def test_a_star_imports_what_scripts_use():
+    names = {}
+    exec("from quarkfast.compat.quark.onnx import *", names)
+    assert {"QConfig", "QLayerConfig", "Int8Spec", "Int8", "CalibMethod", "QuantType", "AdaRoundConfig"} <= set(names)
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError):
         quark.quantise_static  # noqa: B018
@@ -115,6 +121,8 @@ def test_a_cached_reader_may_be_read_again_and_cut():
     assert quark.CachedDataReader(Reader(), quantize_fp16=True).get_next()["x"].dtype == np.float16
     with pytest.raises(CalibrationError, match="CachedDataReader: expected a sample, got none"):
         quark.CachedDataReader([])
+    with pytest.raises(ConfigError, match="data_size: expected an integer greater than 0 or None, got 'x'"):
+        quark.CachedDataReader(Reader(), data_size="x")
     with pytest.raises(UnsupportedError, match="convert_nchw_to_nhwc: expected False, got True"):
         quark.CachedDataReader(Reader(), convert_nchw_to_nhwc=True)
 

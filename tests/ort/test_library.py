@@ -25,6 +25,8 @@ def test_the_library_of_the_cpu_is_a_file(device: str) -> None:
 def test_other_devices_are_told_what_is_available(device: str) -> None:
     with pytest.raises(UnsupportedError, match=rf"^get_library_path: device: expected 'CPU', got '{device}'; the oper"):
         quarkfast.get_library_path(device)
+    with pytest.raises(UnsupportedError, match="device: expected 'CPU', got 3"):
+        quarkfast.get_library_path(3)  # type: ignore[arg-type]
 
 
 def test_a_missing_library_is_told_with_its_path(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from quarkfast.compat.quark.onnx.readers import (
     PathDataReader,
     RandomDataReader,
 )
-from quarkfast.config.quark import Config, QConfig, QuantizationConfig, ready_made
+from quarkfast.config.quark import Config, QConfig, QuantizationConfig, data_type, enums, ready_made, spec
 from quarkfast.config.quark.algorithm import (
     AdaQuantConfig,
     AdaRoundConfig,
@@ -49,6 +49,9 @@ __all__ = [
     "get_library_path",
     "quantize_dynamic",
     "quantize_static",
+    *data_type.__all__,
+    *enums.__all__,
+    *spec.__all__,
 ]
 
 # The domain of Quark's operators, and its version.

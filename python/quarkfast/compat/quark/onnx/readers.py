@@ -12,7 +12,8 @@ import numpy as np
 
 from quarkfast.calibration.data import RandomDataReader as RandomSamples
 from quarkfast.calibration.data import model_inputs, open_data
-from quarkfast.errors import CalibrationError, UnsupportedError
+from quarkfast.config.options.kinds import COUNT
+from quarkfast.errors import CalibrationError, ConfigError, UnsupportedError
 from quarkfast.graph.load import ModelSource, load_model
 
 __all__ = ["CachedDataReader", "CalibrationDataReader", "PathDataReader", "RandomDataReader"]
@@ -76,6 +77,7 @@ class CachedDataReader(_Rereadable):
     Raises:
         CalibrationError: There is no sample.
         UnsupportedError: Layouts are to be changed.
+        ConfigError: The number of samples is no count.
 
     Example:
         >>> import numpy as np
@@ -91,6 +93,8 @@ class CachedDataReader(_Rereadable):
             raise UnsupportedError(
                 "CachedDataReader: convert_nchw_to_nhwc: expected False, got True; give samples as the model takes them"
             )
+        if data_size is not None and not COUNT.accepts(data_size):
+            raise ConfigError(f"CachedDataReader: data_size: expected {COUNT.expects} or None, got {data_size!r}")
         found = iter(dr) if hasattr(dr, "__iter__") else iter(dr.get_next, None)
         self._feeds = [_narrowed(feed) if quantize_fp16 else feed for feed in islice(found, data_size)]
         if not self._feeds:
