@@ -7,6 +7,7 @@ onnxruntime is imported only when a function of this module needs it, so that
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 import tempfile
@@ -42,7 +43,7 @@ def get_library_path(device: str = "CPU") -> str:
 
     Raises:
         UnsupportedError: The device has no operators.
-        DependencyError: The library is not beside this package.
+        DependencyError: The library is not beside the module `quarkfast._core`.
 
     Example:
         >>> import quarkfast
@@ -54,12 +55,18 @@ def get_library_path(device: str = "CPU") -> str:
             f"get_library_path: device: expected {' or '.join(map(repr, _DEVICES))}, got {device!r}; "
             "the operators run on CPUExecutionProvider, beside any other provider of the session"
         )
-    path = Path(__file__).with_name(_LIBRARY_NAMES.get(sys.platform, "libquarkfast.so"))
+    path = _native_folder() / _LIBRARY_NAMES.get(sys.platform, "libquarkfast.so")
     if not path.is_file():
         raise DependencyError(
             f"get_library_path: expected the operator library at {path}, got no such file; reinstall quarkfast"
         )
     return str(path)
+
+
+def _native_folder() -> Path:
+    """Return the folder of `quarkfast._core`: in an editable install that of what was compiled, not of the sources."""
+    found = importlib.util.find_spec("quarkfast._core")
+    return Path(__file__ if found is None or found.origin is None else found.origin).parent
 
 
 def register(options: Any) -> None:

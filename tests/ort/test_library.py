@@ -1,6 +1,8 @@
 """get_library_path, register, session_options and inference_session: how onnxruntime loads the library."""
 
 import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import onnxruntime
 import pytest
 
 import quarkfast
-from quarkfast import ort
+from quarkfast import _core, ort
 from quarkfast.errors import DependencyError, ModelError, UnsupportedError
 
 from .models import one_node
@@ -27,6 +29,34 @@ def test_other_devices_are_told_what_is_available(device: str) -> None:
         quarkfast.get_library_path(device)
     with pytest.raises(UnsupportedError, match="device: expected 'CPU', got 3"):
         quarkfast.get_library_path(3)  # type: ignore[arg-type]
+
+
+def test_an_editable_install_finds_the_library_beside_the_module_that_is_loaded(tmp_path: Path) -> None:
+    """There the sources stay where they are, and what was compiled lies in site-packages."""
+    package, compiled = Path(str(quarkfast.__file__)).parent, tmp_path / "site-packages" / "quarkfast"
+    native = shutil.ignore_patterns("*.so", "*.pyd", "*.dylib", "*.dll", "__pycache__")
+    shutil.copytree(package, tmp_path / "source" / "quarkfast", ignore=native)
+    module = Path(str(_core.__file__))
+    library = Path(quarkfast.get_library_path())
+    compiled.mkdir(parents=True)
+    for each in (module, library):
+        shutil.copy(each, compiled)
+    script = f"""
+import importlib.util, sys
+
+class Redirect:
+    def find_spec(self, name, path=None, target=None):
+        if name == "quarkfast._core":
+            return importlib.util.spec_from_file_location(name, {str(compiled / module.name)!r})
+
+sys.meta_path.insert(0, Redirect())
+sys.path.insert(0, {str(tmp_path / "source")!r})
+import quarkfast
+print(quarkfast.get_library_path())
+quarkfast.ort.session_options()
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (found.stderr, found.stdout.strip()) == ("", str(compiled / library.name))
 
 
 def test_a_missing_library_is_told_with_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
