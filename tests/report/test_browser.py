@@ -203,6 +203,8 @@ def test_no_width_needs_to_be_scrolled_sideways(browser, page, width, dark):
     browser.open(page, width=width, dark=dark)
     browser.evaluate("document.querySelector('#layers tbody button').click()")
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    ends = "[...document.querySelectorAll('caption')].map(each => each.getBoundingClientRect().right)"
+    assert max(browser.evaluate(ends)) <= width  # also where the table below is wider, and scrolls
     ground = browser.evaluate("getComputedStyle(document.body).backgroundColor")
     assert ground == ("rgb(20, 24, 29)" if dark else "rgb(255, 255, 255)")
 
@@ -213,4 +215,7 @@ def test_it_prints_without_controls(browser, page):
     shown = "getComputedStyle(document.querySelector('{}')).display"
     assert browser.evaluate(shown.format("#controls")) == "none"
     assert browser.evaluate(shown.format("nav")) == "none"
+    rows = "new Set([...document.querySelectorAll('.tiles > div')].map(each => each.offsetTop)).size"
+    count = browser.evaluate("document.querySelectorAll('.tiles > div').length")
+    assert browser.evaluate(rows) == -(-count // 3)
     assert browser.evaluate(shown.format("#layers")) == "table"
