@@ -3,7 +3,8 @@
 SHARED holds ``models/MODEL.onnx``, ``data/cifar10_calib.npz`` and ``data/cifar10_eval.npz``. For each model, each
 count of images (``--images``) and each preset (``--presets``), prints one row of a Markdown table for each of
 ``--roundings``: SQNR and top-1 over the evaluation images with exact sums, and seconds of processor time of the whole
-quantization.
+quantization; in front of them the float model's top-1. ``--weight-type`` gives the weights another type,
+``--per-channel`` a scale for each channel.
 """
 
 from __future__ import annotations
@@ -22,19 +23,20 @@ from quarkfast.evaluate.exact_sums import exact_session
 HEADER = "| model | images | preset | rounding | SQNR | top-1 | CPU s |\n| :-- | --: | :-- | :-- | --: | --: | --: |"
 
 
-def measure(
-    shared: Path, model: str, counts: list[int], presets: list[str], roundings: list[str], evaluated: int | None
-) -> None:
+def measure(given: argparse.Namespace, model: str) -> None:
     """Prints the rows of one model."""
-    path = shared / "models" / f"{model}.onnx"
-    x, labels = images(shared / "data" / "cifar10_eval.npz", evaluated)
+    path = given.shared / "models" / f"{model}.onnx"
+    x, labels = images(given.shared / "data" / "cifar10_eval.npz", given.evaluated)
     reference = logits(exact_session(path), x)
-    for count in counts:
-        calibration, _ = images(shared / "data" / "cifar10_calib.npz", count)
-        for preset in presets:
-            for rounding in roundings:
+    print(f"| {model} | | float | | | {top1(reference, labels):.2f} % | |", flush=True)
+    options = {"weight_type": given.weight_type} if given.weight_type else {}
+    options |= {"per_channel": True} if given.per_channel else {}
+    for count in given.images:
+        calibration, _ = images(given.shared / "data" / "cifar10_calib.npz", count)
+        for preset in given.presets:
+            for rounding in given.roundings:
                 begin = time.process_time()
-                result = quarkfast.quantize(path, preset=preset, calibration_data=calibration, rounding=rounding)
+                result = quarkfast.quantize(path, None, preset, calibration, rounding=rounding, **options)
                 seconds = time.process_time() - begin
                 got = logits(exact_session(result.model_bytes), x)
                 cells = f"{sqnr(reference, got):.2f} dB | {top1(got, labels):.2f} % | {seconds:.1f}"
@@ -50,10 +52,12 @@ def main() -> None:
     parser.add_argument("--presets", nargs="+", default=["A8W8", "XINT8", "U8S8"])
     parser.add_argument("--roundings", nargs="+", default=list(get_args(WeightRounding)))
     parser.add_argument("--evaluated", type=int, help="evaluation images; all by default")
+    parser.add_argument("--weight-type", help="type of weights, e.g. int4; that of the preset by default")
+    parser.add_argument("--per-channel", action="store_true", help="a scale for each channel of a weight")
     given = parser.parse_args()
     print(HEADER)
     for model in given.models:
-        measure(given.shared, model, given.images, given.presets, given.roundings, given.evaluated)
+        measure(given, model)
 
 
 if __name__ == "__main__":

@@ -106,7 +106,8 @@ def test_a_vector_that_is_added_to_a_product_makes_up_for_the_mean():
     assert np.abs((expected - got).mean(axis=0)).max() < 1e-3 < np.abs(expected - got).max()
 
 
-def test_convolutions_are_layers_too():
+@pytest.mark.parametrize("code", ["int3", "int4"])
+def test_convolutions_are_layers_too(code):
     text = """g (float[N, 8, 6, 6] x) => (float[N, 6, 4, 4] y) {
         c = ConvTranspose <group = 2> (x, w1)
         y = Conv <kernel_shape = [5, 5]> (c, w2)
@@ -116,7 +117,7 @@ def test_convolutions_are_layers_too():
     model = tiny_model(text, {name: rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()})
     x = np.einsum("cm,nmhw->nchw", rng.normal(size=(8, 3)), rng.normal(size=(60, 3, 6, 6))).astype(np.float32)
     found = [
-        quarkfast.quantize(model, None, "INT8_WO", x[:40], weight_type="int4", rounding=each).model_bytes
+        quarkfast.quantize(model, None, "INT8_WO", x[:40], weight_type=code, rounding=each).model_bytes
         for each in ("nearest", "gptq")
     ]
     expected, *got = (exact_session(each).run(None, {"x": x[40:]})[0] for each in (model, *found))

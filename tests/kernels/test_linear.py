@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -292,3 +293,22 @@ def test_an_output_that_overlaps_the_input_is_refused():
     buffer = np.zeros(20, np.float32)
     with pytest.raises(ValueError, match="arrays that overlap"):
         quarkfast.fake_quantize_linear(buffer[:10], 1.0, out=buffer[5:15])
+
+
+@pytest.mark.parametrize("real", [np.float32, np.float16])
+def test_codes_of_three_bits_lie_in_int4(isa, rng, real):
+    x = (rng.standard_normal(1003) * 3).astype(real)
+    codes = quarkfast.quantize_linear(x, 0.5, dtype="int3")
+    assert (codes.dtype, int(codes.min()), int(codes.max())) == (np.dtype(ml_dtypes.int4), -4, 3)
+    np.testing.assert_array_equal(codes, reference.quantize_linear(x, np.float32(0.5), np.int8(0), "int3"))
+    symmetric = quarkfast.quantize_linear(x, 0.5, dtype="int3", qmin=-3)
+    assert int(symmetric.min()) == -3
+    np.testing.assert_array_equal(
+        quarkfast.fake_quantize_linear(x, 0.5, dtype="int3"), quarkfast.dequantize_linear(codes, 0.5, dtype=real)
+    )
+
+
+def test_codes_of_three_bits_keep_to_them():
+    message = r"quantize_linear_f32_i4: range: expected -4 <= qmin <= qmax <= 3 for int3, got \[-8, 3\]"
+    with pytest.raises(ValueError, match=message):
+        quarkfast.quantize_linear(np.ones(3, np.float32), 1.0, dtype="int3", qmin=-8)

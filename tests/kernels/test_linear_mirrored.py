@@ -8,6 +8,7 @@ import pytest
 
 from conftest import SIZES, float_bits
 from quarkfast import kernels, reference
+from quarkfast.formats.scalar import qtype
 
 REALS = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 LAYOUTS = [((9, 33), 1, 0), ((9, 33), 0, 0), ((70, 40), 0, 32), ((40, 70), 1, 16), ((3, 33, 300), 1, 8), ((5, 5), 1, 1)]
@@ -29,13 +30,13 @@ def scales_of(rng: np.random.Generator, shape: tuple[int, ...], axis: int, block
 
 
 @pytest.mark.parametrize(("shape", "axis", "block"), LAYOUTS, ids=str)
-@pytest.mark.parametrize("dtype", ["int4", "uint4"])
+@pytest.mark.parametrize("dtype", ["int3", "int4", "uint4"])
 @pytest.mark.parametrize("real", REALS)
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast:RuntimeWarning")
 def test_codes_are_those_of_negated_values_and_those_of_the_reference(isa, rng, real, dtype, shape, axis, block):
     x, scale = values(rng, real, shape), scales_of(rng, shape, axis, block)
-    zero = rng.integers(0, 8, scale.shape).astype(dtype)
+    zero = rng.integers(0, 4, scale.shape).astype(qtype(dtype).dtype)
     got = kernels.quantize_linear_mirrored(x, scale, zero, dtype=dtype, axis=axis, block_size=block)
     each = [reference.per_element(a, shape, axis, block) for a in (scale, zero)]
     np.testing.assert_array_equal(got, reference.quantize_linear(x, *each, dtype))
@@ -70,7 +71,7 @@ def test_scales_that_divide_nothing_meet_a_sentence(scale, shown):
 @pytest.mark.parametrize(
     ("x", "dtype", "message"),
     [
-        (np.ones(3, np.float32), "int8", "quantize_linear_mirrored: dtype: expected int4 or uint4, got int8"),
+        (np.ones(3, np.float32), "int8", "quantize_linear_mirrored: dtype: expected int3, int4 or uint4, got int8"),
         (
             np.ones(3),
             "int4",

@@ -39,7 +39,7 @@ def _fake(array, axis, code, symmetric, size=0):
     else:
         others = tuple(each for each in range(array.ndim) if each != axis)
         low, high = array.min(axis=others), array.max(axis=others)
-    mirrored = bool(size) and symmetric and code.endswith("int4")
+    mirrored = bool(size) and symmetric and code != "int8"
     found = scales_of(low, high, code, symmetric=symmetric, dtype=array.dtype, mirrored=mirrored)
     scale = np.abs(found.scale).astype(np.float32)
     sign = np.ones_like(array)
@@ -78,12 +78,27 @@ def test_int8_channels_compute_what_rounded_weights_compute(rng, dtype, symmetri
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("size", [16, 128])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_int4_groups_compute_what_rounded_weights_compute(rng, dtype, size, symmetric):
+@pytest.mark.parametrize("code", ["int4", "int3"])
+def test_int4_groups_compute_what_rounded_weights_compute(rng, code, dtype, size, symmetric):
     proto, x = weight_layers(rng, dtype), rng.integers(0, 50, 9)
-    result = quarkfast.quantize(proto, preset="INT4_WO", group_size=size, weight_symmetric=symmetric)
+    result = quarkfast.quantize(proto, preset="INT4_WO", group_size=size, weight_symmetric=symmetric, weight_type=code)
     onnx.checker.check_model(result.proto)
     assert result.summary.opset == 21
-    rounded = changed_weights(proto, _faking(_SUMS, "int4", symmetric, size), 21)
+    rounded = changed_weights(proto, _faking(_SUMS, code, symmetric, size), 21)
+    np.testing.assert_array_equal(_run(result.model_bytes, x), _run(rounded, x))
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_channels_of_three_bits_compute_what_rounded_weights_compute(rng, symmetric):
+    proto, x = weight_layers(rng), rng.integers(0, 50, 9)
+    result = quarkfast.quantize(proto, preset="INT8_WO", weight_type="int3", weight_symmetric=symmetric)
+    onnx.checker.check_model(result.proto)
+    stored = {each.name: each for each in result.proto.graph.initializer}
+    assert stored["w1_quantized"].data_type == onnx.TensorProto.INT4
+    codes = onnx.numpy_helper.to_array(stored["w1_quantized"]).astype(int)
+    assert (codes.min(), codes.max()) == (-4, 3)
+    axes = {name: axis for name, axis in _CHANNELS.items() if name != "table"}
+    rounded = changed_weights(proto, _faking(axes, "int3", symmetric), result.summary.opset)
     np.testing.assert_array_equal(_run(result.model_bytes, x), _run(rounded, x))
 
 
@@ -282,7 +297,7 @@ def test_the_same_input_gives_the_same_bytes(rng, preset):
         ("INT4_WO", {"group_size": 48}, "option group_size: expected 16, 32, 64, 128 or 256, got 48"),
         ("MATMUL_NBITS", {"per_channel": True}, "MATMUL_NBITS: expected groups of weights, got one scale a channel"),
         ("MATMUL_NBITS", {"weight_type": "int8"}, "weight_type: expected int4 or uint4 for MATMUL_NBITS, got int8"),
-        ("INT8_WO", {"weight_type": "mx9"}, "weight_type: expected int4, uint4, int8 or uint8 for INT8_WO, got mx9"),
+        ("INT8_WO", {"weight_type": "mx9"}, "weight_type: expected int3, int4, uint4, int8 or uint8 for INT8_WO"),
         ("INT8_WO", {"keep_float_weights": True}, "keep_float_weights: expected a preset that quantizes activations"),
         ("INT8_WO", {"reduce_range": True}, "INT8_WO: expected weights with float32 scales from their extremes, got"),
         ("INT8_WO", {"activation_scaled": True}, "INT8_WO: expected no options of activations, which stay as they are"),

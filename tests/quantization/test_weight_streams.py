@@ -54,7 +54,7 @@ def _codes(values, found, code, axis, size):
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
-@pytest.mark.parametrize("code", ["int8", "uint8", "int4"])
+@pytest.mark.parametrize("code", ["int8", "uint8", "int4", "int3"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_channels_are_those_of_the_whole_tensor(rng, pieces, store, shape, code, symmetric):
     values = rng.normal(size=shape).astype(np.float32)
@@ -74,7 +74,7 @@ def test_channels_are_those_of_the_whole_tensor(rng, pieces, store, shape, code,
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
-@pytest.mark.parametrize("code", ["int4", "int8"])
+@pytest.mark.parametrize("code", ["int3", "int4", "int8"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_groups_are_those_of_the_whole_tensor(rng, pieces, store, shape, code, symmetric):
     values = rng.normal(size=shape).astype(np.float32)
@@ -84,7 +84,7 @@ def test_groups_are_those_of_the_whole_tensor(rng, pieces, store, shape, code, s
             np.stack([each(part, axis) for part in np.split(values, range(16, shape[axis], 16), axis)], axis)
             for each in (np.min, np.max)
         )
-        found = scales_of(low, high, code, symmetric=symmetric, mirrored=code == "int4")
+        found = scales_of(low, high, code, symmetric=symmetric, mirrored=code != "int8")
         codes, scale, *zero = _made(group_stream(store(values), "w", axis, spec))
         np.testing.assert_array_equal(codes, _codes(values, found, code, axis, 16))
         np.testing.assert_array_equal(scale, found.scale)

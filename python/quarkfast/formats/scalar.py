@@ -54,6 +54,11 @@ class ScalarFormat(Format):
         name = self.storage or self.name
         return np.dtype(getattr(ml_dtypes, name, name))
 
+    @property
+    def stored_bits(self) -> int:
+        """Width of the type that holds one element: 4 for codes of 3 bits, which lie in int4."""
+        return SCALAR_FORMATS[self.storage].bits if self.storage else self.bits
+
 
 def _integer(name: str, code: str, bits: int, onnx: int, **capabilities: Any) -> ScalarFormat:
     signed = not name.startswith("u")
@@ -86,6 +91,8 @@ _BFLOAT16_LIMITS = (1.17549435e-38, 3.38953139e38)
 _ROWS = (
     _integer("int2", "i2", 2, 26),
     _integer("uint2", "u2", 2, 25),
+    # ONNX has no three bits: codes lie in int4, the narrowest type of hers that onnxruntime turns back.
+    _integer("int3", "i3", 3, 22, storage="int4", weight=True, **_linear(21)),
     _integer("int4", "i4", 4, 22, weight=True, quant_type="QInt4", **_linear(21)),
     _integer("uint4", "u4", 4, 21, weight=True, quant_type="QUInt4", **_linear(21)),
     _integer("int8", "i8", 8, 3, integer_operators=True, quant_type="QInt8", **_BOTH, **_linear(10)),

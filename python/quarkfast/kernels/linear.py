@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
-from quarkfast.formats.scalar import KERNEL_FORMATS, integer_type
+from quarkfast.formats.scalar import KERNEL_FORMATS, ScalarFormat, integer_type
 from quarkfast.kernels.arguments import F32, as_array, as_dtype, as_integer, spellings
 from quarkfast.kernels.scaled import converted
 
@@ -55,7 +55,8 @@ def quantize_linear(
             channel, or the shape of ``x`` with ``ceil(x.shape[axis] / block_size)`` along ``axis`` per block.
         zero_point: Integers in the range of ``dtype``, of the shape of ``scale``; zeros when absent.
         dtype: int2, uint2, int4, uint4 (of ml_dtypes, one element a byte), int8, uint8, int16, uint16, int32 or uint32.
-            3-bit codes live in int8 with ``qmin=-4, qmax=3`` or in uint8 with ``qmax=7``.
+            ``"int3"`` gives int4 with codes of -4 to 3; other 3-bit codes live in int8 with ``qmin=-4, qmax=3`` or in
+            uint8 with ``qmax=7``.
         axis: Axis of channels or blocks; negative counts from the end.
         block_size: Elements along ``axis`` that share a scale; 0 means per tensor or per channel.
         qmin: Lowest code, default the type's lowest.
@@ -193,7 +194,9 @@ def _to_codes(
     try:
         where, code = kernels[array.dtype, dtype]
     except (KeyError, TypeError):
-        where, code = kernels[_types(array, dtype, verb)]
+        row = _row(array, dtype, verb)
+        where, code = kernels[array.dtype, row.dtype]
+        qmin, qmax = _stored_limits(row, qmin, qmax, where)
     low = None if qmin is None else as_integer(qmin, where, "qmin")
     high = None if qmax is None else as_integer(qmax, where, "qmax")
     run = getattr(_core, where)
@@ -213,7 +216,7 @@ def quantize_linear_mirrored(
     block_size: int = 0,
     out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """Quantize floats to 4-bit integers with scales of either sign.
+    """Quantize floats to 3- or 4-bit integers with scales of either sign.
 
     A scale below zero gives the codes of ``-x`` and ``-scale``: the lowest code then stands for the greatest value.
 
@@ -221,7 +224,7 @@ def quantize_linear_mirrored(
         x: float32, float16 or bfloat16 array of any shape.
         scale: As in :func:`quantize_linear`, but finite and not 0.
         zero_point: As in :func:`quantize_linear`.
-        dtype: int4 or uint4.
+        dtype: int4 or uint4, or ``"int3"`` for int4 with codes of -4 to 3.
         axis: Axis of channels or blocks; negative counts from the end.
         block_size: Elements along ``axis`` that share a scale; 0 means per tensor or per channel.
         out: Array of ``dtype`` and the shape of ``x`` to write to.
@@ -241,21 +244,36 @@ def quantize_linear_mirrored(
         >>> quantize_linear_mirrored(np.float32([0.5, 4.0, -4.0]), -0.5).tolist()
         [-1, -8, 7]
     """
-    array, row = as_array(x, "quantize_linear_mirrored"), integer_type(dtype)
-    if row.bits != 4:
-        raise TypeError(f"quantize_linear_mirrored: dtype: expected int4 or uint4, got {row.name}")
-    real, code = _types(array, row.dtype, "quantize_linear_mirrored")
-    where = f"quantize_linear_mirrored_{_REALS[real]}_{row.code}"
+    array = as_array(x, "quantize_linear_mirrored")
+    row = _row(array, dtype, "quantize_linear_mirrored")
+    stored = integer_type(row.dtype)
+    if stored.bits != 4:
+        raise TypeError(f"quantize_linear_mirrored: dtype: expected int3, int4 or uint4, got {row.name}")
+    where = f"quantize_linear_mirrored_{_REALS[array.dtype]}_{stored.code}"
+    limits = _stored_limits(row, None, None, where)
     run = getattr(_core, where)
-    y = run(array, out, scale, zero_point, axis, block_size, None, None)
+    y = run(array, out, scale, zero_point, axis, block_size, *limits)
     if y is None:
-        y = run(array, out, *converted(where, code, scale, zero_point, axis, block_size), None, None)
+        y = run(array, out, *converted(where, row.dtype, scale, zero_point, axis, block_size), *limits)
     return y  # type: ignore[no-any-return]
 
 
-def _types(array: NDArray[Any], dtype: DTypeLike, where: str) -> tuple[np.dtype[Any], np.dtype[Any]]:
-    """Return the dtypes of floats and of codes where the latter is spelled unusually, or one of them is wrong."""
+def _row(array: NDArray[Any], dtype: DTypeLike, where: str) -> ScalarFormat:
+    """Return the type of codes where it is spelled unusually, is none of the kernels' own, or something is wrong."""
     row = integer_type(dtype)
     if array.dtype not in _REALS:
         raise TypeError(f"{where}: x: expected dtype float32, float16 or bfloat16, got {array.dtype}")
-    return array.dtype, row.dtype
+    return row
+
+
+def _stored_limits(row: ScalarFormat, qmin: int | None, qmax: int | None, where: str) -> tuple[Any, Any]:
+    """Return the limits of codes; where a wider type stores them, they are those of their own type."""
+    if not row.storage:
+        return qmin, qmax
+    low = row.qmin if qmin is None else as_integer(qmin, where, "qmin")
+    high = row.qmax if qmax is None else as_integer(qmax, where, "qmax")
+    if not row.qmin <= low <= high <= row.qmax:
+        raise ValueError(
+            f"{where}: range: expected {row.qmin} <= qmin <= qmax <= {row.qmax} for {row.name}, got [{low}, {high}]"
+        )
+    return low, high

@@ -101,7 +101,7 @@ def codes_of(values: NDArray[np.float32], quantizer: Quantizer) -> NDArray[Any]:
         values,
         quantizer.scale,
         quantizer.zero_point,
-        dtype=row.dtype,
+        dtype=row.name,
         axis=axis,
         qmin=quantizer.qmin,
         qmax=quantizer.qmax,

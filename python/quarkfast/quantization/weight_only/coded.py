@@ -103,7 +103,8 @@ class CodedWeight:
     def scaled_inputs(self) -> int:
         """Weights along the sum that share a scale of their own, which may be another; 0 where scales are given."""
         spec = self.scheme.weight
-        return spec.group_size if self.is_integer and spec.granularity == "group" and spec.format.bits == 4 else 0
+        grouped = self.is_integer and spec.granularity == "group"
+        return spec.group_size if grouped and qtype(spec.dtype).stored_bits == 4 else 0
 
     def with_codes(self, codes: NDArray[Any], scales: NDArray[np.float64] | None = None) -> CodedWeight:
         """Returns the weight with other codes of its shape, and the same zero points.
@@ -129,7 +130,8 @@ class CodedWeight:
         """Returns the bytes of codes as the stream has them."""
         if not self._packed:
             dtype = qtype(self.scheme.weight.dtype)
-            return kernels.pack_codes(codes.astype(dtype.dtype)) if dtype.bits == 4 else np.ascontiguousarray(codes)
+            packed = dtype.stored_bits == 4
+            return kernels.pack_codes(codes.astype(dtype.dtype)) if packed else np.ascontiguousarray(codes)
         turned = self.planned.slot.axis == 1
         columns = codes if turned else codes.T
         found, size = self._parts, self.scheme.weight.group_size

@@ -37,7 +37,7 @@ def channel_stream(tensor: ir.TensorProtocol, name: str, axis: int | None, spec:
 
     def run(append: Append) -> None:
         found = _channel_scales(layout, spec, name)
-        pack = _Packer(append, qtype(spec.dtype).bits)
+        pack = _Packer(append, qtype(spec.dtype).stored_bits)
         rows = 0
         for piece in layout.pieces(1):
             part = slice(rows, rows + piece.shape[1])
@@ -61,8 +61,8 @@ def group_stream(tensor: ir.TensorProtocol, name: str, axis: int, spec: TensorSp
     scales = (*shape[:axis], -(-shape[axis] // size), *shape[axis + 1 :])
 
     def run(append: Append) -> None:
-        pack = _Packer(append, qtype(spec.dtype).bits)
-        zeros = _Packer(append, qtype(spec.dtype).bits, output=2)
+        pack = _Packer(append, qtype(spec.dtype).stored_bits)
+        zeros = _Packer(append, qtype(spec.dtype).stored_bits, output=2)
         for piece in layout.pieces(size):
             found = grouped(piece, spec, name)
             pack(codes_of(piece, found.scale, found.zero_point, spec.dtype, size))
@@ -83,15 +83,15 @@ def has_zero_points(spec: TensorSpec) -> bool:
 def grouped(piece: NDArray[Any], spec: TensorSpec, name: str) -> Scales:
     """Returns scales ``[outer, groups, inner]`` of a piece ``[outer, rows, inner]``."""
     low, high = _extremes(piece, spec.group_size, name)
-    mirrored = spec.symmetric and qtype(spec.dtype).bits == 4
+    mirrored = spec.symmetric and qtype(spec.dtype).stored_bits == 4
     return scales_of(low, high, spec.dtype, symmetric=spec.symmetric, dtype=piece.dtype, mirrored=mirrored)
 
 
 def codes_of(values: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any], dtype: str, size: int) -> NDArray[Any]:
     """Returns codes of ``[outer, rows, inner]`` with a scale, perhaps below zero, for `size` rows; for each if 0."""
     row, steps = qtype(dtype), scale.astype(np.float32)
-    quantize = kernels.quantize_linear_mirrored if row.bits == 4 else kernels.quantize_linear
-    return quantize(values, steps, zero.astype(row.dtype), dtype=row.dtype, axis=1, block_size=size)
+    quantize = kernels.quantize_linear_mirrored if row.stored_bits == 4 else kernels.quantize_linear
+    return quantize(values, steps, zero.astype(row.dtype), dtype=row.name, axis=1, block_size=size)
 
 
 def _extremes(piece: NDArray[Any], size: int, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -133,7 +133,7 @@ def _outputs(
 def _packed(zero: NDArray[np.int64], spec: TensorSpec) -> NDArray[Any]:
     row = qtype(spec.dtype)
     codes = zero.astype(row.dtype)
-    return kernels.pack_codes(codes) if row.bits == 4 else codes
+    return kernels.pack_codes(codes) if row.stored_bits == 4 else codes
 
 
 class _Packer:

@@ -22,7 +22,7 @@ def lowest_opset(model: ir.Model, scheme: Scheme) -> int:
         return 10
     if scheme.encoding == "cast":
         return 13
-    if scheme.weight.granularity == "group" or qtype(scheme.weight.dtype).bits == 4:
+    if scheme.weight.granularity == "group" or qtype(scheme.weight.dtype).stored_bits == 4:
         return 21
     if any(value.dtype in _HALVES for graph in graphs_of(model) for value in graph.initializers.values()):
         return 19
