@@ -90,6 +90,37 @@ def test_constants_outside_the_file_are_counted_and_not_read(tmp_path):
     assert (facts.constants[0].count, facts.constants[0].bytes) == (1, 64 * 64 * 4)
 
 
+@pytest.mark.parametrize(
+    ("producer", "name", "tool"),
+    [
+        ("quark.onnx", "x_QuantizeLinear", "AMD Quark 0.13"),
+        ("onnx.quantize", "x_QuantizeLinear", "onnxruntime.quantization 0.13"),
+        ("pytorch", "QuantizeLinear_x_1", "NNCF, to judge by the names of its nodes"),
+        ("pytorch", "x/Q", "onnxsim, to judge by the names of its nodes"),
+        ("pytorch", "x_QuantizeLinear", "onnxruntime.quantization, to judge by the names of its nodes"),
+        ("pytorch", "node_7", None),
+    ],
+)
+def test_the_tool_that_quantized_is_told_by_producer_or_names(tmp_path, producer, name, tool):
+    text = "g (float[N] x) => (float[N] y) { q = QuantizeLinear (x, s, z) y = DequantizeLinear (q, s, z) }"
+    proto = tiny_model(text, {"s": np.float32(0.5), "z": np.int8(0)}, opset=17)
+    proto.producer_name, proto.producer_version = producer, "0.13"
+    proto.graph.node[0].name = name
+    onnx.save(proto, tmp_path / "model.onnx")
+    facts = quarkfast.inspect_model(tmp_path / "model.onnx")
+    assert facts.quantized_by == tool
+    assert [text for what, text in facts.rows() if what == "quantized by"] == ([tool] if tool else [])
+
+
+def test_domains_that_no_node_uses_are_counted_alone(tmp_path):
+    proto = tiny_model("g (float[N] x) => (float[N] y) { y = Relu (x) }", {}, opset=17)
+    proto.opset_import.extend(onnx.helper.make_opsetid(name, 1) for name in ("com.microsoft", "ai.onnx.ml"))
+    onnx.save(proto, tmp_path / "model.onnx")
+    facts = quarkfast.inspect_model(tmp_path / "model.onnx")
+    assert dict(facts.rows())["format"].endswith(", ai.onnx 17, and 2 domains that no node uses")
+    assert set(facts.opsets) == {"ai.onnx", "com.microsoft", "ai.onnx.ml"}
+
+
 def test_metadata_of_another_form_is_no_preset(tmp_path):
     proto = onnx.load(MODEL)
     for text in ("[", "[1]", '{"name": 1}'):

@@ -16,6 +16,7 @@ from quarkfast.graph.access import array_of, is_constant, is_standard, tensor_of
 from quarkfast.graph.load import external_files, load_model, model_bytes
 from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS
 from quarkfast.graph.subgraphs import graphs_of
+from quarkfast.pipeline.quantized_by import quantized_by
 
 __all__ = ["ModelFacts", "Quantized", "Tensors", "inspect_model"]
 
@@ -81,6 +82,7 @@ class ModelFacts:
         ir_version: Version of the ONNX format.
         opsets: Domain -> version; the standard's domain is ``"ai.onnx"``.
         producer: Name and version of the tool that wrote it, as the file says.
+        quantized_by: The tool that quantized it, and where that is a guess, from what; None where it is not known.
         preset: What quarkfast was asked for; None if it did not write the model.
         inputs: Name -> type and shape; without those that have a default.
         outputs: The same.
@@ -96,6 +98,7 @@ class ModelFacts:
     ir_version: int
     opsets: Mapping[str, int]
     producer: str
+    quantized_by: str | None
     preset: str | None
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
@@ -113,7 +116,8 @@ class ModelFacts:
         """Returns what a table of two columns shows."""
         rows = [("producer", self.producer or "not named")]
         rows += [("preset", self.preset)] if self.preset else []
-        rows.append(("format", f"ir_version {self.ir_version}, " + _listed(self.opsets)))
+        rows += [("quantized by", self.quantized_by)] if self.quantized_by else []
+        rows.append(("format", f"ir_version {self.ir_version}, " + self._used_opsets()))
         rows.append(("bytes", f"{self.bytes:,}" + (f", partly in {', '.join(self.external)}" if self.external else "")))
         rows += [("input", f"{name!r}: {text}") for name, text in self.inputs.items()]
         rows += [("output", f"{name!r}: {text}") for name, text in self.outputs.items()]
@@ -123,12 +127,21 @@ class ModelFacts:
         for each in self.constants:
             rows.append(("constants", f"{each.count} {each.dtype}, {each.values:,} values, {each.bytes:,} bytes"))
         rows.append(("operators", _listed(self.operators)))
-        rows += [("ours", f"{each}: operators of quarkfast's library, to be registered") for each in self.ours]
+        rows += [
+            ("needs", f"{each}: operators of quarkfast's library; quarkfast.register(options)") for each in self.ours
+        ]
         rows += [
             ("unknown", f"{each}: a domain that ONNX Runtime and quarkfast have no operators of")
             for each in self.unknown
         ]
         return rows
+
+    def _used_opsets(self) -> str:
+        """Returns the domains that have a node, and how many have none: some tools import all that they know."""
+        used = {operator.rpartition("::")[0] or "ai.onnx" for operator in self.operators} | {"ai.onnx"}
+        found = {domain: version for domain, version in self.opsets.items() if domain in used}
+        unused = len(self.opsets) - len(found)
+        return _listed(found) + (f", and {unused} domains that no node uses" if unused else "")
 
 
 def inspect_model(model: str | os.PathLike[str]) -> ModelFacts:
@@ -159,6 +172,7 @@ def inspect_model(model: str | os.PathLike[str]) -> ModelFacts:
         ir_version=loaded.ir_version,
         opsets={domain or "ai.onnx": version for domain, version in sorted(loaded.opset_imports.items())},
         producer=" ".join(filter(None, (loaded.producer_name, loaded.producer_version))),
+        quantized_by=quantized_by(loaded, nodes),
         preset=_preset(loaded),
         inputs={value.name or "": _described(value) for value in loaded.graph.inputs if not is_constant(value)},
         outputs={value.name or "": _described(value) for value in loaded.graph.outputs},
