@@ -1,6 +1,7 @@
 """Progress, as a person at a terminal sees it; a pseudo-terminal stands in for the terminal."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quarkfast.cli.console import kilobytes, stages
+from quarkfast.cli.column_widths import column_widths
+from quarkfast.cli.console import kilobytes, show_facts, show_table, stages
 from quarkfast.demo.data import INPUT_NAME, MODEL, load_images
 
 pty = pytest.importorskip("pty", reason="this system has no pseudo-terminals")
@@ -48,6 +50,39 @@ def test_elsewhere_progress_is_silent(capsys: pytest.CaptureFixture[str]) -> Non
     with stages() as progress:
         progress("calibrate", 1, 2)
     assert capsys.readouterr() == ("", "")
+
+
+COLUMNS = ("tensor", "own rounding", "all errors", "worst channels")
+ROWS = [("/layer2/layer2.8/bn2/BatchNormalization_output_0", "22.9 dB", "-16.8 dB", "2: 0.0 dB, 25: -11.5 dB")]
+
+
+def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int) -> str:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show_table("a title", COLUMNS, ROWS, lists=(3,))
+    return re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
+def test_figures_are_whole_on_every_terminal(monkeypatch, capsys, width):
+    lines = shown_on_a_terminal(monkeypatch, capsys, width).splitlines()
+    text = "\n".join(lines)
+    assert max(map(len, lines)) <= width
+    assert all(figure in text for figure in ("22.9 dB", "-16.8 dB", "2: 0.0 dB", "25: -11.5 dB"))
+    assert "…" not in text
+    one_line = [line for line in lines if "22.9 dB" in line and "-16.8 dB" in line]
+    assert bool(one_line) == (width > 40), "figures of a row stand in one line where there is room for them"
+
+
+def test_columns_that_do_not_fit_are_said_to():
+    assert column_widths(COLUMNS, ROWS, (3,), 20) is None
+    assert column_widths(COLUMNS, ROWS, (3,), 45) == [17, 8, 8, 12]
+    assert column_widths(COLUMNS, ROWS, (3,), 200) == [48, 12, 10, 23]
+
+
+def test_lines_of_a_file_end_where_their_text_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    show_facts([("model", "a"), ("output", "long")])
+    assert capsys.readouterr().out == "model   a\noutput  long\n"
 
 
 def test_sizes_are_told_in_thousands_of_bytes() -> None:

@@ -45,7 +45,7 @@ def compare(
     ends = [each for each in found.tensors if each.kind == "output"]
     rounded = len(found.worst)
     title = f"{len(shown)} of {rounded} tensors, those first whose own rounding adds most, and outputs"
-    console.show_table(title, _COLUMNS, [_cells(each) for each in (*shown, *ends)])
+    console.show_table(title, _COLUMNS, [_cells(each) for each in (*shown, *ends)], lists=(6,))
     console.show_facts([("samples", str(found.samples)), ("not compared", str(len(found.not_compared)))])
     if found.prediction is not None:
         _show(found.prediction)

@@ -2,15 +2,20 @@
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from quarkfast.cli.column_widths import column_widths
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 # rich cuts a table to 80 columns where it finds no terminal; a log file has room for all of it.
 _WIDTH_OF_A_FILE = 160
+# Between columns of a table.
+_GAP, _NARROW_GAP = 3, 2
 
 
 # What stages count that do not count samples.
@@ -45,7 +50,7 @@ def stages() -> Iterator[Callable[[str, int, int | None], None]]:
         return
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}")
     with Progress(*columns, TimeRemainingColumn(), console=error, transient=True) as progress:
-        task = progress.add_task("", total=None, count="")
+        task = progress.add_task("start", total=None, count="")
 
         def report(stage: str, done: int, total: int | None) -> None:
             unit = _UNITS.get(stage, "samples")
@@ -78,15 +83,39 @@ def _count(done: int, total: int | None, unit: str, speed: float | None) -> str:
     return f"{count}, {speed:.0f}/s" if speed else count
 
 
-def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table whose first column is text and whose others are figures."""
+def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], lists: Collection[int] = ()) -> None:
+    """Print a table whose first column is text and whose others are figures, those of `lists` parts behind commas.
+
+    No figure is cut: on a narrow terminal names and headings wrap, and where that is not enough each row is a list.
+    """
     from rich import box
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, name in enumerate(columns):
-        table.add_column(name, justify="right" if index else "left", no_wrap=True)
-    _print(table, rows)
+    cells = [list(row) for row in rows]
+    room = _console().width
+    look: dict[str, Any] = {"title": title, "title_justify": "left", "title_style": "bold", "pad_edge": False}
+    if sum(max(map(len, column)) + _GAP for column in zip(columns, *cells, strict=True)) <= room:
+        table = Table(box=box.SIMPLE_HEAD, **look)
+        for index, name in enumerate(columns):
+            table.add_column(name, justify="right" if index else "left", no_wrap=True)
+        _print(table, cells)
+        return
+    widths = column_widths(columns, cells, lists, room - _NARROW_GAP * len(columns))
+    if widths is None:
+        _console().print(title, style="bold", markup=False, highlight=False)
+        for row in cells:
+            show_facts([("", ""), *((name, cell) for name, cell in zip(columns, row, strict=True) if cell)])
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, _NARROW_GAP - 1, 0, 0), **look)
+    for index, (name, width) in enumerate(zip(columns, widths, strict=True)):
+        left = index == 0 or index in lists
+        table.add_column(name, justify="left" if left else "right", width=width, overflow="fold")
+    _print(table, ([_broken(cell, width) for cell, width in zip(row, widths, strict=True)] for row in cells))
+
+
+def _broken(cell: str, width: int) -> str:
+    """Break a list behind its commas where it is wider than its column."""
+    return cell if len(cell) <= width else cell.replace(", ", ",\n")
 
 
 def show_facts(rows: Iterable[Sequence[str]]) -> None:
@@ -95,17 +124,29 @@ def show_facts(rows: Iterable[Sequence[str]]) -> None:
 
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
     _print(table, rows)
 
 
-def _print(table: "Table", rows: Iterable[Sequence[str]]) -> None:
+def _console() -> "Console":
     from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
+
+
+def _print(table: "Table", rows: Iterable[Sequence[str]]) -> None:
     from rich.text import Text
 
     for row in rows:
         # As Text, because rich would take the brackets of a node's name for markup.
         table.add_row(*map(Text, row))
-    Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE).print(table)
+    console = _console()
+    if sys.stdout.isatty():
+        console.print(table)
+        return
+    with console.capture() as printed:
+        console.print(table)
+    sys.stdout.writelines(f"{line.rstrip()}\n" for line in printed.get().splitlines())
 
 
 def kilobytes(size: int) -> str:

@@ -18,9 +18,9 @@ from quarkfast.errors import ConfigError
 _COLUMNS = {
     "SQNR": ("sqnr", " dB"),
     "cosine": ("cosine_mean", ""),
-    "least": ("cosine_min", ""),
+    "least cosine": ("cosine_min", ""),
     "L2": ("l2_mean", ""),
-    "largest": ("l2_max", ""),
+    "largest L2": ("l2_max", ""),
     "PSNR": ("psnr_mean", " dB"),
     "least PSNR": ("psnr_min", " dB"),
     "top-1": ("top1", " %"),
