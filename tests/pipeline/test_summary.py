@@ -11,11 +11,16 @@ def test_nodes_that_stay_float_for_one_reason_share_a_row_that_names_three():
     relus = [FloatNode(f"relu_{index}", "Relu", "no rule") for index in range(5)]
     adds = [FloatNode("add_0", "Add", "no rule"), FloatNode("add_1", "Add", "excluded")]
     found = [text for key, text in _summary(relus[0], adds[0], *relus[1:], adds[1]).rows() if key == "left float"]
-    assert found == [
-        "5 Relu ('relu_0', 'relu_1', 'relu_2', ...): no rule",
-        "Add 'add_0': no rule",
-        "Add 'add_1': excluded",
-    ]
+    assert found == ["5 Relu, 1 Add ('relu_0', 'add_0', 'relu_1', ...): no rule", "Add 'add_1': excluded"]
+
+
+def test_operators_that_a_target_has_no_rule_for_share_a_row():
+    nodes = [FloatNode(f"n{index}", op, f"npu has no rule for {op}") for index, op in enumerate(["Erf", "Div", "Div"])]
+    rows = _summary(*nodes, FloatNode("m", "Erf", "excluded")).rows()
+    found = [text for key, text in rows if key == "left float"]
+    assert found == ["2 Div, 1 Erf ('n0', 'n1', 'n2'): npu has no rule for them", "Erf 'm': excluded"]
+    one = [text for key, text in _summary(nodes[0]).rows() if key == "left float"]
+    assert one == ["Erf 'n0': npu has no rule for Erf"]
 
 
 def test_three_nodes_are_all_named():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -193,18 +194,26 @@ def _reduced(found: Sequence[Reduction]) -> str:
 
 
 def _grouped(nodes: Iterable[FloatNode]) -> list[str]:
-    """Returns one sentence for all nodes of a type with one reason; three of them are named."""
-    names: dict[tuple[str, str], list[str]] = {}
+    """Returns one sentence for all nodes with one reason, operators that a target has no rule for being one."""
+    found: dict[str, list[FloatNode]] = {}
     for node in nodes:
-        names.setdefault((node.op_type, node.reason), []).append(node.name)
-    return [f"{_counted(op_type, found)}: {reason}" for (op_type, reason), found in names.items()]
+        found.setdefault(node.reason.removesuffix(f" has no rule for {node.op_type}"), []).append(node)
+    return [f"{_counted(alike)}: {_reason(alike)}" for alike in found.values()]
 
 
-def _counted(op_type: str, names: list[str]) -> str:
-    if len(names) == 1:
-        return f"{op_type} {names[0]!r}"
-    shown = ", ".join(map(repr, names[:3]))
-    return f"{len(names)} {op_type} ({shown}{', ...' if len(names) > 3 else ''})"
+def _counted(nodes: Sequence[FloatNode]) -> str:
+    """Returns how many there are of each operator, most first, and the names of three."""
+    counts = Counter(node.op_type for node in nodes)
+    if len(nodes) == 1:
+        return f"{nodes[0].op_type} {nodes[0].name!r}"
+    shown = ", ".join(repr(node.name) for node in nodes[:3])
+    operators = ", ".join(f"{count} {op_type}" for op_type, count in counts.most_common())
+    return f"{operators} ({shown}{', ...' if len(nodes) > 3 else ''})"
+
+
+def _reason(nodes: Sequence[FloatNode]) -> str:
+    reasons = {node.reason for node in nodes}
+    return nodes[0].reason if len(reasons) == 1 else nodes[0].reason.removesuffix(nodes[0].op_type) + "them"
 
 
 def _finite(value: float | None) -> float | None:
