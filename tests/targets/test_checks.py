@@ -56,7 +56,7 @@ def test_a_text_detector_with_open_shapes_is_told_what_blocks_it(preset):
     dims = "H, W" if preset == "BF16" else "N, H, W"
     expected = [
         f"input 'x': its shape [N,3,H,W] is open in {dims}, and the NPU takes fixed shapes alone; fix it: "
-        "quarkfast convert fixed-shapes MODEL FIXED --shape x=N,3,H,W, numbers for names",
+        "quarkfast convert fixed-shapes MODEL FIXED --shape x=1,3,H,W, with numbers for H, W",
         "MaxPool 'maxpool_2': auto_pad = SAME_UPPER and ceil_mode = 1 makes its size depend on the input's; "
         "fix the input's shape and look again",
         "AveragePool 'averagepool_3': ceil_mode = 1 makes its size depend on the input's; "
@@ -230,8 +230,8 @@ def test_a_pool_that_runs_nowhere_is_left_to_the_runtime(attributes):
 def test_the_command_that_fixes_shapes_is_one_that_works(tmp_path):
     onnx.save(_detector(), tmp_path / "m.onnx")
     sentence = _only(quarkfast.plan(_detector()).preflight, "is open in N, H, W")
-    command = re.search(r"fix it: (quarkfast convert .*), numbers for names", sentence).group(1)
-    for name, number in {"MODEL": "m.onnx", "FIXED": "fixed.onnx", "N,3,H,W": "1,3,48,320"}.items():
+    command = re.search(r"fix it: (quarkfast convert .*), with numbers for H, W", sentence).group(1)
+    for name, number in {"MODEL": "m.onnx", "FIXED": "fixed.onnx", "H,W": "48,320"}.items():
         command = command.replace(name, number)
     subprocess.run([sys.executable, "-m", *command.split()], check=True, cwd=tmp_path, capture_output=True)
     found = quarkfast.plan(tmp_path / "fixed.onnx").preflight
@@ -240,7 +240,19 @@ def test_the_command_that_fixes_shapes_is_one_that_works(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("field", "said"), [("shape", "its shape is unknown"), ("dim", "its shape [?,4] is open in ?")]
+    ("field", "said"),
+    [
+        (
+            "shape",
+            "its shape is unknown, and the NPU takes fixed shapes alone; fix it: quarkfast convert fixed-shapes MODEL "
+            "FIXED --shape x=..., with numbers for the dots",
+        ),
+        (
+            "dim",
+            "its shape [?,4] is open in ?, and the NPU takes fixed shapes alone; fix it: quarkfast convert "
+            "fixed-shapes MODEL FIXED --shape x=1,4",
+        ),
+    ],
 )
 def test_an_input_without_names_of_dimensions_is_named_too(field, said):
     proto = tiny_model("g (float[N, 4] x) => (float[N, 4] y) { y = Relu(x) }")

@@ -27,8 +27,15 @@ def dynamic_inputs(model: ir.Model, device: Device) -> Iterator[str]:
             continue
         name, shape = name_of(value), ",".join(map(str, sizes))
         what = f"its shape [{shape}] is open in {', '.join(unfixed)}" if sizes else "its shape is unknown"
-        remedy = f"fix it: {_FIX} --shape {name}={shape or '...'}, numbers for names"
-        yield f"input {name!r}: {what}, and the NPU takes fixed shapes alone; {remedy}"
+        yield f"input {name!r}: {what}, and the NPU takes fixed shapes alone; fix it: {_FIX} {_shape(name, sizes)}"
+
+
+def _shape(name: str, sizes: Sequence[int | str]) -> str:
+    """Returns the option that fixes a shape, for a batch of one row, and what is to be filled in."""
+    found = [1, *sizes[1:]] if sizes and not isinstance(sizes[0], int) else list(sizes)
+    unfixed = ", ".join(size for size in found if isinstance(size, str))
+    filled_in = f", with numbers for {unfixed}" if unfixed else "" if sizes else ", with numbers for the dots"
+    return f"--shape {name}={','.join(map(str, found)) or '...'}{filled_in}"
 
 
 def data_dependent_shapes(model: ir.Model) -> Iterator[str]:
