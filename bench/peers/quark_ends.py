@@ -1,4 +1,4 @@
-"""Quantize MODEL with AMD Quark, with a key of its own: ``quark_ends.py MODEL OUT PRESET KEY SAMPLES.npz``.
+"""Quantize MODEL with AMD Quark, with a key of its own: ``quark_ends.py MODEL OUT PRESET KEY SAMPLES.npz VALUE``.
 
 Run with the Python of an environment that has Quark.
 """
@@ -11,7 +11,7 @@ import numpy as np
 from quark.onnx import ModelQuantizer
 from quark.onnx.quantization.config import Config, get_default_config
 
-model, out, preset, key, data = sys.argv[1:6]
+model, out, preset, key, data, value = sys.argv[1:7]
 samples = iter([{"x": each[None]} for each in np.load(data)["x"]])
 
 
@@ -24,5 +24,5 @@ class Reader:
 
 
 config = get_default_config(preset)
-config.extra_options[key] = True
+config.extra_options[key] = value == "True"
 ModelQuantizer(Config(global_quant_config=config)).quantize_model(model, out, Reader())
