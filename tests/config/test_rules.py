@@ -83,7 +83,7 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path):
             "layers: bias: expected int32 or int16 or weight or float, got 'int8'",
         ),
         ("layers", [{"nodes": ["a"], "weight": {"dtpe": 1}}], "layers: weight: expected one of dtype, .*, got 'dtpe'"),
-        ("layers", [{"nodes": ["a"], "weight": {"dtype": "int9"}}], "dtype: expected one of int4, .*, got 'int9'"),
+        ("layers", [{"nodes": ["a"], "weight": {"dtype": "int9"}}], "dtype: expected one of int3, .*, got 'int9'"),
         ("tensors", {"x": 3}, "tensors: x: expected a mapping, got int"),
         ("tensors", {"x": {"range": [2, 1]}}, "tensors: x: range: expected two numbers, the least first, got"),
         ("tensors", {"x": {"scale_value": 0}}, "tensors: x: scale_value: expected a finite number above 0, got 0"),

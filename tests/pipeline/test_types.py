@@ -183,7 +183,7 @@ def test_a_reduced_range_uses_seven_bits():
     ("preset", "options", "message"),
     [
         ("A8W8", {"activation_type": "int4"}, r"activation_type: expected one of int8, .*, got 'int4'"),
-        ("A8W8", {"weight_type": "int9"}, r"weight_type: expected one of int4, .*, got 'int9'; did you mean"),
+        ("A8W8", {"weight_type": "int9"}, r"weight_type: expected one of int3, .*, got 'int9'; did you mean"),
         ("BF16", {"per_channel": True}, "per_channel: expected weights with a scale, got bfloat16"),
         ("MX9", {"per_channel": True}, "per_channel: expected weights with a scale, got mx9"),
         ("BF16", {"bias": "int32"}, "bias: expected weight or float beside activations bfloat16 and weights bfloat16"),
