@@ -263,3 +263,29 @@ def test_integers_are_no_floats(preset, written):
 def test_floats_and_blocks_are_no_integers(preset):
     result = quarkfast.quantize(MODEL, None, preset, load_images().calibration)
     assert not quarkfast.check_model(result.proto, BF16).errors
+
+
+@pytest.mark.parametrize(
+    ("preset", "options", "version", "expected"),
+    [
+        ("XINT8", {}, 7, "expected operator set 10, which has QuantizeLinear with int8, or newer, got 7"),
+        (
+            "A8W8",
+            {"per_channel": True},
+            12,
+            "expected operator set 13, which has DequantizeLinear with a scale for each",
+        ),
+        ("A16W8", {}, 17, "expected operator set 21, which has QuantizeLinear with int16, or newer, got 17"),
+    ],
+)
+def test_pairs_that_the_operator_set_lacks_are_found(written, preset, options, version, expected):
+    proto = onnx.load(written(preset, **options))
+    for each in proto.opset_import:
+        each.version = version if each.domain == "" else each.version
+    found = [each for each in quarkfast.check_model(proto, A8W8).errors if each.rule == "opset"]
+    assert len(found) == 1
+    assert expected in found[0].text
+    for node in proto.graph.node:
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            node.domain = "com.microsoft"
+    assert not [each for each in quarkfast.check_model(proto, A8W8).errors if each.rule == "opset"]

@@ -15,6 +15,7 @@ from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.graph.written_codes import codes_of_input, codes_of_output, is_pair
 from quarkfast.targets import Target, find_target
 from quarkfast.targets.checks.finding import Finding
+from quarkfast.targets.checks.opset_audit import operator_sets
 from quarkfast.transforms.infer_types import infer_types
 from quarkfast.transforms.lift_constants import lift_constants
 
@@ -78,12 +79,13 @@ def check_model(model: ModelSource, target: str | Target) -> Checked:
     chosen = target if isinstance(target, Target) else find_target(target)
     loaded = load_model(model)
     lift_constants(loaded)
+    findings = list(operator_sets(loaded))
     for node in nodes_of(loaded.graph):
         if is_pair(node) and node.domain == _RUNTIME:  # which shape inference knows nothing of
             node.domain = ""
     infer_types(loaded)
     quantized = _quantized(loaded)
-    findings = [finding for audit in chosen.audits for finding in audit(loaded, chosen)]
+    findings += (finding for audit in chosen.audits for finding in audit(loaded, chosen))
     placement = Placement({}, {}, {}, (), (), quantized, (), {}, frozenset())
     scheme = _scheme(loaded)
     findings += (Finding(_DEVICE, "warning", "", text) for text in chosen.preflight(loaded, placement, scheme))
