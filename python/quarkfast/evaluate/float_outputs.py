@@ -13,18 +13,20 @@ from quarkfast import ort
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.logits import judge_also, logits_of
 from quarkfast.evaluate.metrics import sqnr
+from quarkfast.evaluate.output_parts import OutputParts
 from quarkfast.evaluate.partial_model import Feed
 
 __all__ = ["FloatOutputs", "Ratios"]
 
-_Rows = dict[str, NDArray[np.float64]]
+_Runs = list[dict[str, NDArray[np.generic]]]
 
 
 class Ratios(NamedTuple):
     """Ratios of signal to quantization noise, in dB.
 
     Attributes:
-        outputs: Of the worst output; infinite where there is none of floats.
+        outputs: Of the worst output, or the worst part of one (`quarkfast.evaluate.output_parts`); infinite where there
+            is none of floats.
         logits: Of the worst of what Softmax and Sigmoid make outputs of; None where they make none.
     """
 
@@ -47,7 +49,8 @@ class FloatOutputs:
         """
         self._feeds = feeds
         self._names, self._logits, model = _with_logits(reference)
-        self._wanted = _runs(ort.inference_session(model, ort.session_options(optimize=False)), feeds)
+        self._runs = _runs(ort.inference_session(model, ort.session_options(optimize=False)), feeds)
+        self._parts = OutputParts(onnx.load_model_from_string(reference), feeds, self._runs)
 
     def judge(self, quantized: bytes) -> Ratios:
         """Runs a quantized model with exact sums, and returns how close it is.
@@ -58,10 +61,28 @@ class FloatOutputs:
             ModelError: If ONNX Runtime does not take the model or a feed.
         """
         _, logits, model = _with_logits(quantized)
-        found, wanted = _runs(exact_session(model), self._feeds), self._wanted
-        outputs = [_ratio(wanted[name], found[name]) for name in self._names if name in wanted]
-        behind = [_ratio(wanted[one], found[logits[name]]) for name, one in self._logits.items() if name in logits]
+        found = _runs(exact_session(model), self._feeds)
+        given = self._runs[0].keys() if self._runs else ()
+        outputs = [ratio for name in self._names if name in given for ratio in self._ratios(found, name, name)]
+        behind = [
+            ratio
+            for name, one in self._logits.items()
+            if name in logits
+            for ratio in self._ratios(found, one, logits[name])
+        ]
         return Ratios(min(outputs, default=np.inf), min(behind, default=None))
+
+    def _ratios(self, found: _Runs, wanted: str, got: str) -> list[float]:
+        """Returns the ratio of each part of a tensor over all samples, by its names in both models."""
+        pairs = [(one[wanted], other[got]) for one, other in zip(self._runs, found, strict=True)]
+        if any(one.size != other.size for one, other in pairs):
+            return [-np.inf]
+        parts = [
+            [self._parts.split(sample, wanted, each) for sample, each in enumerate(side)]
+            for side in zip(*pairs, strict=True)
+        ]
+        rows = [[np.concatenate(part).astype(np.float64) for part in zip(*side, strict=True)] for side in parts]
+        return [_ratio(one, other) for one, other in zip(*rows, strict=True)]
 
 
 def _with_logits(data: bytes) -> tuple[list[str], dict[str, str], bytes]:
@@ -73,18 +94,14 @@ def _with_logits(data: bytes) -> tuple[list[str], dict[str, str], bytes]:
     return names, logits, model.SerializeToString() if logits else data
 
 
-def _runs(session: Any, feeds: Sequence[Feed]) -> _Rows:
-    """Returns every output of floats, over all feeds, in one row."""
+def _runs(session: Any, feeds: Sequence[Feed]) -> _Runs:
+    """Returns every output of floats, by its name, for each feed."""
     names = [output.name for output in session.get_outputs()]
-    runs = [ort.run(session, feed) for feed in feeds]
-    return {
-        name: np.concatenate([np.asarray(run[index], np.float64).ravel() for run in runs])
-        for index, name in enumerate(names)
-        if runs[0][index].dtype.kind == "f"
-    }
+    runs = [dict(zip(names, ort.run(session, feed), strict=True)) for feed in feeds]
+    return [{name: np.array(each) for name, each in run.items() if each.dtype.kind == "f"} for run in runs]
 
 
 def _ratio(wanted: NDArray[np.float64], found: NDArray[np.float64]) -> float:
-    """Returns the ratio; that of outputs of another size, and of what is no number, is the least there is."""
-    value = sqnr(wanted, found) if wanted.shape == found.shape else -np.inf
+    """Returns the ratio; that of what is no number is the least there is."""
+    value = sqnr(wanted, found)
     return -np.inf if np.isnan(value) else value

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import onnx
 
-__all__ = ["judge_also", "judge_logits", "logits_of"]
+__all__ = ["FLATTENING", "judge_also", "judge_logits", "logits_of"]
 
 # Functions that give nearly the same for inputs far from zero, whatever these are.
-_FLATTENING = frozenset({"Softmax", "Sigmoid"})
+FLATTENING = frozenset({"Softmax", "Sigmoid"})
 
 # Operators that hand values through to an output, rounded ones among them.
 _HANDING_ON = frozenset(
@@ -77,5 +77,5 @@ def _logits(output: str, makers: dict[str, onnx.NodeProto]) -> str:
     name = output
     while name in makers and makers[name].op_type in _HANDING_ON:
         name = makers[name].input[0]
-    flattens = name in makers and makers[name].op_type in _FLATTENING and makers[name].domain in ("", "ai.onnx")
+    flattens = name in makers and makers[name].op_type in FLATTENING and makers[name].domain in ("", "ai.onnx")
     return makers[name].input[0] if flattens else output

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from quarkfast import _core, ort
 from quarkfast.evaluate.logits import logits_of
+from quarkfast.evaluate.output_parts import OutputParts
 from quarkfast.evaluate.partial_model import Feed
 
 __all__ = ["PairTrial"]
@@ -19,12 +20,15 @@ _SIZE = "quarkfast_size_"
 _QUANTIZE = ("QuantizeLinear", "ExtendedQuantizeLinear")
 _DEQUANTIZE = ("DequantizeLinear", "ExtendedDequantizeLinear")
 
+_Parts = list[NDArray[np.float64]]
+
 
 class PairTrial:
     """One session on a quantized model, whose pairs behind activations may each be left out of a run.
 
     Attributes:
         sizes: Name of a tensor that a pair rounds -> its number of elements, in the order of the nodes.
+        outputs: Number of floats that the model gives for the first sample, without logits.
     """
 
     def __init__(self, quantized: bytes, reference: bytes, feeds: Sequence[Feed]) -> None:
@@ -39,31 +43,69 @@ class PairTrial:
             ModelError: If ONNX Runtime does not take a model or a feed.
         """
         model, wanted = onnx.load_model_from_string(quantized), onnx.load_model_from_string(reference)
+        given = len(wanted.graph.output)
         _judge_logits_also(model, wanted)
+        self._names = [output.name for output in wanted.graph.output]
         tensors = _with_switches(model)
         options = ort.session_options(optimize=False, spinning=False)
         session = ort.inference_session(wanted.SerializeToString(), options)
-        self._wanted = [_floats(ort.run(session, feed)) for feed in feeds]
+        runs = [dict(zip(self._names, ort.run(session, feed), strict=True)) for feed in feeds]
+        floats = [{name: each for name, each in run.items() if each.dtype.kind == "f"} for run in runs]
+        self.outputs = sum(floats[0][name].size for name in self._names[:given] if name in floats[0])
+        self._parts = OutputParts(wanted, feeds, floats)
+        self._wanted = [self._split(sample, list(run.values())) for sample, run in enumerate(runs)]
         self._session = ort.inference_session(model.SerializeToString(), options)
         self._feeds, self._all = feeds, tensors
         sizes = self._run(feeds[0], tensors)[-len(tensors) :] if tensors else []
         self.sizes = {name: int(size) for name, size in zip(tensors, sizes, strict=True)}
+        self._unrounded: list[_Parts] | None = None
 
-    def noise(self, rounded: Collection[str]) -> float:
+    def noise(self, rounded: Collection[str], samples: int | None = None) -> float:
         """Returns the noise of the worst output as a part of its power, where pairs round these tensors alone.
 
-        Logits count as outputs do: their noise is about the sum of what single tensors make, also where a Softmax is
-        sure of most samples, or of none.
+        Logits count as outputs do, and so does each part of an output that joins tensors of unlike magnitudes.
+
+        Args:
+            rounded: Names of tensors.
+            samples: How many of the samples are run, the first ones; all by default.
         """
-        wanted = set(rounded)
-        found = [
-            _floats(self._run(feed, wanted)[: len(one)]) for feed, one in zip(self._feeds, self._wanted, strict=True)
+        found = self._noise(self._wanted[:samples], rounded)
+        return float(np.max(found, initial=0.0))
+
+    def own_noise(self, rounded: Collection[str], samples: int | None = None) -> float:
+        """Returns what pairs of these tensors alone add to all outputs together, as parts of the power of each.
+
+        It is the distance to what the model gives where no pair rounds, so that what weights lost does not hide it.
+        What independent roundings add sums up, also where a Softmax is sure of most samples, or of none.
+
+        Args:
+            rounded: Names of tensors.
+            samples: How many of the samples are run, the first ones; all by default.
+        """
+        if self._unrounded is None:
+            self._unrounded = self._outputs(len(self._feeds), ())
+        return float(np.sum(self._noise(self._unrounded[:samples], rounded)))
+
+    def _noise(self, beside: Sequence[_Parts], rounded: Collection[str]) -> NDArray[np.float64]:
+        """Returns the noise of each output and part of one, as a part of its power over these samples."""
+        noise = np.zeros(len(self._wanted[0]))
+        for wanted, found in zip(beside, self._outputs(len(beside), rounded), strict=True):
+            same = len(wanted) == len(found)
+            noise += [_difference(*each) for each in zip(wanted, found, strict=True)] if same else np.inf
+        power = _squares(self._wanted[: len(beside)])
+        return noise[power > 0] / power[power > 0]
+
+    def _outputs(self, samples: int, rounded: Collection[str]) -> list[_Parts]:
+        wanted, count = set(rounded), len(self._names)
+        return [self._split(index, self._run(self._feeds[index], wanted)[:count]) for index in range(samples)]
+
+    def _split(self, sample: int, outputs: Sequence[NDArray[np.generic]]) -> _Parts:
+        """Returns the parts of outputs of floats; one that a target gives in another shape is one row all the same."""
+        return [
+            np.asarray(part, np.float64)
+            for name, each in zip(self._names, outputs, strict=True)
+            for part in (self._parts.split(sample, name, each) if each.dtype.kind == "f" else [])
         ]
-        signal, noise = (np.zeros(len(self._wanted[0])) for _ in range(2))
-        for one, other in zip(self._wanted, found, strict=True):
-            signal += [_power(each) for each in one]
-            noise += [_difference(each, mine) for each, mine in zip(one, other, strict=True)]
-        return float(np.max(noise[signal > 0] / signal[signal > 0], initial=0.0))
 
     def close(self) -> None:
         """Ends the session, and gives its memory back."""
@@ -111,18 +153,15 @@ def _with_switches(model: onnx.ModelProto) -> list[str]:
     return tensors
 
 
-def _floats(outputs: Sequence[NDArray[np.generic]]) -> list[NDArray[np.generic] | None]:
-    return [each if each.dtype.kind == "f" else None for each in outputs]
+def _squares(samples: Sequence[_Parts]) -> NDArray[np.float64]:
+    """Returns the power of each part over all samples."""
+    found: NDArray[np.float64] = np.zeros(len(samples[0]) if samples else 0)
+    for parts in samples:
+        found += [float(np.square(part).sum()) for part in parts]
+    return found
 
 
-def _power(output: NDArray[np.generic] | None) -> float:
-    return 0.0 if output is None else float(np.square(output, dtype=np.float64).sum())
-
-
-def _difference(one: NDArray[np.generic] | None, other: NDArray[np.generic] | None) -> float:
-    if one is None or other is None:
-        return 0.0
+def _difference(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     if one.size != other.size or not np.isfinite(other).all():
         return float("inf")
-    # In one row: a target may take logits in another shape.
-    return float(np.square(one.ravel().astype(np.float64) - other.ravel().astype(np.float64)).sum())
+    return float(np.square(one - other).sum())

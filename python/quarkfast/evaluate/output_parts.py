@@ -1,0 +1,102 @@
+"""Outputs that join probabilities and other numbers, scores and boxes: what belongs together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from quarkfast.evaluate.logits import FLATTENING
+from quarkfast.evaluate.partial_model import Feed, Piece
+
+__all__ = ["OutputParts"]
+
+# Operators that move values and leave them as they are, and those that take some of them.
+_MOVING = frozenset({"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"})
+_TAKING = frozenset({"Slice", "Split", "Gather"})
+
+
+class OutputParts:
+    """The elements of outputs by what joins them, so that each part can be judged by its own power.
+
+    A detector joins boxes and scores in a Concat in front of an output, and all of it together tells of boxes alone.
+    What enters such a Concat, moved or joined again on the way, is one part where Sigmoid or Softmax makes it, and
+    another where nothing does.
+    """
+
+    def __init__(self, model: onnx.ModelProto, feeds: Sequence[Feed], runs: Sequence[Mapping[str, object]]) -> None:
+        """Finds out what each element of an output comes from.
+
+        Args:
+            model: The float model.
+            feeds: Arrays by the names of the inputs.
+            runs: What the model gives for each feed, by the names of outputs; others are not split.
+
+        Raises:
+            ModelError: If ONNX Runtime does not take a part of the model.
+        """
+        makers = {name: node for node in model.graph.node for name in node.output}
+        self._flat: dict[str, list[NDArray[np.bool_]]] = {}
+        for output in runs[0] if runs else ():
+            sources = _joined(makers, output)
+            flat = [_is_flat(makers, name) for name in sources]
+            if any(flat) and not all(flat):
+                self._flat[output] = _marks(model, output, dict(zip(sources, flat, strict=True)), feeds)
+
+    def split(self, sample: int, name: str, output: NDArray[np.generic]) -> list[NDArray[np.generic]]:
+        """Returns an output in parts, each in one row; in one where only things of one kind are joined.
+
+        Args:
+            sample: Index of its feed.
+            name: Its name.
+            output: What a model with the same outputs gives for it.
+        """
+        row, flat = output.ravel(), self._flat.get(name)
+        if flat is None or flat[sample].size != row.size:
+            return [row]
+        return [row[~flat[sample]], row[flat[sample]]]
+
+
+def _joined(makers: Mapping[str, onnx.NodeProto], output: str) -> list[str]:
+    """Returns what Concats join to an output, with nothing but moves on the way; nothing if one of them is constant."""
+    found, waiting = list[str](), [output]
+    while waiting:
+        name = _source(makers, waiting.pop(), _MOVING)
+        if name not in makers or makers[name].op_type == "Constant":
+            return []
+        if makers[name].op_type == "Concat":
+            waiting += reversed(makers[name].input)
+        else:
+            found.append(name)
+    return list(dict.fromkeys(found))
+
+
+def _source(makers: Mapping[str, onnx.NodeProto], name: str, operators: frozenset[str]) -> str:
+    while name in makers and makers[name].op_type in operators:
+        name = makers[name].input[0]
+    return name
+
+
+def _is_flat(makers: Mapping[str, onnx.NodeProto], name: str) -> bool:
+    source = makers.get(_source(makers, name, _MOVING | _TAKING))
+    return source is not None and source.op_type in FLATTENING
+
+
+def _marks(
+    model: onnx.ModelProto, output: str, sources: Mapping[str, bool], feeds: Sequence[Feed]
+) -> list[NDArray[np.bool_]]:
+    """Returns for each feed which elements of an output, in one row, come from a source that is marked."""
+    maker, mover = Piece(model, list(sources), ()), Piece(model, [output], list(sources))
+    known: dict[tuple[tuple[int, ...], ...], NDArray[np.bool_]] = {}
+    found = []
+    for feed in feeds:
+        shapes = tuple(np.shape(each) for each in feed.values())
+        if shapes not in known:
+            made = zip(sources.items(), maker.run(feed), strict=True)
+            marks = {name: np.full(each.shape, flat, np.float32) for (name, flat), each in made}
+            (moved,) = mover.run({**feed, **marks})
+            known[shapes] = moved.ravel() > 0
+        found.append(known[shapes])
+    return found
