@@ -70,7 +70,7 @@ def words_of(alphabet: list[str], probabilities: Any, words: list[str]) -> float
 
 
 def row(subject: Subject, preset: str, goal: Mapping[str, Any]) -> str:
-    """Returns what a preset gives without a target and with it."""
+    """Returns what a preset gives without a target and with it, and what part of activations and weights is wide."""
     model, wanted = model_of(subject), subject.outputs(subject.model)
     given = {"preset": preset, "calibration_data": subject.calibration}
     plain = quarkfast.quantize(model, **given)
@@ -79,7 +79,8 @@ def row(subject: Subject, preset: str, goal: Mapping[str, Any]) -> str:
     seconds = time.process_time() - start
     figures = [_figures(subject, each.model_bytes, wanted) for each in (plain, result)]
     kept = ", ".join(each.lever.split(" (")[0] for each in result.summary.levers[1:] if each.kept) or "none"
-    return f"| {subject.name}, {preset} | {figures[0]} | {kept} | {figures[1]} | {seconds:.0f} |"
+    wide = " / ".join(f"{100 * each:.1f} %" for each in result.summary.above_8_bits)
+    return f"| {subject.name}, {preset} | {figures[0]} | {kept} | {figures[1]} | {wide} | {seconds:.0f} |"
 
 
 def _figures(subject: Subject, model: bytes, wanted: list[Any]) -> str:

@@ -15,7 +15,7 @@ from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.pair_trial import PairTrial
 from quarkfast.pipeline.quality_goal import Goal, Quality
-from quarkfast.quantization.activation_precision import LARGEST_SHARE, choose_activations
+from quarkfast.quantization.activation_precision import choose_activations
 from support.quality_models import model, samples
 from support.tiny_models import run_as_written, tiny_model
 
@@ -224,9 +224,19 @@ def test_tensors_are_chosen_by_what_they_do_within_the_limit(bad):
     def noise(rounded):
         return sum(1.0 if name in bad else 1e-4 for name in rounded)
 
-    chosen = choose_activations(sizes, noise, 0.01)
+    chosen = choose_activations(sizes, noise, noise, 0.01, 20)
     assert set(chosen) == set(bad)
-    assert sum(sizes[name] for name in chosen) <= LARGEST_SHARE * sum(sizes.values())
-    assert choose_activations(sizes, noise, 10.0) == ()
+    assert choose_activations(sizes, noise, noise, 10.0, 20) == ()
     # Where the limit does not let in all that is needed, what it lets in is taken.
-    assert len(choose_activations(sizes, lambda rounded: float(len(rounded)), 0.5)) == 2
+    assert len(choose_activations(sizes, noise, lambda rounded: float(len(rounded)), 0.5, 20)) == 2
+
+
+def test_groups_that_matter_little_are_not_looked_into():
+    sizes, asked = dict.fromkeys(map(str, range(64)), 10), []
+
+    def own(rounded):
+        asked.append(rounded)
+        return sum(1.0 if name == "5" else 1e-6 for name in rounded)
+
+    assert choose_activations(sizes, own, own, 0.01, 160) == ("5",)
+    assert len(asked) < 2 * 8 + 8

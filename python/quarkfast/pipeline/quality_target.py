@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +21,19 @@ from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.float_outputs import FloatOutputs
 from quarkfast.evaluate.pair_trial import PairTrial
 from quarkfast.formats import wider_integer
+from quarkfast.graph.access import name_of
 from quarkfast.graph.external import check_not_a_source
 from quarkfast.graph.load import ModelSource, external_files, load_model
 from quarkfast.graph.save import to_proto
+from quarkfast.pipeline.louder_activations import LouderActivations
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quality_goal import Goal, Quality, read_goal
 from quarkfast.pipeline.quantize_model import quantize_model
 from quarkfast.pipeline.resolve import resolve
 from quarkfast.pipeline.summary import LeverResult, Summary
 from quarkfast.pipeline.weight_precision_steps import forms_taken
-from quarkfast.quantization.activation_precision import choose_activations, most_runs
+from quarkfast.pipeline.wide_bytes import wide_shares
+from quarkfast.quantization import Records
 from quarkfast.quantization.weight_precision import USUAL, Effort, has_eight_bits
 from quarkfast.targets import Target
 
@@ -41,7 +42,7 @@ __all__ = ["quantize_to_goal", "read_goal"]
 # Samples that are judged and not calibrated with: the last ones, at most a quarter of all.
 _HELD_APART = 16
 
-# Samples of those that calibrate on which tensors are chosen.
+# Samples of those that calibrate on which weights alone are judged.
 _SEARCHED = 2
 
 # In dB, what the choice of tensors aims at above the target: its samples are others than those that are judged.
@@ -78,6 +79,11 @@ class _Plan:
     scheme: Scheme
     target: Target
     effort: Effort = USUAL
+
+    @property
+    def makes_up(self) -> bool:
+        """Whether codes of weights make up for what activations lose, so that they are wrong beside others."""
+        return ("from_float_input", True) in self.scheme.rounding_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +164,7 @@ class _Ladder:
         self._calibration, self._judged = feeds[: len(feeds) - apart], feeds[len(feeds) - apart :] or feeds
         self._model, self._path, self._max_memory, self._clock = model, path, max_memory, clock
         self._histograms = histograms
-        self._tensors = {value.name for node in loaded.graph for value in (*node.inputs, *node.outputs) if value}
+        self._tensors = {name_of(value) for node in loaded.graph for value in (*node.inputs, *node.outputs) if value}
         self._reference = to_proto(loaded).SerializeToString()
         self._goal = goal
         with clock.stage("judge"):
@@ -168,6 +174,7 @@ class _Ladder:
         self._tried: list[LeverResult] = []
         self._notes: list[str] = []
         self._best: _Result | None = None
+        self._plain: _Result | None = None
 
     @property
     def is_met(self) -> bool:
@@ -203,6 +210,7 @@ class _Ladder:
         kept = self._best is None or self._goal.is_better(found, self._best.quality, self._float)
         if kept:
             self._best = _Result(plan, data, summary, found)
+            self._plain = self._plain if plan.makes_up else self._best
         seconds = time.perf_counter() - start
         self._tried.append(LeverResult(lever, seconds, len(data), found.sqnr, kept, found.metric, found.logits))
         return kept
@@ -217,17 +225,14 @@ class _Ladder:
             return
         most = 10 ** (-self._aim(_AIMS[0]) / 10) / 2
         with self._clock.stage("choose tensors"):
-            trial = self._trial()
+            assert self._plain is not None
+            trial = PairTrial(self._plain.data, self._reference, self._calibration[:_SEARCHED])
             found = trial.noise(())
             trial.close()
         if found <= most:
             return
         effort = Effort(most, gain=1.0, splits=_SPLITS, logits=True)
         self.pull(f"weights that alone leave {decibels(most)}", replace(best.plan, effort=effort))
-
-    def _trial(self) -> PairTrial:
-        assert self._best is not None
-        return PairTrial(self._best.data, self._reference, self._calibration[:_SEARCHED])
 
     def widen_activations(self) -> None:
         """Gives 16 bits to the activations that take most from the outputs, to more of them until that is enough."""
@@ -240,40 +245,26 @@ class _Ladder:
             self._notes.append(f"{self._goal.name}: {target.name} takes no {wide} activations")
             return
         with self._clock.stage("choose tensors"):
-            trial = self._trial()
-            noise = cache(trial.noise)
+            plain = self._plain
+            assert plain is not None
+            records = plain.summary.records or Records()
+            louder = LouderActivations(plain.data, records, self._reference, self._calibration, self._tensors)
         before: set[str] = set()
         for more in _AIMS:
-            names, share = self._loudest(trial.sizes, noise, self._aim(more))
+            with self._clock.stage("choose tensors", louder.runs) as report:
+                names, share = louder.choose(self._aim(more), report)
             if before >= set(names) and self._goal.metric is not None:
                 continue
             if not self._widen(best.plan, names, share, wide) or self.is_met or self._goal.metric is None:
                 break
             before = set(names)
-        trial.close()
+        louder.close()
 
     def _aim(self, more: float) -> float:
         """Returns the ratio in dB to choose tensors for: the least that is wanted, or `more` than there is."""
         assert self._best is not None
         found, least = self._best.quality.worst, self._goal.min_sqnr
         return least + _MARGIN if least is not None and found < least else found + more
-
-    def _loudest(
-        self, all_sizes: Mapping[str, int], noise: Callable[[frozenset[str]], float], aim: float
-    ) -> tuple[tuple[str, ...], float]:
-        """Returns the tensors without whose rounding the outputs have `aim` dB, and their part of all bytes."""
-        # A rule names a tensor of the model as it is given; what its preparation made keeps 8 bits.
-        sizes = {name: size for name, size in all_sizes.items() if name in self._tensors}
-        others, runs = all_sizes.keys() - sizes.keys(), count(1)
-        with self._clock.stage("choose tensors", most_runs(len(sizes))) as report:
-
-            def measure(rounded: Collection[str]) -> float:
-                found = noise(frozenset({*rounded, *others}))
-                report(next(runs))
-                return found
-
-            names = choose_activations(sizes, measure, 10 ** (-aim / 10))
-        return names, sum(sizes[name] for name in names) / max(sum(all_sizes.values()), 1)
 
     def _widen(self, plan: _Plan, names: Sequence[str], share: float, wide: str) -> bool:
         """Pulls the lever; returns whether there was anything to widen, and the target takes it."""
@@ -298,5 +289,8 @@ class _Ladder:
         notes = (*best.summary.notes, *self._notes, *self._goal.notes(best.quality, self._float))
         if self._path is not None:
             save_bytes(best.data, self._path)
+        with self._clock.stage("judge"):
+            shares = wide_shares(best.data, best.summary.records or Records(), self._judged[0])
         seconds = dict(self._clock.seconds)
-        return best.data, replace(best.summary, notes=notes, levers=tuple(self._tried), seconds=seconds)
+        levers = tuple(self._tried)
+        return best.data, replace(best.summary, notes=notes, levers=levers, seconds=seconds, above_8_bits=shares)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from quarkfast.graph.quantizer import Reduction
+    from quarkfast.pipeline.wide_bytes import WideShares
     from quarkfast.quantization import Records
 
 __all__ = ["FloatNode", "LeverResult", "Summary", "pareto_front"]
@@ -107,6 +108,7 @@ class Summary:
         preflight: What keeps an NPU from running the model or a part of it, one sentence each with a remedy.
         reductions: What the weights of layers lost so that their sums fit 16 bits.
         levers: With a quality target or ``mixed_precision``, what was tried, in this order.
+        above_8_bits: With a quality target, what part of the bytes of activations and of weights has more than 8 bits.
         records: Every node and every quantized tensor, for the page that `QuantizedModel.write_report` writes; no part
             of the plain data.
 
@@ -138,6 +140,7 @@ class Summary:
     preflight: tuple[str, ...] = ()
     reductions: tuple[Reduction, ...] = ()
     levers: tuple[LeverResult, ...] = ()
+    above_8_bits: WideShares | None = None
     records: Records | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -147,6 +150,8 @@ class Summary:
         plain: dict[str, Any] = {"outputs": outputs, "levers": levers}
         if levers:
             plain["pareto_front"] = [each.lever for each in pareto_front(self.levers)]
+        if self.above_8_bits is not None:
+            plain["above_8_bits"] = self.above_8_bits._asdict()
         found = asdict(replace(self, records=None)) | plain
         del found["records"]
         return found | {"quantized": dict(self.quantized), "seconds": dict(self.seconds)}
@@ -178,6 +183,8 @@ class Summary:
         if self.reductions:
             rows.append(("portable", _reduced(self.reductions)))
         rows += [("lever", str(each)) for each in self.levers]
+        if self.above_8_bits is not None:
+            rows.append(("above 8 bits", str(self.above_8_bits)))
         rows += [("NPU", finding) for finding in self.preflight]
         return rows + [("note", note) for note in self.notes]
 

@@ -13,6 +13,9 @@ LARGEST_SHARE = 0.25
 # Runs that find out which tensors make most noise: one for each tensor of most networks.
 _MOST_RUNS = 192
 
+# A group that makes this part of the noise to come down to, or less, is not looked into.
+_NEGLIGIBLE = 50
+
 Noise = Callable[[Collection[str]], float]
 
 
@@ -28,23 +31,28 @@ def most_runs(count: int) -> int:
     return min(2 * count, _MOST_RUNS + 1) + 2 + count.bit_length()
 
 
-def choose_activations(sizes: Mapping[str, int], noise: Noise, most: float) -> tuple[str, ...]:
+def choose_activations(
+    sizes: Mapping[str, int], own: Noise, noise: Noise, most: float, limit: float
+) -> tuple[str, ...]:
     """Returns the fewest tensors without whose rounding the outputs have at most the noise `most`.
 
-    1. All tensors are one group. The group that makes most noise by itself is halved, over and over.
-    2. Groups are ranked by their noise for each element, as long as they take at most a quarter of all elements.
+    1. All tensors are one group. The group that makes most noise by itself is halved, over and over, as long as that
+       is more than a fiftieth of `most`.
+    2. Groups are ranked by their noise for each element, as long as they take at most `limit` elements.
     3. The shortest beginning of that rank that suffices is found by bisection; all of it is taken where none does.
 
     Args:
         sizes: Name of a tensor -> its number of elements, in the order of the nodes.
+        own: From the tensors that are rounded to the noise that they add; that of independent roundings sums up.
         noise: From the tensors that are rounded to the noise of the worst output, as a part of its power.
         most: The noise to come down to, as a part of the power.
+        limit: At most so many elements are chosen.
     """
     names = tuple(sizes)
     if not names or noise(names) <= most:
         return ()
-    limit, size, ranked = LARGEST_SHARE * sum(sizes.values()), 0, list[_Group]()
-    for group in sorted(_split(sizes, noise), key=lambda each: each.noise / max(each.size, 1), reverse=True):
+    size, ranked, groups = 0, list[_Group](), _split(sizes, own, most / _NEGLIGIBLE)
+    for group in sorted(groups, key=lambda each: each.noise / max(each.size, 1), reverse=True):
         if size + group.size <= limit:
             ranked.append(group)
             size += group.size
@@ -59,16 +67,17 @@ def choose_activations(sizes: Mapping[str, int], noise: Noise, most: float) -> t
     return tuple(name for group in ranked[:low] for name in group.names)
 
 
-def _split(sizes: Mapping[str, int], noise: Noise) -> list[_Group]:
-    """Returns all tensors in groups with the noise that each makes by itself, the worst of them single tensors."""
+def _split(sizes: Mapping[str, int], own: Noise, least: float) -> list[_Group]:
+    """Returns all tensors in groups with the noise that each makes by itself, those of more than `least` single."""
 
     def group(names: tuple[str, ...]) -> _Group:
-        return _Group(names, max(noise(names) - least, 0.0), sum(sizes[name] for name in names))
+        return _Group(names, own(names), sum(sizes[name] for name in names))
 
-    least, runs = noise(()), 2
-    groups = [group(tuple(sizes))]
+    runs, groups = 1, [group(tuple(sizes))]
     while runs < _MOST_RUNS and (several := [each for each in groups if len(each.names) > 1]):
         worst = max(several, key=lambda each: each.noise)
+        if worst.noise <= least:
+            break
         half = len(worst.names) // 2
         groups.remove(worst)
         groups += [group(worst.names[:half]), group(worst.names[half:])]

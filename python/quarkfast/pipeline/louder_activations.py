@@ -1,0 +1,95 @@
+"""Which activations of a quantized model take most from its outputs, within a limit of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
+from itertools import count
+
+from quarkfast.evaluate.pair_trial import PairTrial
+from quarkfast.evaluate.partial_model import Feed
+from quarkfast.pipeline.wide_bytes import bits_of, stored_activations
+from quarkfast.quantization import Records
+from quarkfast.quantization.activation_precision import LARGEST_SHARE, choose_activations, most_runs
+
+__all__ = ["LouderActivations"]
+
+# Samples by which tensors are ranked, by what each adds, and more of them where outputs have so few numbers that
+# errors cancel by chance.
+_RANKED, _RANKED_OF_FEW, _FEW_NUMBERS = 2, 4, 1000
+
+# Samples by which is decided how many of the rank are taken.
+_DECIDING = 8
+
+
+class LouderActivations:
+    """The activations of a quantized model that have a scale, with those that share it, and what they take.
+
+    Tensors that others only move have one scale, one type and one place in the rank.
+    """
+
+    def __init__(
+        self, model: bytes, records: Records, reference: bytes, samples: Sequence[Feed], given: Collection[str]
+    ) -> None:
+        """Opens a session.
+
+        Args:
+            model: The quantized model.
+            records: What is known of its nodes and tensors.
+            reference: The float model.
+            samples: Samples that calibrate.
+            given: Names of the tensors of the model as it is given: no rule can name another.
+        """
+        self._samples = samples[:_DECIDING]
+        self._trial = PairTrial(model, reference, self._samples)
+        self._ranked = _RANKED_OF_FEW if self._trial.outputs < _FEW_NUMBERS else _RANKED
+        stored = stored_activations(model, records, self._samples[0])
+        members: dict[str, list[str]] = {}
+        for name in self._trial.sizes:
+            record = records.tensors.get(name)
+            members.setdefault((record and record.root) or name, []).append(name)
+        narrow = [name for name in members if name in given and bits_of(records, name) <= 8]
+        self._members = {name: members[name] for name in narrow}
+        self._sizes = {name: sum(stored.get(each, 0) for each in members[name]) for name in narrow}
+        self._others = tuple(self._trial.sizes.keys() - {each for name in narrow for each in members[name]})
+        self._total = max(sum(stored.values()), 1)
+        wide = sum(size for name, size in stored.items() if bits_of(records, name) > 8)
+        self._limit = max(LARGEST_SHARE * self._total - wide, 0.0)
+        self._noise, self._own = cache(self._trial.noise), cache(self._own_noise)
+
+    @property
+    def runs(self) -> int:
+        """How often a choice runs the model, at most."""
+        return most_runs(len(self._sizes))
+
+    def choose(self, aim: float, report: Callable[[int], None]) -> tuple[tuple[str, ...], float]:
+        """Returns the tensors without whose rounding the outputs have `aim` dB, and their part of all bytes.
+
+        Args:
+            aim: The ratio in dB.
+            report: Is told how often noise has been asked for.
+        """
+        asked = count(1)
+
+        def noise(rounded: Collection[str]) -> float:
+            found = self._noise(frozenset({*self._tensors(rounded), *self._others}))
+            report(next(asked))
+            return found
+
+        def own(rounded: Collection[str]) -> float:
+            found = self._own(frozenset(self._tensors(rounded)))
+            report(next(asked))
+            return found
+
+        names = choose_activations(self._sizes, own, noise, 10 ** (-aim / 10), self._limit)
+        return names, sum(self._sizes[name] for name in names) / self._total
+
+    def close(self) -> None:
+        """Ends the session."""
+        self._trial.close()
+
+    def _own_noise(self, rounded: frozenset[str]) -> float:
+        return self._trial.own_noise(rounded, self._ranked)
+
+    def _tensors(self, names: Collection[str]) -> list[str]:
+        return [each for name in names for each in self._members[name]]

@@ -1,0 +1,133 @@
+"""How much of a model's activations and weights has more than 8 bits, as parts of their bytes in float32."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import onnx
+
+from quarkfast import ort
+from quarkfast.evaluate.partial_model import Feed
+from quarkfast.formats import find
+from quarkfast.quantization import Records
+
+__all__ = ["WideShares", "share_above_8_bits", "stored_activations", "wide_shares"]
+
+_FLOAT_BITS = 32
+
+# Their results are what they read under another shape: nothing is stored for them.
+_VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+_PAIRS = frozenset({"QuantizeLinear", "DequantizeLinear", "ExtendedQuantizeLinear", "ExtendedDequantizeLinear"})
+_SIZE = "quarkfast_size_"
+
+
+class WideShares(NamedTuple):
+    """Parts of bytes, as float32, from 0 to 1, that have more than 8 bits.
+
+    Attributes:
+        activations: Of what nodes compute and inputs hold, on the first sample.
+        weights: Of constants with two dimensions or more.
+    """
+
+    activations: float
+    weights: float
+
+    def __str__(self) -> str:
+        """Returns both in words."""
+        return (
+            f"{100 * self.activations:.1f} % of the bytes of activations, "
+            f"{100 * self.weights:.1f} % of those of weights"
+        )
+
+
+def wide_shares(model: bytes, records: Records, feed: Feed) -> WideShares:
+    """Returns what part of a quantized model has more than 8 bits.
+
+    Args:
+        model: The quantized model.
+        records: What is known of its nodes and tensors.
+        feed: A sample, which decides sizes.
+
+    Raises:
+        ModelError: If ONNX Runtime does not take the model or the sample.
+    """
+    proto = onnx.load_model_from_string(model)
+    stored = stored_activations(model, records, feed)
+    activations = share_above_8_bits((size, bits_of(records, name)) for name, size in stored.items())
+    return WideShares(activations, share_above_8_bits(_weights(proto.graph, records)))
+
+
+def share_above_8_bits(sized: Iterable[tuple[int, int]]) -> float:
+    """Returns the part of elements that have more than 8 bits, from pairs of a number of elements and their bits.
+
+    Example:
+        >>> share_above_8_bits([(300, 8), (100, 16)])
+        0.25
+    """
+    found = list(sized)
+    return sum(size for size, bits in found if bits > 8) / max(sum(size for size, _ in found), 1)
+
+
+def bits_of(records: Records, name: str) -> int:
+    """Returns how many bits the codes of a tensor have; those of float32 where it has none."""
+    record = records.tensors.get(name)
+    return _FLOAT_BITS if record is None else math.ceil(find(record.dtype).bits)
+
+
+def stored_activations(model: bytes, records: Records, feed: Feed) -> dict[str, int]:
+    """Returns name -> number of elements on one sample, of the activations that a device stores.
+
+    These are inputs with codes and what nodes compute, but for views and for what a device computes along with the
+    node that reads it: results of quantized nodes that have no pair.
+
+    Args:
+        model: The quantized model.
+        records: What is known of its nodes and tensors.
+        feed: The sample.
+
+    Raises:
+        ModelError: If ONNX Runtime does not take the model or the sample.
+    """
+    computed = {name for node in records.nodes for name in node.outputs}
+    wanted = [name for name, each in records.tensors.items() if each.kind == "activation" and name not in computed]
+    for node in records.nodes:
+        codes = [name for name in node.outputs if name in records.tensors]
+        if node.op_type not in _VIEWS and node.state in ("quantized", "float"):
+            wanted += codes if node.state == "quantized" else node.outputs
+    return _sizes(model, wanted, feed)
+
+
+def _sizes(model: bytes, wanted: Iterable[str], feed: Feed) -> dict[str, int]:
+    proto = onnx.load_model_from_string(model)
+    known = {name for node in proto.graph.node for name in node.output} | {each.name for each in proto.graph.input}
+    names = [name for name in dict.fromkeys(wanted) if name in known]
+    for index, name in enumerate(names):
+        proto.graph.node.append(onnx.helper.make_node("Size", [name], [f"{_SIZE}{index}"]))
+    del proto.graph.output[:]
+    for index in range(len(names)):
+        kind = onnx.TensorProto.INT64
+        proto.graph.output.append(onnx.helper.make_tensor_value_info(f"{_SIZE}{index}", kind, []))
+    if not names:
+        return {}
+    options = ort.session_options(optimize=False, spinning=False)
+    session = ort.inference_session(proto.SerializeToString(), options)
+    return {name: int(size) for name, size in zip(names, ort.run(session, feed), strict=True)}
+
+
+def _weights(graph: onnx.GraphProto, records: Records) -> list[tuple[int, int]]:
+    """Returns elements and bits of each constant of two dimensions or more, those that stay float among them."""
+    found = [
+        (math.prod(each.shape), bits_of(records, each.name))
+        for each in records.tensors.values()
+        if each.kind in ("weight", "constant") and each.shape is not None and len(each.shape) > 1
+    ]
+    read = {name for node in graph.node if node.op_type not in _PAIRS for name in node.input}
+    floats = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+    found += [
+        (math.prod(each.dims), _FLOAT_BITS)
+        for each in graph.initializer
+        if each.name in read and each.data_type in floats and len(each.dims) > 1
+    ]
+    return found
