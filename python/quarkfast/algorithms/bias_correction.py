@@ -101,7 +101,9 @@ def _keep_if_better(context: Context, corrected: Mapping[str, Any], before: floa
     """Puts biases into the plan if these make less noise, and notes what came of it."""
     if not before > 0.0:
         return False
-    measured = f"on samples held apart rounded weights alone leave {decibels(after)} instead of {decibels(before)}"
+    measured = (
+        f"with rounded weights alone outputs go from {decibels(before)} to {decibels(after)} on samples held apart"
+    )
     if after < before:
         context.plan = context.plan.with_tensors(corrected)
         context.notes.append(f"bias correction of {len(corrected)} layers: {measured}")

@@ -131,7 +131,7 @@ def _kinds(context: Context) -> dict[float, Mapping[str, Range]]:
 def _keep_unless_worse(context: Context, power: float, plan: object, had: Noises, has: Noises) -> bool:
     """Takes the plan unless samples held apart show that it is worse."""
     before, after = (decibels(float(np.mean(each))) for each in (had, has))
-    measured = f"on {had.size} samples held apart rounded activations alone leave {after} instead of {before}"
+    measured = f"with rounded activations alone outputs go from {before} to {after} on {had.size} samples held apart"
     gain, error = _gain(had, has)
     if not gain >= -_DECISIVE * error:
         context.notes.append(f"range search was undone: {measured}")
