@@ -6,7 +6,7 @@ from pathlib import Path
 import quarkfast
 from quarkfast import _core
 
-STUB = ast.parse((Path(quarkfast.__path__[0]) / "_core.pyi").read_text(encoding="utf-8"))
+STUB = ast.parse(Path(str(quarkfast.__file__)).with_name("_core.pyi").read_text(encoding="utf-8"))
 
 
 def public(names: object) -> set[str]:

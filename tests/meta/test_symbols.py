@@ -11,7 +11,7 @@ import pytest
 import quarkfast
 
 ROOT = Path(__file__).parents[2]
-LIBRARY = Path(quarkfast.__path__[0]) / "libquarkfast.so"
+LIBRARY = Path(quarkfast.get_library_path())
 OBJECTS = {
     isa: sorted(ROOT.glob(f"build/**/quarkfast_kernels_{isa.replace('-', '_')}.dir/csrc/kernels/kernels.cc.o"))
     for isa in quarkfast.available_isas()

@@ -10,7 +10,7 @@ import pytest
 
 import quarkfast
 
-PACKAGE = Path(quarkfast.__path__[0])
+PACKAGE = Path(str(quarkfast.__file__)).parent
 # Definitions, the targets of presets, and Quark's vocabulary.
 NAMED = ("targets/", "config/presets.py", "config/quark/")
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if not path.relative_to(PACKAGE).as_posix().startswith(NAMED)]
