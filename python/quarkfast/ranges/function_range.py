@@ -118,9 +118,15 @@ class _FunctionError:
         middles = (bins[:, None] - HISTOGRAM_SIDE + parts).reshape(-1)
         self._values = np.ldexp(middles, histogram.exponent).clip(histogram.range.min, histogram.range.max)
         shares = np.repeat(weights[bins] / _PARTS, _PARTS)
-        self._results = compute(self._values)
-        powers = (self._results**2, self._results, 1.0)
+        results = compute(self._values)
+        powers = (results**2, results, 1.0)
         self._sums = [np.concatenate([[0.0], np.cumsum(shares * power)]) for power in powers]
+        # Extremes of the results for all values up to each, and from each on: of those, an end needs no others.
+        extremes = (np.minimum.accumulate, np.maximum.accumulate)
+        self._below = [each(results) for each in extremes]
+        self._above = [each(results[::-1])[::-1] for each in extremes]
+        params = params_for(-1.0, 1.0, spec)
+        self._half = float(np.ptp(results)) / (params.qmax - params.qmin) / 2
 
     def __call__(self, low: float, high: float) -> float:
         params = params_for(low, high, self._spec)
@@ -134,12 +140,11 @@ class _FunctionError:
 
     def hides_what_lies_beyond(self, low: float, high: float) -> bool:
         """Whether rounding of the results hides that of all below `low` and above `high` there is one result each."""
-        params = params_for(low, high, self._spec)
-        half = float(np.ptp(self._results)) / (params.qmax - params.qmin) / 2
         below, above = np.searchsorted(self._values, [low, high])
         at_low, at_high = self._compute(np.asarray([low, high]))
-        beyond = np.concatenate([self._results[:below] - at_low, self._results[above:] - at_high])
-        return not beyond.size or float(np.abs(beyond).max()) <= half
+        beyond = [abs(found[below - 1] - at_low) for found in self._below if below]
+        beyond += [abs(found[above] - at_high) for found in self._above if above < self._values.size]
+        return all(each <= self._half for each in beyond)
 
     def decibels(self, low: float, high: float) -> float:
         """Returns the ratio of signal to noise of the results."""
