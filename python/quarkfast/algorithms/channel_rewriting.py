@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,7 @@ from quarkfast.graph.normalization import find_normalization
 __all__ = ["divide_channels", "is_own", "split_channels"]
 
 
-def divide_channels(
-    builder: GraphBuilder, value: ir.Value, products: Sequence[ir.Node], factors: NDArray[np.int64]
-) -> None:
+def divide_channels(builder: GraphBuilder, value: ir.Value, products: Sequence[ir.Node], factors: NDArray[Any]) -> None:
     """Divides channels of `value` for `products`, in place, and multiplies the rows of weights that read them.
 
     A Mul divides; where all readers of a layer normalization are products, its gain and offset are divided instead.
@@ -115,9 +114,7 @@ def _make_more(activation: Activation, between: Sequence[ir.Node], order: NDArra
         output.shape = _with_channels(output.shape, order.size)
 
 
-def _divided(
-    builder: GraphBuilder, value: ir.Value, products: Sequence[ir.Node], factors: NDArray[np.int64]
-) -> ir.Value:
+def _divided(builder: GraphBuilder, value: ir.Value, products: Sequence[ir.Node], factors: NDArray[Any]) -> ir.Value:
     """Returns `value` with its channels divided: itself, if a layer normalization can do it."""
     normalization = find_normalization(value)
     constants = () if normalization is None else (normalization.gain, normalization.offset)
@@ -160,9 +157,7 @@ def _append(
     return result
 
 
-def _edit(
-    value: ir.Value | None, axis: int, order: NDArray[np.int64], factors: NDArray[np.int64 | np.float64] | None = None
-) -> None:
+def _edit(value: ir.Value | None, axis: int, order: NDArray[np.int64], factors: NDArray[Any] | None = None) -> None:
     """Puts a constant's rows or columns in `order`, and multiplies them, whenever it is read: none is held twice."""
     assert value is not None  # is_own has made sure
     source = ir.Value(name=value.name, const_value=tensor_of(value))

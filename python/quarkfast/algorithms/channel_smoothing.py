@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,8 +59,9 @@ def smooth_channels(
     """
     most = (settings or ChannelSmoothingSettings()).most_octaves
 
-    def factors(absmax: NDArray[Any], median: float) -> NDArray[np.int64]:
-        return powers_of_two(absmax / median, most)
+    def factors(absmax: NDArray[Any], _: Sequence[ir.Node]) -> NDArray[np.int64]:
+        median = float(np.median(absmax))
+        return powers_of_two(absmax / median, most) if median else np.ones(1, np.int64)
 
     return rewrite_channels(model, nodes, estimate_channel_absmax, factors, divide_channels)
 

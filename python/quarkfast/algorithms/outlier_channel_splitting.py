@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,8 +70,10 @@ def split_outlier_channels(
     def absmax_of(value: ir.Value) -> NDArray[Any] | None:
         return channel_absmax.get(name_of(value))
 
-    def parts(absmax: NDArray[Any], median: float) -> NDArray[np.int64]:
-        bound = chosen.bound * median
+    def parts(absmax: NDArray[Any], _: Sequence[ir.Node]) -> NDArray[np.int64]:
+        bound = chosen.bound * float(np.median(absmax))
+        if not bound:
+            return np.ones(1, np.int64)
         while True:
             found = powers_of_two(absmax / bound, chosen.most_octaves)
             if (found - 1).sum() <= chosen.expand_ratio * found.size:

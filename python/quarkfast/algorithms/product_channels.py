@@ -14,9 +14,10 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of, shape_of, tensor_of
 from quarkfast.graph.builder import GraphBuilder
 
-__all__ = ["Rewrite", "powers_of_two", "rewrite_channels", "smoothable_axes", "smoothing_note"]
+__all__ = ["Factors", "Rewrite", "powers_of_two", "rewrite_channels", "smoothable_axes", "smoothing_note"]
 
-Rewrite = Callable[[GraphBuilder, ir.Value, Sequence[ir.Node], NDArray[np.int64]], None]
+Rewrite = Callable[[GraphBuilder, ir.Value, Sequence[ir.Node], NDArray[Any]], None]
+Factors = Callable[[NDArray[Any], Sequence[ir.Node]], NDArray[Any]]
 
 # Key in `model.meta` of a model that was rewritten.
 _MARK = "quarkfast.smoothed"
@@ -32,19 +33,19 @@ def rewrite_channels(
     model: ir.Model,
     nodes: Collection[str] | None,
     channel_absmax: Callable[[ir.Value], NDArray[Any] | None],
-    factors: Callable[[NDArray[Any], float], NDArray[np.int64]],
+    factors: Factors,
     rewrite: Rewrite,
 ) -> int:
     """Makes outlier channels of the tensors of :func:`smoothable_axes` smaller, in place.
 
-    A tensor stays as it is if its channel maxima are not known or their median is zero. Idempotent: `model.meta`
+    A tensor stays as it is if its channel maxima are not known or all its factors are 1. Idempotent: `model.meta`
     says whether a model was rewritten.
 
     Args:
         model: Changed in place.
         nodes: Names of the products that will be quantized; others are left alone. None means all.
         channel_absmax: From a tensor to the largest magnitude of each channel, or None if it is not known.
-        factors: From channel maxima and their median to the factor of each channel, at least 1.
+        factors: From channel maxima and the products that read them to the factor of each channel.
         rewrite: Divides or splits the channels of a tensor by their factors, for the products that read it.
 
     Returns:
@@ -82,13 +83,12 @@ def powers_of_two(ratios: NDArray[Any], most_octaves: int) -> NDArray[np.int64]:
 def _factors_of(
     absmax: NDArray[Any] | None,
     products: Sequence[ir.Node],
-    factors: Callable[[NDArray[Any], float], NDArray[np.int64]],
-) -> NDArray[np.int64]:
+    factors: Factors,
+) -> NDArray[Any]:
     """Returns the factor of each channel, or a single 1 if the channel maxima are not known."""
     if absmax is None or absmax.shape != (_channels(products),) or not np.isfinite(absmax).all():
         return np.ones(1, np.int64)
-    median = float(np.median(absmax))
-    return factors(absmax, median) if median else np.ones(1, np.int64)
+    return factors(absmax, products)
 
 
 def _products(value: ir.Value, nodes: Collection[str] | None) -> list[ir.Node]:

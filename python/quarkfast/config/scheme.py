@@ -71,6 +71,8 @@ class Scheme:
             (`quarkfast.config.equalization`).
         rotation: Whether residual streams get another basis (`quarkfast.algorithms.hadamard_rotation`): ``"hadamard"``,
             or ``"random"`` with signs for each channel.
+        smooth_alpha: The exponent of SmoothQuant in front of matrix products (`quarkfast.algorithms.smooth_quant`),
+            from 0 to 1; None leaves channels there to `equalize`.
         portable: For targets on ONNX Runtime's processor kernels, whether weights leave the sums of layers in 16 bits,
             so that processors without VNNI give what others do (`quarkfast.quantization.portable_weights`).
         rounding: How codes of weights are chosen: ``"nearest"`` to the weights, or by ``"descent"``, ``"adaround"``,
@@ -135,6 +137,7 @@ class Scheme:
     equalize: bool = False
     equalize_options: tuple[tuple[str, Any], ...] = ()
     rotation: Rotation = "none"
+    smooth_alpha: float | None = None
     portable: bool = True
     rounding: WeightRounding = "nearest"
     rounding_options: tuple[tuple[str, Any], ...] = ()
@@ -202,6 +205,8 @@ class Scheme:
         fewer and scales that are known beforehand.
         """
         row = self.activation.format
+        if self.smooth_alpha is not None:
+            return False
         return self.equalize and self.encoding == "qdq" and row.is_integer and row.bits <= 8
 
     @property
@@ -244,6 +249,7 @@ class Scheme:
         constraints, folded = plain.pop("constraints"), plain.pop("fold_batch_norm")
         shares, shapes = plain.pop("shares"), plain.pop("shapes")
         added, rotation = {key: plain.pop(key) for key in _LEFT_OUT}, plain.pop("rotation")
+        smooth_alpha = plain.pop("smooth_alpha")
         return (
             plain
             | ({"rounding_options": dict(options)} if options else {})
@@ -251,6 +257,7 @@ class Scheme:
             | {key: value for key, value in added.items() if value}
             | ({} if shares == "pair" else {"shares": shares})
             | ({} if rotation == "none" else {"rotation": rotation})
+            | ({} if smooth_alpha is None else {"smooth_alpha": smooth_alpha})
             | ({} if folded else {"fold_batch_norm": False})
             | ({"constraints": dict(constraints)} if constraints else {})
             | ({"shapes": {name: list(shape) for name, shape in shapes}} if shapes else {})

@@ -1,12 +1,17 @@
-"""The step that splits channels of activations that stand out, where scales are known beforehand."""
+"""The step that splits or smooths channels of activations that stand out, where scales are known beforehand."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 
+import numpy as np
+from numpy.typing import NDArray
+
 from quarkfast.algorithms import smoothable_axes
 from quarkfast.algorithms.outlier_channel_splitting import OutlierChannelSplittingSettings, split_outlier_channels
+from quarkfast.algorithms.smooth_quant import SmoothQuantSettings, smooth_quant
 from quarkfast.calibration import observe
 from quarkfast.calibration.data.batches import regroup
 from quarkfast.config import TensorSpec
@@ -30,14 +35,16 @@ _SETTINGS = OutlierChannelSplittingSettings(bound=1.5)
 # Wider types carry channels that stand out beside the others.
 _MOST_BITS = 8
 
+_NOTHING_TO_SMOOTH = "no float node computes what a matrix product reads"
+
 
 def may_split_outliers(context: Context) -> bool:
-    """Whether the scheme wants it, and there may be samples that show which channels stand out."""
-    return context.scheme.splits_outliers and context.source.has_data
+    """Whether the scheme wants it, and there may be samples that show which channels stand out, or it is asked for."""
+    return context.scheme.smooth_alpha is not None or (context.scheme.splits_outliers and context.source.has_data)
 
 
 def split_outliers(context: Context) -> bool:
-    """Splits channels in front of matrix products, and places the model anew; nothing without real samples.
+    """Splits or smooths channels in front of products, and places the model anew; nothing without real samples.
 
     A tensor is looked at if it has one scale of 8 bits or fewer and a float node computes it. What is added is computed
     in float as well, so that it stands in front of the pair: between quantized nodes it would cut a graph in two.
@@ -45,6 +52,9 @@ def split_outliers(context: Context) -> bool:
     """
     axes = _axes(context)
     if not axes or not context.may_run_samples:
+        if context.scheme.smooth_alpha is not None:
+            lacking = "it takes real samples that fit into memory" if axes else _NOTHING_TO_SMOOTH
+            context.notes.append(f"SmoothQuant was left out: {lacking}")
         return False
     samples = context.source.samples(context.model, context.scheme)
     feeds = samples.head(_SAMPLES)
@@ -54,7 +64,7 @@ def split_outliers(context: Context) -> bool:
     # One infinity or NaN may lie in any channel, so nothing is known of such a tensor.
     finite = {name: each for name, each in seen.items() if each.range.finite == each.range.count}
     maxima = {name: each.channel_absmax for name, each in finite.items() if each.channel_absmax is not None}
-    changed = split_outlier_channels(context.model, maxima, context.placement.quantized, _SETTINGS)
+    changed = _rewrite(context, maxima)
     if not changed:
         return False
     infer_types(context.model)
@@ -62,11 +72,31 @@ def split_outliers(context: Context) -> bool:
     context.placement = place(context.model, scheme, context.target)
     folder = None if context.path is None else context.path.parent
     context.resources.enter_context(constants_in_files(context.model, folder))
-    context.notes.append(
-        f"outlier channel splitting: {changed} of {len(axes)} tensors in front of matrix products have channels that "
-        f"stand out as several equal parts, by {count} samples; equalize=False leaves them whole"
-    )
+    context.notes.append(_note(context.scheme.smooth_alpha, f"{changed} of {len(axes)}", count))
     return True
+
+
+def _rewrite(context: Context, maxima: Mapping[str, NDArray[np.float32]]) -> int:
+    scheme, nodes = context.scheme, context.placement.quantized
+    if scheme.smooth_alpha is None:
+        return split_outlier_channels(context.model, maxima, nodes, _SETTINGS)
+    settings = SmoothQuantSettings(
+        scheme.smooth_alpha,
+        activation_bits=int(scheme.activation.format.bits),
+        weight_bits=int(scheme.weight.format.bits),
+        weight_channels=scheme.weight.granularity == "channel",
+    )
+    return smooth_quant(context.model, maxima, nodes, settings)
+
+
+def _note(alpha: float | None, changed: str, samples: int) -> str:
+    tensors = f"{changed} tensors in front of matrix products"
+    if alpha is None:
+        return (
+            f"outlier channel splitting: {tensors} have channels that stand out as several equal parts, "
+            f"by {samples} samples; equalize=False leaves them whole"
+        )
+    return f"SmoothQuant: {tensors} have channels divided with the exponent {alpha:g}, by {samples} samples"
 
 
 def _axes(context: Context) -> dict[str, int]:
@@ -79,7 +109,7 @@ def _axes(context: Context) -> dict[str, int]:
         for name, axis in found.items()
         if placement.activations.get(name) == name
         and name not in placement.fixed
-        and _is_coarse(placement.specs[name])
+        and (_is_coarse(placement.specs[name]) or context.scheme.smooth_alpha is not None)
         and producers[name].name not in placement.quantized
         and producers[name] not in attention
     }

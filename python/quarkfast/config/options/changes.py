@@ -30,6 +30,7 @@ __all__ = [
     "set_rounding",
     "set_search_ranges",
     "set_shares",
+    "set_smooth_alpha",
     "set_target",
     "set_vaiml",
 ]
@@ -137,6 +138,22 @@ def set_rotation(scheme: Scheme, value: Rotation) -> Scheme:
     if value != "none" and scheme.weights_only:
         raise ConfigError(f"rotation: expected a preset that quantizes activations, got {scheme.name}; leave it out")
     return replace(scheme, rotation=value)
+
+
+def set_smooth_alpha(scheme: Scheme, value: float) -> Scheme:
+    """Turns SmoothQuant on, with an exponent.
+
+    Raises:
+        ConfigError: It is not from 0 to 1, or activations have no scales that are known beforehand.
+    """
+    if not 0 <= value <= 1:
+        raise ConfigError(f"smooth_alpha: expected a number from 0 to 1, got {value}")
+    if scheme.encoding != "qdq" or not scheme.activation.format.is_integer:
+        raise ConfigError(
+            f"smooth_alpha: expected a preset whose activations are integers with scales that are known beforehand, "
+            f"got {scheme.name}; leave it out"
+        )
+    return replace(scheme, smooth_alpha=float(value))
 
 
 def set_align_scales(scheme: Scheme, value: bool) -> Scheme:

@@ -185,6 +185,11 @@ _ROWS = (
         metavar="KIND",
     ),
     Option(
+        "smooth_alpha", kinds.NUMBER, changes.set_smooth_alpha, _MODEL,
+        "SmoothQuant: the part, from 0 to 1, of what stands out in front of matrix products that weights take over.",
+        metavar="ALPHA",
+    ),
+    Option(
         "align_scales", kinds.BOOL, changes.set_align_scales, _MODEL,
         "Multiply tensors so that power-of-two scales fit them; by default with rounding by descent.",
     ),
