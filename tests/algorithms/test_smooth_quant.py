@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 import quarkfast
 from quarkfast.algorithms.smooth_quant import SmoothQuantSettings, smooth_quant
 from quarkfast.config import PRESETS, scheme_from
+from quarkfast.config.quark import scheme_of
+from quarkfast.config.quark.translate import with_algorithms
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.graph.load import load_model
@@ -170,3 +172,22 @@ def test_a_scheme_keeps_it_as_plain_data():
     scheme = scheme_from("A8W8", {"smooth_alpha": 0.25})
     assert type(scheme).from_dict(scheme.to_dict()) == scheme
     assert "smooth_alpha" not in PRESETS["A8W8"].to_dict()
+
+
+def test_quarks_configurations_ask_for_it():
+    layer = quarkfast.QLayerConfig(activation=quarkfast.Int8Spec(), weight=quarkfast.Int8Spec())
+    config = quarkfast.QConfig(layer, algo_config=[quarkfast.SmoothQuantConfig(alpha=0.8)])
+    assert scheme_of(config).smooth_alpha == 0.8
+    assert with_algorithms(PRESETS["A8W8"], [quarkfast.SmoothQuantConfig()]).smooth_alpha == 0.5
+    older = quarkfast.get_default_config("A8W8")
+    older.include_sq = True
+    assert scheme_of(older).smooth_alpha == 0.5
+    older.extra_options = {**older.extra_options, "SmoothAlpha": 0.75}
+    assert scheme_of(older).smooth_alpha == 0.75
+
+
+def test_an_exponent_without_smoothquant_is_refused():
+    config = quarkfast.get_default_config("A8W8")
+    config.extra_options = {**config.extra_options, "SmoothAlpha": 0.75}
+    with pytest.raises(quarkfast.ConfigError, match="option SmoothAlpha: expected SmoothQuant beside it, got none"):
+        scheme_of(config)

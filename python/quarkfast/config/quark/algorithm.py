@@ -122,7 +122,7 @@ class CLEConfig(AlgoConfig):
 @checked_arguments
 @dataclass
 class SmoothQuantConfig(AlgoConfig):
-    """SmoothQuant."""
+    """SmoothQuant; `quarkfast.config.quark.smoothing` says what becomes of it."""
 
     alpha: float = 0.5
 
@@ -200,7 +200,7 @@ class QuarotConfig(AlgoConfig):
 def refuse_algorithms(algorithms: list[AlgoConfig] | None) -> None:
     """Raise for the first algorithm that does not exist yet.
 
-    Bias correction, equalization, rotation, AdaRound, AdaQuant and mixed precision do.
+    Bias correction, equalization, SmoothQuant, rotation, AdaRound, AdaQuant and mixed precision do.
 
     Raises:
         UnsupportedError: there is one.
@@ -208,7 +208,8 @@ def refuse_algorithms(algorithms: list[AlgoConfig] | None) -> None:
     for algorithm in algorithms or []:
         if algorithm == BiasCorrectionConfig():
             continue
-        if not isinstance(algorithm, CLEConfig | QuarotConfig | FinetuningConfig | AutoMixprecisionConfig):
+        known = CLEConfig | SmoothQuantConfig | QuarotConfig | FinetuningConfig | AutoMixprecisionConfig
+        if not isinstance(algorithm, known):
             refuse_algorithm(algorithm.name)
 
 
@@ -231,5 +232,4 @@ def refuse_algorithm(name: str) -> NoReturn:
     Raises:
         UnsupportedError: always.
     """
-    instead = "; channels that stand out are split by `equalize`" if name == "SmoothQuant" else "; leave it out"
-    raise UnsupportedError(f"algorithms: expected none in this version, got {name}{instead}")
+    raise UnsupportedError(f"algorithms: expected none in this version, got {name}; leave it out")

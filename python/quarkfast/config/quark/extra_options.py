@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from quarkfast.config.options import OPTIONS
-from quarkfast.config.quark.algorithm import refuse_algorithm
 from quarkfast.config.quark.blocks import check_attributes
 from quarkfast.config.quark.equalization import check_equalized
 from quarkfast.config.quark.keys import CONVERTED, KEYS, LIMITS, SIMULATED, Family, Key, accepts, family_of, words_of
@@ -198,8 +197,6 @@ def _constraints(options: Mapping[str, Any], family: Family, weights_only: bool)
 def _refuse(row: Key, value: Any, family: Family) -> None:
     if row.dead:
         raise ConfigError(f"option {row.name}: expected an option with an effect, got {value!r}; {row.why}")
-    if row.algorithm:
-        refuse_algorithm(row.algorithm)
     words = [words_of(values) for values in row.accepted(family) if values != ()]
     words += row.honoured.split(", ") if row.honoured else []
     reason = f"; {row.why}" if row.why else ""

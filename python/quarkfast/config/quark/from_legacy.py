@@ -8,7 +8,6 @@ from typing import Any
 
 from quarkfast.config.options import apply_options
 from quarkfast.config.presets import PRESETS
-from quarkfast.config.quark.algorithm import refuse_algorithm
 from quarkfast.config.quark.assemble import make_scheme, make_spec
 from quarkfast.config.quark.blocks import block_of, block_rounding
 from quarkfast.config.quark.equalization import equalized_as_asked
@@ -19,6 +18,7 @@ from quarkfast.config.quark.legacy import QuantizationConfig
 from quarkfast.config.quark.mixed_precision import mixed
 from quarkfast.config.quark.nbits import nbits_scheme
 from quarkfast.config.quark.rotation import rotated_as_asked
+from quarkfast.config.quark.smoothing import smoothed_as_asked
 from quarkfast.config.quark.whole_model import stored_as_asked, weights_alone, with_scales
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
@@ -51,6 +51,7 @@ _TRANSLATED_FIELDS = {
     "nodes_to_quantize", "subgraphs_to_exclude", "op_types_to_quantize", "enable_npu_cnn", "reduce_range",
     "enable_npu_transformer", "use_dynamic_quant", "include_cle", "optimize_model", "quant_format",
     "extra_op_types_to_quantize", "input_nodes", "output_nodes", "specific_tensor_precision", "include_rotation",
+    "include_sq",
 }  # fmt: skip
 
 
@@ -69,9 +70,11 @@ def scheme_of_legacy(config: QuantizationConfig) -> Scheme:
         scheme = nbits_scheme(options) if nbits else gptq_scheme(gptq or {}, options)
         scheme = finetuned(scheme, {}) if finetuning else scheme
         scheme = rotated_as_asked(scheme, None, options, wanted=config.include_rotation)
+        scheme = smoothed_as_asked(scheme, None, options, wanted=config.include_sq)
         return stored_as_asked(scheme, options, _selection(config))
     scheme = weights_alone(_base(config, options), options)
     scheme = rotated_as_asked(scheme, None, options, wanted=config.include_rotation)
+    scheme = smoothed_as_asked(scheme, None, options, wanted=config.include_sq)
     if finetuning:
         scheme = finetuned(scheme, options.get("FastFinetune") or {})
     if config.include_auto_mp or options.get("AutoMixprecision"):
@@ -127,8 +130,6 @@ def _selection(config: QuantizationConfig) -> dict[str, Any]:
 
 
 def _check_fields(changed: Mapping[str, Any]) -> None:
-    if "include_sq" in changed:
-        refuse_algorithm("SmoothQuant")
     for key, value in changed.items():
         if key not in _NEUTRAL_FIELDS | _TRANSLATED_FIELDS:
             raise UnsupportedError(f"QuantizationConfig: {key}: expected its default in this version, got {value!r}")

@@ -19,6 +19,7 @@ from quarkfast.config.quark.mixed_precision import mixed, mixing_of
 from quarkfast.config.quark.nbits import nbits_scheme
 from quarkfast.config.quark.qconfig import QConfig
 from quarkfast.config.quark.rotation import rotated_as_asked
+from quarkfast.config.quark.smoothing import smoothed_as_asked
 from quarkfast.config.quark.spec import QLayerConfig
 from quarkfast.config.quark.whole_model import check_groups, stored_as_asked, weights_alone, with_scales
 from quarkfast.config.rules import LayerRule
@@ -62,6 +63,7 @@ def scheme_of_qconfig(config: QConfig) -> Scheme:
     wanted = any(isinstance(each, CLEConfig) for each in config.algo_config or ())
     scheme = equalized_as_asked(scheme, config.algo_config, options, wanted=wanted)
     scheme = rotated_as_asked(weights_alone(scheme, options), config.algo_config, options)
+    scheme = smoothed_as_asked(scheme, config.algo_config, options)
     if finetuning:
         scheme = finetuned(scheme, finetuning)
     mixing = {**mixing_of(config.algo_config), **(options.get("AutoMixprecision") or {})}

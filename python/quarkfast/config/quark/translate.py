@@ -14,6 +14,7 @@ from quarkfast.config.quark.mixed_precision import mixed, mixing_of
 from quarkfast.config.quark.plain import plain_algorithms, plain_config
 from quarkfast.config.quark.qconfig import QConfig
 from quarkfast.config.quark.rotation import rotated_as_asked
+from quarkfast.config.quark.smoothing import smoothed_as_asked
 from quarkfast.config.scheme import Scheme
 
 __all__ = ["scheme_of", "with_algorithms"]
@@ -55,7 +56,7 @@ def with_algorithms(scheme: Scheme, algorithms: list[AlgoConfig] | None) -> Sche
     refuse_algorithms(algorithms)
     if any(isinstance(each, CLEConfig) for each in algorithms):
         scheme = equalized_as_asked(scheme, algorithms, {}, wanted=True)
-    scheme = rotated_as_asked(scheme, algorithms, {})
+    scheme = smoothed_as_asked(rotated_as_asked(scheme, algorithms, {}), algorithms, {})
     if any(isinstance(each, BiasCorrectionConfig) for each in algorithms):
         scheme = replace(scheme, bias_correction=True)
     mixing, finetuning = mixing_of(algorithms), finetuning_of(algorithms)

@@ -24,7 +24,7 @@ ROWS = (
     Key("FastFinetune", "option `rounding`", honoured="a mapping of Quark's settings"),
     Key("UseGPTQ", "option `rounding`", default=(False,), honoured="True"),
     Key("GPTQParams", "option `rounding`", honoured="a mapping of Quark's settings"),
-    Key("SmoothAlpha", default=(0.5,), algorithm="SmoothQuant"),
+    Key("SmoothAlpha", "option `smooth_alpha`, beside SmoothQuant", default=(0.5,), honoured="a number from 0 to 1"),
     Key("RMatrixDim", "a matrix has as many channels as the stream that it turns", already=COUNT),
     Key(
         "UseRandomHad",

@@ -39,7 +39,6 @@ class Key(NamedTuple):
         honoured: The values that change the result, in words; a module of `quarkfast.config.quark` or an option reads
             them, and refuses others.
         constraint: The rule of the target that other values turn on or off (`quarkfast.targets.switches`).
-        algorithm: The algorithm that the key configures, which does not exist here.
         dead: Whether the key has no effect in Quark itself.
     """
 
@@ -50,7 +49,6 @@ class Key(NamedTuple):
     families: Mapping[Family, Values] = NONE
     honoured: str = ""
     constraint: str = ""
-    algorithm: str = ""
     dead: bool = False
 
     def accepted(self, family: Family) -> tuple[Values, ...]:
