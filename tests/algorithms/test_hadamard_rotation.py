@@ -6,9 +6,11 @@ import re
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import quarkfast
-from quarkfast.algorithms.hadamard import hadamard_rotation
+from quarkfast.algorithms.hadamard import hadamard_rotation, mean_keeping_rotation
 from quarkfast.algorithms.hadamard_rotation import HadamardRotationSettings, rotate_streams
 from quarkfast.config import PRESETS, scheme_from
 from quarkfast.config.quark import QuantizationConfig, get_default_config, scheme_of
@@ -185,6 +187,66 @@ def test_a_norm_that_is_one_operator_is_turned_too():
     model = load_model(_transformer(text))
     assert rotate_streams(model, HadamardRotationSettings()) == 1
     assert (arrays_of(model)["ga"] == 1).all()
+
+
+LAYER_NORMS = re.sub(
+    r"(\w)2 = Pow \(x(\d), two\).*?\1 = Mul \(\1d, g\1\)", r"\1 = LayerNormalization (x\2, g\1, o\1)", TEXT, flags=re.S
+)
+
+
+def _centred(seed=5, spread=30.0, **changed):
+    """The transformer with layer normalizations, which have offsets."""
+    rng = np.random.default_rng(seed)
+    arrays = {name: rng.normal(0, shape[0] ** -0.5, shape) for name, shape in SHAPES.items()}
+    arrays["table"] = rng.normal(0.3, 1, SHAPES["table"])
+    arrays |= {name: rng.uniform(0.5, 1.5, WIDTH) * rng.choice((-1, 1), WIDTH) for name in ("ga", "gb", "gc")}
+    arrays |= {name: rng.normal(0, 0.2, WIDTH) for name in ("oa", "ob", "oc")}
+    for name in ("table", "wo", "w2"):
+        arrays[name][:, [3, 20]] *= spread
+    text = LAYER_NORMS.replace("ob = Add (o, bo)", "oo = Add (o, bo)").replace("Add (x0, ob)", "Add (x0, oo)")
+    return tiny_model(text, {name: each.astype(np.float32) for name, each in (arrays | changed).items()}, 17)
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 2**16), signs=st.booleans())
+def test_layer_normalizations_are_turned_by_what_keeps_their_mean(seed, signs):
+    proto = _centred(seed)
+    model = load_model(proto)
+    assert rotate_streams(model, HadamardRotationSettings(signs)) == 1
+    assert sqnr(_outputs(proto, _ids(8)), _outputs(serialize(model), _ids(8))) > 110
+    before, after = arrays_of(load_model(proto)), arrays_of(model)
+    assert np.abs(after["table"]).max() < np.abs(before["table"]).max() / 1.5
+    np.testing.assert_allclose(after["table"].mean(axis=1), before["table"].mean(axis=1), atol=1e-5)
+    assert all((after[name] == 1).all() for name in ("ga", "gb", "gc"))
+
+
+@pytest.mark.parametrize("size", [1, 2, 8, 12, 24, 36, 100, 384])
+def test_a_rotation_may_keep_means(size):
+    for signs in (False, True):
+        matrix = mean_keeping_rotation(size, random_signs=signs)
+        np.testing.assert_allclose(matrix @ matrix.T, np.eye(size), atol=1e-12)
+        np.testing.assert_allclose(matrix.sum(axis=0), np.ones(size), atol=1e-12)
+        np.testing.assert_allclose(matrix.sum(axis=1), np.ones(size), atol=1e-12)
+    assert np.array_equal(mean_keeping_rotation(size), mean_keeping_rotation(size))
+
+
+def test_eight_bits_cost_less_with_layer_normalizations_turned():
+    ids, data = _ids(32, 2), {"ids": _ids(32)}
+    expected = _outputs(_centred(), ids)
+    plain, turned = (
+        sqnr(expected, _outputs(quarkfast.quantize(_centred(), None, "A8W8", data, **options).model_bytes, ids))
+        for options in ({"equalize": False}, {"equalize": False, "rotation": "hadamard"})
+    )
+    assert turned > plain + 3
+
+
+def test_a_gain_of_zero_beside_an_offset_keeps_a_stream_as_it_is():
+    gain = np.ones(WIDTH)
+    gain[4] = 0
+    proto = _centred(ga=gain)
+    model = load_model(proto)
+    assert rotate_streams(model, HadamardRotationSettings()) == 0
+    assert "has a gain of zero beside an offset" in notes_of(model)[0]
 
 
 def test_quarks_configuration_asks_for_it():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["hadamard_rotation"]
+__all__ = ["hadamard_rotation", "mean_keeping_rotation"]
 
 # Orders besides powers of two, with the primes of Paley's constructions.
 _PALEY = {12: 11, 20: 19, 28: 13}
@@ -36,6 +36,31 @@ def hadamard_rotation(size: int, *, random_signs: bool = False) -> NDArray[np.fl
     rotation = np.kron(np.eye(size // block), matrix / np.sqrt(block))
     if random_signs:
         rotation *= np.random.default_rng(size).choice((-1.0, 1.0), size)[:, None]
+    return rotation
+
+
+def mean_keeping_rotation(size: int, *, random_signs: bool = False) -> NDArray[np.float64]:
+    """Returns an orthogonal matrix ``[size, size]`` that keeps the mean of what it turns, and spreads the rest.
+
+    ``H D H^T`` with ``H`` a Hadamard matrix whose first column is constant and ``D`` signs of which the first is +1:
+    the vector of ones is turned into itself. Elements are as large as those of a random rotation. The signs are always
+    the same for a size. Sizes without a Hadamard matrix have blocks, each of which keeps its own mean.
+
+    Args:
+        size: Number of channels, 1 or more.
+        random_signs: Whether the signs are others.
+
+    Example:
+        >>> bool(np.allclose(mean_keeping_rotation(12) @ np.ones(12), np.ones(12)))
+        True
+    """
+    half = hadamard_rotation(size)
+    block = int(np.count_nonzero(half[0]))
+    draws = np.random.default_rng([size, int(random_signs)]).choice((-1.0, 1.0), size)
+    firsts = np.arange(0, size, block)
+    draws[firsts] = 1.0
+    half = half * np.sign(half[np.arange(size), np.repeat(firsts, block)])[:, None]
+    rotation: NDArray[np.float64] = (half * draws) @ half.T
     return rotation
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
-from quarkfast.algorithms.hadamard import hadamard_rotation
+from quarkfast.algorithms.hadamard import hadamard_rotation, mean_keeping_rotation
 from quarkfast.algorithms.residual_streams import ResidualStream, find_streams
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
@@ -44,7 +44,8 @@ def rotate_streams(model: ir.Model, settings: HadamardRotationSettings) -> int:
     (`quarkfast.algorithms.residual_streams`): what writes it becomes ``W H``, what reads it ``H^T W``, a bias ``b H``.
     Gains of normalizations have moved into the weights that read them before. Each constant is rounded to float32 once.
     A stream stays as it is unless rounding it and the weights that read it to one step each costs a decibel less, by
-    what its weights tell (:func:`_expected_noise`).
+    what its weights tell (:func:`_expected_noise`). Where a layer normalization subtracts a mean, ``H`` turns the
+    vector of ones into itself; its offset becomes ``(b / g) H``, with the gain ``g`` that has moved on.
 
     Idempotent: a model that was turned says so. Graph inputs and outputs are kept. Error: the rounding of constants.
     What is left as it is has a note.
@@ -64,7 +65,7 @@ def rotate_streams(model: ir.Model, settings: HadamardRotationSettings) -> int:
             turned += 1
         else:
             add_note(model, "Hadamard rotation left a residual stream as it is: no channel stands out, by its weights")
-    found = f"{turned} residual streams turned" if turned else "no residual stream of root-mean-square norms was turned"
+    found = f"{turned} residual streams turned" if turned else "no residual stream was turned"
     add_note(model, f"Hadamard rotation: {found}")
     return turned
 
@@ -72,13 +73,16 @@ def rotate_streams(model: ir.Model, settings: HadamardRotationSettings) -> int:
 def _rotate(stream: ResidualStream, settings: HadamardRotationSettings) -> bool:
     """Turns a stream, if that is expected to pay."""
     (size,) = stream.sizes
-    rotation = hadamard_rotation(size, random_signs=settings.random_signs)
+    make = mean_keeping_rotation if stream.keeps_mean else hadamard_rotation
+    rotation = make(size, random_signs=settings.random_signs)
     old = {value: array_of(value).astype(np.float64) for value in _constants(stream)}
     new = dict(old)
     for gain, weights in stream.gains:
         for weight in weights:
             new[weight] = new[weight] * new[gain][:, None]
         new[gain] = np.ones(size)
+    for offset, gain in stream.offsets:
+        new[offset] = (old[offset] / old[gain]) @ rotation
     for value in stream.readers:
         new[value] = rotation.T @ new[value]
     for value in (*stream.writers, *stream.biases):
@@ -107,7 +111,8 @@ def _expected_noise(stream: ResidualStream, arrays: Mapping[ir.Value, Values]) -
 
 
 def _constants(stream: ResidualStream) -> list[ir.Value]:
-    return [*stream.readers, *stream.writers, *stream.biases, *(gain for gain, _ in stream.gains)]
+    vectors = (value for value, _ in (*stream.gains, *stream.offsets))
+    return [*stream.readers, *stream.writers, *stream.biases, *vectors]
 
 
 def _singles(array: Values) -> NDArray[np.float32]:

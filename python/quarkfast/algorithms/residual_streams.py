@@ -11,7 +11,8 @@ from quarkfast.graph.normalization import is_vector
 
 __all__ = ["NotRotatableError", "ResidualStream", "find_streams"]
 
-_NORMS = frozenset({"RMSNormalization", "SimplifiedLayerNormalization"})
+_CENTRING = "LayerNormalization"
+_NORMS = frozenset({"RMSNormalization", "SimplifiedLayerNormalization", _CENTRING})
 
 
 class NotRotatableError(Exception):
@@ -20,7 +21,7 @@ class NotRotatableError(Exception):
 
 @dataclass
 class ResidualStream:
-    """Tensors that sums and root-mean-square normalizations tie together, and the constants around them.
+    """Tensors that sums and normalizations tie together, and the constants around them.
 
     Attributes:
         values: The tensors.
@@ -29,6 +30,8 @@ class ResidualStream:
         biases: Vectors that are added to it.
         readers: Weights ``[channels, outputs]`` that read it.
         gains: Gains of normalizations, with the weights that read what they multiply.
+        offsets: Offsets of layer normalizations, with the gains in front of them.
+        keeps_mean: Whether a layer normalization subtracts a mean, which a rotation then has to keep.
     """
 
     values: set[ir.Value] = field(default_factory=set)
@@ -37,18 +40,21 @@ class ResidualStream:
     biases: list[ir.Value] = field(default_factory=list)
     readers: list[ir.Value] = field(default_factory=list)
     gains: list[tuple[ir.Value, list[ir.Value]]] = field(default_factory=list)
+    offsets: list[tuple[ir.Value, ir.Value]] = field(default_factory=list)
+    keeps_mean: bool = False
 
 
 def find_streams(graph: ir.Graph) -> Iterator[ResidualStream | NotRotatableError]:
-    """Yields the streams of a graph that root-mean-square normalizations read, or what keeps one from being turned.
+    """Yields the streams of a graph that normalizations read, or what keeps one from being turned.
 
     1. A sum has the basis of its operands. The root of the mean of squares is the same in every basis, so that a
        normalization without gain passes a rotation on. A gain has to move into the weights that read its result, and
        nothing else may read that.
-    2. MatMul with a constant matrix and Gather from a table begin a stream, MatMul with a constant ends it. These
+    2. The operator LayerNormalization subtracts a mean first. A rotation that turns the vector of ones into itself
+       keeps it, and passes through. An offset counts in units of the gain, of which none may be zero then.
+    3. MatMul with a constant matrix and Gather from a table begin a stream, MatMul with a constant ends it. These
        constants, and vectors that are added, have no other reader.
-    3. A LayerNormalization subtracts a mean, which no rotation passes through, and so does any other operator, an
-       input or an output of the graph: such a stream is not turned.
+    4. Nothing passes through any other operator, an input or an output of the graph: such a stream is not turned.
     """
     seen: set[ir.Value] = set()
     for node in graph:
@@ -64,7 +70,7 @@ def find_streams(graph: ir.Graph) -> Iterator[ResidualStream | NotRotatableError
 
 
 def _seed(node: ir.Node) -> ir.Value | None:
-    """Returns what a node normalizes by its mean square, or None."""
+    """Returns what a node normalizes, or None."""
     if node.op_type in _NORMS:
         return node.inputs[0]
     if node.op_type in ("Mul", "Div") and len(node.inputs) == 2:
@@ -136,7 +142,9 @@ class _Search:
         elif node.op_type in _NORMS or (node.op_type == "Mul" and len(vectors) == 1):
             if node.op_type in _NORMS and node.attributes.get_int("axis", -1) != -1:
                 raise NotRotatableError(f"{name_of(node)!r} normalizes another axis than the last")
-            self._gain(vectors, node)
+            self._gain(vectors[:1], node)
+            if node.op_type == _CENTRING:
+                self._centre(vectors, node)
         elif node.op_type not in ("Mul", "Div") or not self._scales_rows(node):
             raise NotRotatableError(f"{node.op_type} {name_of(node)!r} reads or writes it")
         else:
@@ -145,6 +153,17 @@ class _Search:
             if value not in vectors:
                 self._reach(value)
         self._reach(node.outputs[0])
+
+    def _centre(self, vectors: list[ir.Value], node: ir.Node) -> None:
+        """Notes what a layer normalization has besides a gain: a mean that it subtracts, and perhaps an offset."""
+        self.stream.keeps_mean = True
+        if len(vectors) != len([each for each in node.inputs if each is not None]) - 1:
+            raise NotRotatableError(f"{name_of(node)!r} has no constant gain and offset")
+        offsets: list[ir.Value] = []
+        self._vectors(offsets, vectors[1:], node)
+        if offsets and not array_of(vectors[0]).all():
+            raise NotRotatableError(f"{name_of(node)!r} has a gain of zero beside an offset")
+        self.stream.offsets += [(offset, vectors[0]) for offset in offsets]
 
     def _scales_rows(self, node: ir.Node) -> bool:
         """Whether a product has one factor for each row, which a mean square of the stream decides."""

@@ -181,7 +181,7 @@ _ROWS = (
     ),
     Option(
         "rotation", kinds.ROTATION, changes.set_rotation, _MODEL,
-        "Turn residual streams of transformers with RMS norms by Hadamard matrices: none, hadamard, random (signs).",
+        "Turn residual streams of transformers by Hadamard matrices: none, hadamard, random (signs).",
         metavar="KIND",
     ),
     Option(
