@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import onnx
 import pytest
@@ -13,8 +15,7 @@ from quarkfast.evaluate.pair_trial import PairTrial
 
 # Two levels of one box and one score each, as a detector joins them.
 HEAD = """<ir_version: 10, opset_import: ["": 17]>
-g (float[N, 2, 3] x) => (float[N, 12, 2] y, float[N, 2, 3] other)
-<float scale = {100.0}> {
+g (float[N, 2, 3] x) => (float[N, 12, 2] y, float[N, 2, 3] other) {
     box = Mul (x, scale)
     made = Sigmoid (x)
     score = Identity (made)
@@ -31,7 +32,9 @@ X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(2, 2, 3)
 
 def head(text: str = HEAD) -> onnx.ModelProto:
     model = onnx.parser.parse_model(text)
-    model.graph.initializer.append(onnx.numpy_helper.from_array(SHAPE, "shape"))
+    scale = np.array(100, onnx.helper.tensor_dtype_to_np_dtype(model.graph.input[0].type.tensor_type.elem_type))
+    for name, value in (("shape", SHAPE), ("scale", scale)):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
     return model
 
 
@@ -41,10 +44,13 @@ def outputs(x: np.ndarray) -> dict[str, np.ndarray]:
     return {"y": joined.reshape(len(x), 2, 12).transpose(0, 2, 1), "other": -x}
 
 
-def test_scores_are_told_from_boxes_through_moves():
-    feeds = [{"x": X[:1]}, {"x": X}]
+@pytest.mark.parametrize("kind", ["float", "float16"])
+def test_scores_are_told_from_boxes_through_moves(kind):
+    x = X.astype({"float": np.float32, "float16": np.float16}[kind])
+    feeds = [{"x": x[:1]}, {"x": x}]
     runs = [outputs(feed["x"]) for feed in feeds]
-    parts = OutputParts(head(), feeds, runs)
+    text = re.sub(r"\bfloat\b", kind, HEAD)
+    parts = OutputParts(head(text), feeds, runs)
     for sample, (feed, run) in enumerate(zip(feeds, runs, strict=True)):
         boxes, scores = parts.split(sample, "y", run["y"])
         assert np.abs(scores - 0.5).max() < 0.5
