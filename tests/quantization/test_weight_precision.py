@@ -156,14 +156,15 @@ def test_a_form_of_the_users_own_is_kept():
     assert scale_of(result).ndim == 0
 
 
-def test_a_sound_model_gets_the_same_bytes_as_a_strict_one():
+def test_a_sound_model_has_the_weights_of_a_strict_one():
     found = set()
     for strict in (False, True):
         proto = quarkfast.quantize(
             MODEL, preset="A8W8", calibration_data=load_images().calibration, strict=strict
         ).proto
-        del proto.metadata_props[:]
-        found.add(proto.SerializeToString(deterministic=True))
+        weights = [each for each in proto.graph.initializer if len(each.dims) > 1]
+        assert len(weights) > 1
+        found.add(b"".join(each.SerializeToString(deterministic=True) for each in weights))
     assert len(found) == 1
 
 

@@ -39,6 +39,7 @@ class Context(Protocol):
         samples: Number of samples.
         statistics: What these showed of the tensors that were requested.
         ranges: The range to keep of each activation.
+        wider: Those of activations of which samples show few values, where they reach further than what was seen.
         notes: What was done differently from what was asked, one sentence each.
         plan: Scales and codes (`quarkfast.quantization.Plan`), for algorithms that work on these.
     """
@@ -51,6 +52,7 @@ class Context(Protocol):
     samples: int
     statistics: Mapping[str, TensorStatistics]
     ranges: Mapping[str, Range]
+    wider: Mapping[str, Range]
     notes: list[str]
     plan: Any
 

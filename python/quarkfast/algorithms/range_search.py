@@ -65,7 +65,7 @@ def _run(context: Context, settings: RangeSearchSettings) -> bool:
        more than two standard errors, these stay.
 
     Ranges that the user or an operator gives, those of tensors with a method of their own, and those of tensors that
-    the target gives one scale stay.
+    the target gives one scale stay, and those that reach beyond the few values that were seen.
     """
     layers = list(linear_layers(context.model))
     if not context.may_run_samples or not layers or _bytes(context) > _MOST_TRIED:
@@ -120,6 +120,7 @@ def _kinds(context: Context) -> dict[float, Mapping[str, Range]]:
     kinds: dict[float, dict[str, Range]] = {power: dict(context.ranges) for power in POWERS}
     for name, seen in context.statistics.items():
         known = name in context.ranges and name in specs and name not in together and seen.histogram is not None
+        known = known and name not in context.wider
         if not known or specs[name].method != method or not specs[name].format.is_integer or not seen.range.finite:
             continue
         assert seen.histogram is not None

@@ -95,6 +95,7 @@ class Context(ModelContext):
         statistics: Of activations, by tensor.
         ranges: The range to keep of each activation.
         cut: Activations that saturate where their reader is flat -> the ratio of signal to noise of its results, in dB.
+        wider: Those of activations of which samples show few values, where they reach further than what was seen.
         fingerprints: What calibration saw of each tensor, for the hash in the metadata.
         samples: Number of calibration samples.
         quantizers: Every scale and zero point.
@@ -128,6 +129,7 @@ class Context(ModelContext):
     statistics: Mapping[str, TensorStatistics] = field(default_factory=dict)
     ranges: Mapping[str, Range] = field(default_factory=dict)
     cut: Mapping[str, float] = field(default_factory=dict)
+    wider: Mapping[str, Range] = field(default_factory=dict)
     fingerprints: Mapping[str, Sequence[float]] = field(default_factory=dict)
     samples: int = 0
     quantizers: Quantizers | None = None

@@ -19,19 +19,21 @@ from quarkfast.graph.unchanged import NO_OUTPUT
 from quarkfast.pipeline.context import Context, WrittenModel
 from quarkfast.pipeline.metadata import write_metadata
 from quarkfast.pipeline.model_plan import describe
-from quarkfast.pipeline.replan import functions_of, quantizers_for
+from quarkfast.pipeline.replan import few_valued_of, functions_of, quantizers_for
 from quarkfast.quantization import (
     diagnose,
     fit_function_inputs,
     is_portable,
     make_plan,
     needs_ranges,
+    note_of_tails,
     notes_of_cuts,
     observed_channels,
     place,
     record_plan,
     resolve_conflicts,
     saturation_note,
+    widen_tails,
 )
 from quarkfast.ranges.estimate import estimate_ranges, needs_histogram
 from quarkfast.statistics import StatisticsRequest, TensorStatistics
@@ -119,7 +121,7 @@ def takes_ranges(context: Context) -> bool:
 def request_ranges(context: Context) -> StatisticsRequest:
     """Asks for the range of each activation that gets a scale, and its histogram where a method or a fit reads one."""
     request = StatisticsRequest.of(context.placement.observed, histogram=_reads_histograms(context))
-    return request | StatisticsRequest.of(functions_of(context), histogram=True)
+    return request | StatisticsRequest.of((*functions_of(context), *few_valued_of(context)), histogram=True)
 
 
 def request_channels(context: Context) -> StatisticsRequest:
@@ -157,6 +159,11 @@ def choose_ranges(context: Context) -> bool:
         functions = functions_of(context)
         context.ranges, context.cut = fit_function_inputs(functions, context.placement, context.ranges, statistics)
         context.notes += notes_of_cuts(functions, context.cut)
+        if not found.random:
+            names = [name for name in few_valued_of(context) if name not in context.cut]
+            context.wider = widen_tails(names, context.placement, context.ranges, statistics)
+            context.notes += note_of_tails(context.wider, context.ranges)
+            context.ranges = {**context.ranges, **context.wider}
     context.statistics, context.samples = statistics, found.samples
     context.fingerprints = {name: _fingerprint(each) for name, each in statistics.items()}
     return False

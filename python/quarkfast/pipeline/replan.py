@@ -12,6 +12,7 @@ from quarkfast.quantization import (
     Plan,
     compute_qparams,
     diagnose,
+    few_valued,
     function_inputs,
     make_plan,
     notes_of_cuts,
@@ -20,7 +21,7 @@ from quarkfast.quantization import (
 if TYPE_CHECKING:
     from quarkfast.pipeline.context import Context
 
-__all__ = ["Planned", "functions_of", "plan_with", "quantizers_for", "take_plan"]
+__all__ = ["Planned", "few_valued_of", "functions_of", "plan_with", "quantizers_for", "take_plan"]
 
 
 class Planned(NamedTuple):
@@ -40,6 +41,11 @@ class Planned(NamedTuple):
 def functions_of(context: Context) -> Mapping[str, ScalarFunction]:
     """Returns the activations whose ranges are fitted to what reads them: a preset kept as its name says has none."""
     return {} if context.scheme.strict else function_inputs(context.model, context.placement)
+
+
+def few_valued_of(context: Context) -> tuple[str, ...]:
+    """Returns the activations of which samples show few values: a preset kept as its name says asks for none."""
+    return () if context.scheme.strict else few_valued(context.model, context.placement)
 
 
 def quantizers_for(context: Context, ranges: Mapping[str, Range]) -> Quantizers:

@@ -11,6 +11,7 @@ from quarkfast.quantization.quantized_tensor import QuantizedBlocks, QuantizedTe
 from quarkfast.quantization.record_plan import record_nodes, record_plan
 from quarkfast.quantization.records import Records
 from quarkfast.quantization.scale_conflicts import resolve_conflicts
+from quarkfast.quantization.tail_ranges import few_valued, note_of_tails, widen_tails
 
 __all__ = [
     "Diagnostics",
@@ -20,11 +21,13 @@ __all__ = [
     "Records",
     "compute_qparams",
     "diagnose",
+    "few_valued",
     "fit_function_inputs",
     "function_inputs",
     "is_portable",
     "make_plan",
     "needs_ranges",
+    "note_of_tails",
     "notes_of_cuts",
     "observed_channels",
     "observed_tensors",
@@ -33,4 +36,5 @@ __all__ = [
     "record_plan",
     "resolve_conflicts",
     "saturation_note",
+    "widen_tails",
 ]

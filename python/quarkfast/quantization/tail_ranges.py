@@ -1,0 +1,94 @@
+"""Ranges of tensors of which samples show few values, such as logits: wider than what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from quarkfast.config import TensorSpec
+from quarkfast.deferred import ir
+from quarkfast.graph.access import is_standard, name_of
+from quarkfast.graph.placement import Placement
+from quarkfast.kernels import Range
+from quarkfast.ranges.summary import TensorSummary
+from quarkfast.ranges.tail_range import range_with_tails
+
+__all__ = ["few_valued", "note_of_tails", "widen_tails"]
+
+# A row of such a tensor has one number for each channel; others have that many at each of many places.
+_MOST_RANK = 2
+
+# What leaves values within limits of its own, so that none lies beyond what was seen by much.
+_BOUNDED = frozenset({"Clip", "HardSigmoid", "Hardmax", "LpNormalization", "Sigmoid", "Softmax", "Softsign", "Tanh"})
+_MOVES = frozenset({"Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
+
+
+def few_valued(model: ir.Model, placement: Placement) -> tuple[str, ...]:
+    """Returns the observed tensors that have one number for each channel of a sample, and no limits by definition.
+
+    Left out are inputs, whose limits the user knows, and tensors with power-of-two scales, which leave one or two
+    ranges to choose from.
+
+    Args:
+        model: The prepared model.
+        placement: Where pairs go.
+    """
+    wanted = {name for name in placement.observed if _is_fine(placement.specs[name])}
+    values = {name_of(value): value for node in model.graph for value in node.outputs}
+    return tuple(
+        name for name in placement.observed if name in wanted and name in values and _is_open(values[name], placement)
+    )
+
+
+def _is_fine(spec: TensorSpec) -> bool:
+    return spec.format.is_integer and spec.scale != "power_of_two"
+
+
+def _is_open(value: ir.Value, placement: Placement) -> bool:
+    """Whether a tensor has one number for each channel, and no operator keeps it within limits."""
+    if value.shape is None or len(value.shape) > _MOST_RANK:
+        return False
+    while (node := value.producer()) is not None:
+        if name_of(value) in placement.bounds or (is_standard(node) and node.op_type in _BOUNDED):
+            return False
+        if not is_standard(node) or node.op_type not in _MOVES or node.inputs[0] is None:
+            return True
+        value = node.inputs[0]
+    return False
+
+
+def widen_tails(
+    names: Collection[str],
+    placement: Placement,
+    ranges: Mapping[str, Range],
+    statistics: Mapping[str, TensorSummary],
+) -> dict[str, Range]:
+    """Returns the ranges of those of `names` that reach further than what the methods keep.
+
+    Where there is no histogram a range stays as it is.
+
+    Args:
+        names: From :func:`few_valued`.
+        placement: Where pairs go.
+        ranges: What the methods keep.
+        statistics: What calibration gathered.
+    """
+    wider: dict[str, Range] = {}
+    for name in names:
+        histogram, kept = statistics[name].histogram, ranges[name]
+        if histogram is None or kept.min > kept.max:
+            continue
+        low, high = range_with_tails(histogram, (kept.min, kept.max), placement.specs[name])
+        if (low, high) != (kept.min, kept.max):
+            wider[name] = replace(kept, min=low, max=high)
+    return wider
+
+
+def note_of_tails(wider: Mapping[str, Range], ranges: Mapping[str, Range]) -> list[str]:
+    """Returns the sentence that names tensors with wider ranges, if there are any."""
+    if not wider:
+        return []
+    factor = {name: max(-each.min, each.max) / max(-ranges[name].min, ranges[name].max) for name, each in wider.items()}
+    words = ", ".join(f"{name!r} {factor[name]:.2f} times" for name in list(wider)[:3])
+    more = f" and {len(wider) - 3} more" if len(wider) > 3 else ""
+    return [f"ranges reach beyond the few values that samples showed, as far as these fall off: {words}{more}"]
