@@ -280,6 +280,15 @@ def test_types_decide_how_much_of_an_input_s_error_layers_make_up_for(monkeypatc
     assert part is None or parts == [part]
 
 
+@pytest.mark.parametrize(
+    ("preset", "options", "furthest"),
+    [("XINT8", (), 1.5), ("A8W8", (), 0.8), ("INT8_WO", (), 0.8), ("XINT8", (("furthest", 0.6),), 0.6)],
+)
+def test_scales_decide_how_far_codes_may_go(preset, options, furthest):
+    scheme = replace(PRESETS[preset], rounding="descent", rounding_options=options)
+    assert weight_rounding.settings_of(scheme).solver.furthest == furthest
+
+
 def test_no_part_of_the_error_is_as_the_quantized_input_alone():
     def codes(*options):
         scheme = replace(PRESETS["XINT8"], rounding="descent", rounding_options=(("update_bias", False), *options))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Context
 from quarkfast.algorithms.rounding import SOLVERS, CoordinateDescent, Gptq, RoundingProblem, Solver
+from quarkfast.algorithms.rounding.descent import FURTHEST_BESIDE_POWERS
 from quarkfast.algorithms.rounding.error_feedback import round_with_feedback
 from quarkfast.algorithms.rounding.group_scales import solve_with_scales
 from quarkfast.config import Scheme
@@ -269,5 +270,7 @@ def settings_of(scheme: Scheme) -> WeightRoundingSettings:
         given.setdefault("rows_wanted", _ROWS_WANTED_ALONE)
         if kind is Gptq:
             given.setdefault("act_order", True)
+    if kind is CoordinateDescent and scheme.activation.scale == "power_of_two":
+        given.setdefault("furthest", FURTHEST_BESIDE_POWERS)
     solver = kind(**{name: value for name, value in given.items() if name not in own})
     return WeightRoundingSettings(solver, **{name: value for name, value in given.items() if name in own})
