@@ -22,6 +22,7 @@ LAYER = "g (float[N, 4] x) => (float[N, 6] y) { "
 ENDS = {
     "Gemm": "y = Gemm<transB = 1>(x, w) }",
     "moved": "a = Gemm<transB = 1>(x, w) b = Identity(a) y = Reshape(b, flat) }",
+    "Softmax behind it": "a = Gemm<transB = 1>(x, w) y = LogSoftmax(a) }",
     "Relu": "a = Gemm<transB = 1>(x, w) y = Relu(a) }",
 }
 
@@ -60,6 +61,11 @@ def test_other_samples_saturate_less(end, preset):
 )
 def test_what_an_operator_keeps_within_limits_stays(text):
     assert all("'y'" not in note for note in _told(_quantize(text)))
+
+
+def test_tensors_in_between_stay():
+    text = LAYER + "a = Gemm<transB = 1>(x, w) s = Softplus(a) y = Tanh(s) }"
+    assert not _told(_quantize(text, preset="A16W8"))
 
 
 def test_tensors_of_many_places_stay():

@@ -161,7 +161,7 @@ def choose_ranges(context: Context) -> bool:
         context.notes += notes_of_cuts(functions, context.cut)
         if not found.random:
             names = [name for name in few_valued_of(context) if name not in context.cut]
-            context.wider = widen_tails(names, context.placement, context.ranges, statistics)
+            context.wider = widen_tails(names, context.placement, context.ranges, statistics, found.samples)
             context.notes += note_of_tails(context.wider, context.ranges)
             context.ranges = {**context.ranges, **context.wider}
     context.statistics, context.samples = statistics, found.samples

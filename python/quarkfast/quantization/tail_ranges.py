@@ -18,16 +18,19 @@ __all__ = ["few_valued", "note_of_tails", "widen_tails"]
 # A row of such a tensor has one number for each channel; others have that many at each of many places.
 _MOST_RANK = 2
 
+# What a model may do to its answers before it gives them.
+_ENDS = frozenset({"ArgMax", "LogSoftmax", "Sigmoid", "Softmax", "TopK"})
+
 # What leaves values within limits of its own, so that none lies beyond what was seen by much.
 _BOUNDED = frozenset({"Clip", "HardSigmoid", "Hardmax", "LpNormalization", "Sigmoid", "Softmax", "Softsign", "Tanh"})
 _MOVES = frozenset({"Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 
 
 def few_valued(model: ir.Model, placement: Placement) -> tuple[str, ...]:
-    """Returns the observed tensors that have one number for each channel of a sample, and no limits by definition.
+    """Returns the observed tensors that the model answers with: one number for each channel, no limits by definition.
 
-    Left out are inputs, whose limits the user knows, and tensors with power-of-two scales, which leave one or two
-    ranges to choose from.
+    Left out are tensors in between, whose channels may lie far apart, so that a wider range takes the small ones their
+    digits, and tensors with power-of-two scales, which leave one or two ranges to choose from.
 
     Args:
         model: The prepared model.
@@ -36,12 +39,24 @@ def few_valued(model: ir.Model, placement: Placement) -> tuple[str, ...]:
     wanted = {name for name in placement.observed if _is_fine(placement.specs[name])}
     values = {name_of(value): value for node in model.graph for value in node.outputs}
     return tuple(
-        name for name in placement.observed if name in wanted and name in values and _is_open(values[name], placement)
+        name
+        for name in placement.observed
+        if name in wanted and name in values and _is_answer(values[name]) and _is_open(values[name], placement)
     )
 
 
 def _is_fine(spec: TensorSpec) -> bool:
     return spec.format.is_integer and spec.scale != "power_of_two"
+
+
+def _is_answer(value: ir.Value) -> bool:
+    """Whether a tensor is an output, or nothing but moves and a last function lies between."""
+    readers = [reader for reader, _ in value.uses()]
+    return (value.is_graph_output() or bool(readers)) and all(
+        is_standard(reader)
+        and (reader.op_type in _ENDS or (reader.op_type in _MOVES and _is_answer(reader.outputs[0])))
+        for reader in readers
+    )
 
 
 def _is_open(value: ir.Value, placement: Placement) -> bool:
@@ -62,6 +77,7 @@ def widen_tails(
     placement: Placement,
     ranges: Mapping[str, Range],
     statistics: Mapping[str, TensorSummary],
+    samples: int,
 ) -> dict[str, Range]:
     """Returns the ranges of those of `names` that reach further than what the methods keep.
 
@@ -72,13 +88,14 @@ def widen_tails(
         placement: Where pairs go.
         ranges: What the methods keep.
         statistics: What calibration gathered.
+        samples: Of how many samples.
     """
     wider: dict[str, Range] = {}
     for name in names:
         histogram, kept = statistics[name].histogram, ranges[name]
         if histogram is None or kept.min > kept.max:
             continue
-        low, high = range_with_tails(histogram, (kept.min, kept.max), placement.specs[name])
+        low, high = range_with_tails(histogram, (kept.min, kept.max), placement.specs[name], samples)
         if (low, high) != (kept.min, kept.max):
             wider[name] = replace(kept, min=low, max=high)
     return wider
