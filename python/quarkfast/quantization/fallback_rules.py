@@ -11,6 +11,7 @@ from quarkfast.graph.attention import Masks, adds_bias, find_masks, nodes_of_att
 from quarkfast.graph.functions import nodes_within_functions
 from quarkfast.graph.kept_float import why_kept_float
 from quarkfast.quantization.cubic_resizes import cubic_resizes
+from quarkfast.quantization.steep_functions import steep_functions
 
 __all__ = ["Sensitive"]
 
@@ -22,6 +23,7 @@ _NORMALIZATIONS = frozenset(
 )
 _ATTENTION = "so few bits cannot carry scores of attention"
 _CUBIC = "onnxruntime before 1.27 has no cubic Resize for codes of 8 bits"
+_STEEP = "codes cannot carry what a logarithm or a root makes of it"
 _ELEMENTWISE = frozenset({"Add", "Div", "Mul", "Sub", "Where"})
 
 
@@ -50,15 +52,27 @@ class Sensitive:
 
     7. A cubic Resize (`quarkfast.quantization.cubic_resizes`). It reads what is computed in front of it without a pair.
 
+    And for integers of any width:
+
+    8. Arithmetic in front of a logarithm or a root (`quarkfast.quantization.steep_functions`).
+
     And whatever the type:
 
-    8. What a rewrite has added to be computed in float (`quarkfast.graph.kept_float`).
+    9. What a rewrite has added to be computed in float (`quarkfast.graph.kept_float`).
 
     Matrix products, where the time goes, are quantized all the same.
     """
 
-    def __init__(self, graph: ir.Graph, spec_of: Callable[[str], TensorSpec]) -> None:
-        """Marks the nodes of `graph`; `spec_of` returns the spec that a tensor would have."""
+    def __init__(
+        self, graph: ir.Graph, spec_of: Callable[[str], TensorSpec], is_asked_for: Callable[[ir.Node], bool]
+    ) -> None:
+        """Marks the nodes of `graph`.
+
+        Args:
+            graph: The graph.
+            spec_of: Returns the spec that a tensor would have.
+            is_asked_for: Whether the user wants a node quantized for which the target may have no rule.
+        """
         within, attention, masks = nodes_within_functions(graph), nodes_of_attention(graph), find_masks(graph)
         self._reasons = dict.fromkeys(within, "it is a part of a function that is computed in float")
         for node in reversed(graph):
@@ -75,6 +89,8 @@ class Sensitive:
         """What reads its data as it was computed."""
         for node in self.unrounded:
             self._reasons.setdefault(node, _CUBIC)
+        for node in steep_functions(graph, spec_of, is_asked_for):
+            self._reasons.setdefault(node, _STEEP)
         self.masks = frozenset(value for value in masks.values if not spec_of(name_of(value)).format.float32_range)
         """Masks and what they are computed from."""
         self.masked = frozenset(value for value in masks.sums if not spec_of(name_of(value)).format.float32_range)

@@ -76,7 +76,7 @@ def place_graph(
     Raises:
         ModelError: If the weight of a layer holds an infinity.
     """
-    sensitive = Sensitive(graph, choices.activation)
+    sensitive = Sensitive(graph, choices.activation, choices.is_extra)
     placer = _Placer(scheme, target, choices, floats, sensitive)
     for node in graph:
         placer.visit(node)

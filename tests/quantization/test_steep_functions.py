@@ -1,0 +1,103 @@
+"""Arithmetic in front of logarithms and roots stays float: codes hold no more than the loudest part of a spectrum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import quarkfast
+from quarkfast.evaluate.metrics import sqnr
+from support.tiny_models import tiny_model
+
+POWER_SPECTRUM = """g (float[1, 1, 256] x) => (float[1, 9, 31] y) {
+    c = Conv<strides = [8]>(x, w)
+    re = Slice(c, zero, nine, one)
+    im = Slice(c, nine, eighteen, one)
+    a = Mul(re, re)
+    b = Pow(im, two)
+    p = Add(a, b)
+    f = Max(p, floor)
+    y = FUNCTION
+}"""
+FUNCTIONS = {"Log": "Log(f)", "Sqrt": "Sqrt(f)", "Pow": "Pow(f, third)", "Reciprocal": "Reciprocal(f)"}
+IN_FRONT = {"Add", "Max", "Mul", "Pow"}
+
+
+def _model(text):
+    angle = 2 * np.pi * np.arange(9)[:, None] * np.arange(16) / 16
+    window = np.hanning(16)
+    constants = {
+        "w": np.concatenate([np.cos(angle) * window, np.sin(angle) * window])[:, None].astype(np.float32),
+        **{name: np.int64([value]) for name, value in (("zero", 0), ("one", 1), ("nine", 9), ("eighteen", 18))},
+        **{name: np.float32(value) for name, value in (("two", 2), ("third", 1 / 3), ("floor", 1e-4))},
+    }
+    return tiny_model(text, {name: array for name, array in constants.items() if name in text})
+
+
+def _sounds(seed):
+    time, random = np.arange(256), np.random.default_rng(seed)
+    found = []
+    for _ in range(8):
+        pitch, phase = random.uniform(0.05, 0.15), random.uniform(0, 6)
+        found.append({"x": np.float32(np.sin(pitch * time + phase) + random.normal(0, 0.01, 256))[None, None]})
+    return found
+
+
+def _float_nodes(text, preset, **options):
+    plan = quarkfast.plan(_model(text), preset=preset, **options)
+    return {name.rsplit("_", 1)[0] for name in plan.left_float}
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "A16W8", "U8S8", "XINT8"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_powers_sums_and_floors_have_no_pair(name, preset):
+    assert _float_nodes(POWER_SPECTRUM.replace("FUNCTION", FUNCTIONS[name]), preset) == {
+        each.lower() for each in IN_FRONT | {name}
+    }
+
+
+def test_what_has_exponents_of_its_own_is_quantized():
+    assert "add" not in _float_nodes(POWER_SPECTRUM.replace("FUNCTION", FUNCTIONS["Log"]), "BF16")
+
+
+def test_a_square_alone_is_quantized():
+    left = _float_nodes(POWER_SPECTRUM.replace("FUNCTION", "Relu(f)"), "A8W8")
+    assert not left & {"add", "mul", "max"}
+
+
+def test_what_others_read_too_is_quantized():
+    text = """g (float[1, 4] x) => (float[1, 4] y, float[1, 4] z) {
+        a = Mul(x, x)
+        y = Sqrt(a)
+        z = Relu(a)
+    }"""
+    assert _float_nodes(text, "A8W8") == {"sqrt"}
+
+
+def test_a_function_that_is_asked_for_is_quantized_with_what_it_reads():
+    text = POWER_SPECTRUM.replace("FUNCTION", FUNCTIONS["Log"])
+    assert _float_nodes(text, "A8W8", extra_op_types=["Log"]) == {"pow"}
+
+
+def test_the_summary_gives_the_reason():
+    plan = quarkfast.plan(_model(POWER_SPECTRUM.replace("FUNCTION", FUNCTIONS["Log"])), preset="A8W8")
+    (reason,) = {reason for name, reason in plan.left_float.items() if name.startswith("add")}
+    assert reason == "codes cannot carry what a logarithm or a root makes of it"
+
+
+def test_a_logarithm_of_powers_keeps_its_quiet_part():
+    model = _model(POWER_SPECTRUM.replace("FUNCTION", FUNCTIONS["Log"]))
+    own = quarkfast.quantize(model, preset="A16W8", calibration_data=_sounds(1))
+    # With pairs on them, 16 bits of powers end 45 dB below the loudest amplitude: the floor of 1e-4 is far below that.
+    paired = quarkfast.quantize(model, preset="A16W8", calibration_data=_sounds(1), extra_op_types=["Log", "Pow"])
+    assert _ratio(model, own) > _ratio(model, paired) + 6
+
+
+def _ratio(model, quantized):
+    pairs = [[run(feed) for feed in _sounds(2)] for run in (_runner(model), _runner(quantized.proto))]
+    return sqnr(*(np.concatenate(side).astype(np.float64) for side in pairs))
+
+
+def _runner(model):
+    session = quarkfast.ort.inference_session(model.SerializeToString(), quarkfast.ort.session_options(optimize=False))
+    return lambda feed: quarkfast.ort.run(session, feed)[0]
