@@ -73,3 +73,20 @@ def test_a_model_that_draws_is_not_steady():
 def test_a_feed_that_does_not_fit_is_an_error():
     with pytest.raises(ModelError, match="onnxruntime"):
         trial(x=np.float64([1.0]))
+
+
+HEAD = """<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[6] y) {
+    box = Mul(x, a)
+    low = Mul(x, b)
+    one = Sigmoid(low)
+    two = Sigmoid(x)
+    y = Concat<axis = 0>(one, box, two)
+}"""
+
+
+def test_boxes_do_not_hide_what_scores_lose():
+    found = trial(HEAD, x=np.float32([1, -2]))
+    before, after, other = (1 / (1 + np.exp(-factor * np.array([1, -2.0]))) for factor in (4, 2, 1))
+    expected = np.square(before - after).sum() / (np.square(before).sum() + np.square(other).sum())
+    assert found.noise({"b": np.float32([2.0])}) == pytest.approx(expected, rel=1e-5)
+    assert found.noise({"a": np.float32([1.0])}) == 0.25

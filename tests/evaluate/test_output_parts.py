@@ -8,9 +8,10 @@ import numpy as np
 import onnx
 import pytest
 
+from quarkfast import ort
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.float_outputs import FloatOutputs
-from quarkfast.evaluate.output_parts import OutputParts
+from quarkfast.evaluate.output_parts import OutputParts, judge_parts
 from quarkfast.evaluate.pair_trial import PairTrial
 
 # Two levels of one box and one score each, as a detector joins them.
@@ -88,3 +89,17 @@ def test_the_worse_part_is_what_a_model_has():
     assert trial.own_noise([]) == 0
     assert trial.outputs == 2 * 24 + 12
     trial.close()
+
+
+def test_what_is_joined_becomes_outputs():
+    model = head()
+    assert judge_parts(model) == [("box",), ("made",), ("other",)]
+    assert [output.name for output in model.graph.output] == ["box", "made", "other"]
+    session = ort.inference_session(model.SerializeToString(), ort.session_options())
+    assert [each.shape for each in ort.run(session, {"x": X})] == [(2, 2, 3)] * 3
+
+
+def test_an_output_of_one_kind_stays():
+    model = head(HEAD.replace("Sigmoid (x)", "Neg (x)"))
+    assert judge_parts(model) == [("y",), ("other",)]
+    assert [output.name for output in model.graph.output] == ["y", "other"]

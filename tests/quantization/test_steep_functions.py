@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import quarkfast
+from quarkfast import ort
 from quarkfast.evaluate.metrics import sqnr
 from support.tiny_models import tiny_model
 
@@ -99,5 +100,5 @@ def _ratio(model, quantized):
 
 
 def _runner(model):
-    session = quarkfast.ort.inference_session(model.SerializeToString(), quarkfast.ort.session_options(optimize=False))
-    return lambda feed: quarkfast.ort.run(session, feed)[0]
+    session = ort.inference_session(model.SerializeToString(), ort.session_options(optimize=False))
+    return lambda feed: ort.run(session, feed)[0]

@@ -13,6 +13,7 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core, ort
+from quarkfast.evaluate.output_parts import judge_parts
 from quarkfast.evaluate.partial_model import Feed
 
 __all__ = ["ConstantTrial", "decibels"]
@@ -25,6 +26,8 @@ Constants = Mapping[str, NDArray[Any]]
 
 class ConstantTrial:
     """One session on a model, whose constants are inputs, so that each run may have others.
+
+    Boxes and scores that are joined to one output count as two (`quarkfast.evaluate.output_parts`).
 
     Attributes:
         is_steady: Whether the model gives the same outputs for the same inputs, and some that are float and not zero.
@@ -54,12 +57,15 @@ class ConstantTrial:
             if name not in given:
                 kind = onnx.helper.np_dtype_to_tensor_dtype(values.dtype)
                 model.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, values.shape))
+        groups = judge_parts(model)
+        place = {output.name: index for index, output in enumerate(model.graph.output)}
+        self._groups = [[place[name] for name in group] for group in groups]
         options = ort.lean_options(optimize=False)
         self._session = ort.inference_session(model.SerializeToString(), options, folder=folder)
         _core.release_memory()  # of what the session was read from
         self._feeds = [{**feed, **constants} for feed in feeds]
         self._first = self._outputs(0)
-        self.is_steady = any(map(_is_judged, self._first)) and max(self._noise_on(0, {})[0]) == 0.0
+        self.is_steady = any(self._judged(self._first)) and max(self._noise_on(0, {})[0]) == 0.0
 
     def noise(self, constants: Constants) -> float:
         """Returns the noise of the outputs on the first sample with other constants, as a part of their power.
@@ -83,11 +89,15 @@ class ConstantTrial:
         return _geometric_mean([pair[0] for pair in pairs]), _geometric_mean([pair[1] for pair in pairs])
 
     def _noise_on(self, sample: int, *kinds: Constants) -> list[list[float]]:
-        """Returns the noise of each output that can be judged, with each kind of constants."""
+        """Returns the noise of each group of outputs that can be judged, with each kind of constants."""
         expected = self._outputs(sample) if sample else self._first
-        judged = [index for index, each in enumerate(expected) if _is_judged(each)]
+        judged = self._judged(expected)
         runs = (ort.run(self._session, {**self._feeds[sample], **constants}) for constants in kinds)
-        return [[_noise(expected[index], found[index]) for index in judged] for found in runs]
+        return [[_noise([(expected[index], found[index]) for index in group]) for group in judged] for found in runs]
+
+    def _judged(self, outputs: Sequence[object]) -> list[list[int]]:
+        """Returns the groups that hold floats, all of them finite and some not zero."""
+        return [group for group in self._groups if _is_judged([outputs[index] for index in group])]
 
     def _outputs(self, sample: int) -> list[Any]:
         """Returns the outputs with the constants as they are; results keep a session's memory, copies do not."""
@@ -99,20 +109,21 @@ class ConstantTrial:
         _core.release_memory()
 
 
-def _is_judged(output: object) -> bool:
-    return (
-        isinstance(output, np.ndarray)
-        and output.dtype.kind == "f"
-        and bool(np.isfinite(output).all())
-        and bool(output.any())
-    )
+def _is_judged(outputs: Sequence[object]) -> bool:
+    return all(
+        isinstance(each, np.ndarray) and each.dtype.kind == "f" and bool(np.isfinite(each).all()) for each in outputs
+    ) and any(np.any(each) for each in outputs)
 
 
-def _noise(reference: NDArray[Any], output: NDArray[Any]) -> float:
-    if reference.shape != output.shape or not np.isfinite(output).all():
-        return float("inf")
-    one, other = reference.astype(np.float64), output.astype(np.float64)
-    return float(np.square(one - other).sum() / np.square(one).sum())
+def _noise(pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> float:
+    """Returns the noise of a group, from what is expected of each member and what there is."""
+    noise = power = 0.0
+    for reference, output in pairs:
+        if reference.shape != output.shape or not np.isfinite(output).all():
+            return float("inf")
+        one, other = reference.astype(np.float64), output.astype(np.float64)
+        noise, power = noise + float(np.square(one - other).sum()), power + float(np.square(one).sum())
+    return noise / power
 
 
 def _geometric_mean(noises: Sequence[float]) -> float:

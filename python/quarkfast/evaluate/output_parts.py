@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quarkfast.evaluate.logits import FLATTENING
 from quarkfast.evaluate.partial_model import Feed, Piece
 
-__all__ = ["OutputParts"]
+__all__ = ["OutputParts", "judge_parts"]
 
 # Operators that move values and leave them as they are, and those that take some of them.
 _MOVING = frozenset({"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"})
@@ -57,6 +57,36 @@ class OutputParts:
         if flat is None or flat[sample].size != row.size:
             return [row]
         return [row[~flat[sample]], row[flat[sample]]]
+
+
+def judge_parts(model: onnx.ModelProto) -> list[tuple[str, ...]]:
+    """Makes what a detector joins to an output outputs in its place; others stay.
+
+    Args:
+        model: The model; it is changed.
+
+    Returns:
+        The outputs that belong together, as `OutputParts` tells them apart: what nothing flattens in front of what
+        Sigmoid or Softmax makes.
+
+    Example:
+        >>> model = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["": 17]>
+        ...     g (float[2] x) => (float[4] y) { s = Sigmoid (x) z = Neg (x) y = Concat <axis = 0> (s, z) }''')
+        >>> judge_parts(model)
+        [('z',), ('s',)]
+    """
+    makers = {name: node for node in model.graph.node for name in node.output}
+    groups: list[tuple[str, ...]] = []
+    for output in model.graph.output:
+        sources = _joined(makers, output.name)
+        flat = tuple(name for name in sources if _is_flat(makers, name))
+        other = tuple(name for name in sources if name not in flat)
+        groups += [other, flat] if flat and other else [(output.name,)]
+    groups = list(dict.fromkeys(groups))
+    del model.graph.output[:]
+    names = dict.fromkeys(name for group in groups for name in group)
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    return groups
 
 
 def _joined(makers: Mapping[str, onnx.NodeProto], output: str) -> list[str]:
