@@ -109,7 +109,7 @@ class ConstantTrial:
         _core.release_memory()
 
 
-def _is_judged(outputs: Sequence[object]) -> bool:
+def _is_judged(outputs: Sequence[Any]) -> bool:
     return all(
         isinstance(each, np.ndarray) and each.dtype.kind == "f" and bool(np.isfinite(each).all()) for each in outputs
     ) and any(np.any(each) for each in outputs)
