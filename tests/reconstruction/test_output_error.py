@@ -45,3 +45,14 @@ def test_features_count_as_an_output():
     texts = (f"g (float[N, 2] x) => (float[N, 2] y) {{ h = {op} (x) y = Abs (h) }}" for op in ("Identity", "Neg"))
     found = output_ratios(*map(tiny_model, texts), FEEDS, "h")
     assert found == pytest.approx([(100 - 10 * np.log10(4)) / 2] * 2)
+
+
+def test_boxes_and_scores_of_one_output_count_alike():
+    text = """g (float[N, 2] x) => (float[N, 4] y) {
+        box = Mul (x, f)
+        score = Sigmoid (x)
+        y = Concat <axis = 1> (box, score)
+    }"""
+    one, other = (tiny_model(text, {"f": np.float32(factor)}) for factor in (1.0, 0.9))
+    # The scores are the same, which ends at 100 dB, and the noise of boxes is a hundredth of their power.
+    assert output_ratios(one, other, FEEDS[:1]) == pytest.approx([(100 + 20) / 2], abs=1e-5)

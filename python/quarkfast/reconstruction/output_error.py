@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from quarkfast import ort
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.logits import judge_also
+from quarkfast.evaluate.output_parts import OutputParts
 
 __all__ = ["output_ratios"]
 
@@ -22,12 +23,12 @@ _MOST = 100.0
 def output_ratios(
     reference: onnx.ModelProto,
     quantized: onnx.ModelProto,
-    feeds: Iterable[Mapping[str, NDArray[Any]]],
+    feeds: Sequence[Mapping[str, NDArray[Any]]],
     features: str = "",
 ) -> NDArray[np.float64]:
     """Returns the ratio of signal to quantization noise of each sample in dB, the mean over float outputs.
 
-    Both run with exact sums. A ratio lies between -100 and 100 dB. Numbers that are not finite in the float model are
+    Boxes and scores that are joined to one output count as two (`quarkfast.evaluate.output_parts`). Both run with exact sums. A ratio lies between -100 and 100 dB. Numbers that are not finite in the float model are
     left out; others make it -100 dB, and so does another shape. Outputs without signal are left out of the mean; a
     sample that has none is NaN.
 
@@ -41,18 +42,32 @@ def output_ratios(
     Raises:
         ModelError: ONNX Runtime does not take a model or a sample.
     """
-    sessions = [exact_session(judge_also(_copy(model), features)) for model in (reference, quantized)]
-    found = []
-    for feed in feeds:
-        runs = [ort.run(session, feed) for session in sessions]
-        powers = [
-            _powers(expected.astype(np.float64), got.astype(np.float64))
-            for expected, got in zip(*runs, strict=True)
-            if isinstance(expected, np.ndarray) and expected.dtype.kind == "f"
-        ]
+    models = [judge_also(_copy(model), features) for model in (reference, quantized)]
+    names = [output.name for output in models[0].graph.output]
+    sessions = [exact_session(model) for model in models]
+    found, parts = [], None
+    for sample, feed in enumerate(feeds):
+        wanted, got = (dict(zip(names, ort.run(session, feed), strict=True)) for session in sessions)
+        parts = parts or OutputParts(reference, [dict(each) for each in feeds], [wanted])
+        pairs = [pair for name in names if _is_float(wanted[name]) for pair in _parts(parts, sample, name, wanted, got)]
+        powers = [_powers(expected.astype(np.float64), given.astype(np.float64)) for expected, given in pairs]
         ratios = [_decibels(*power) for power in powers if power.any()]
         found.append(float(np.mean(ratios)) if ratios else np.nan)
     return np.array(found, np.float64)
+
+
+def _is_float(output: object) -> bool:
+    return isinstance(output, np.ndarray) and output.dtype.kind == "f"
+
+
+def _parts(
+    parts: OutputParts, sample: int, name: str, wanted: Mapping[str, Any], got: Mapping[str, Any]
+) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """Returns the parts of an output, in both models; the whole where shapes differ."""
+    if wanted[name].shape != got[name].shape:
+        return [(wanted[name], got[name])]
+    split = (parts.split(sample, name, each[name]) for each in (wanted, got))
+    return list(zip(*split, strict=True))
 
 
 def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
