@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import onnx
 
 from quarkfast.deferred import ir
-from quarkfast.graph.access import shape_of
+from quarkfast.graph.access import is_standard, shape_of
 from quarkfast.graph.aside import large_tensors_aside
 from quarkfast.graph.contrib import type_outputs
 from quarkfast.graph.shape_inference import inferred
@@ -23,14 +23,29 @@ def infer_types(model: ir.Model) -> bool:
     """Fills in types and shapes in place; what cannot be inferred stays unknown.
 
     Not strict: a node that onnx cannot infer (a custom operator) leaves its own outputs unknown, nothing else; of those
-    of onnxruntime whose outputs have the type of their input that is filled in.
+    of onnxruntime whose outputs have the type of their input that is filled in. A Reshape to a computed shape gets as
+    many dimensions as that has numbers, which onnx leaves unknown before operator set 14.
     Idempotent; changes no node, and returns that.
     """
     propagate = not any(map(_is_absurd, nodes_of(model.graph))) and not _has_absurd_input(model)
     _infer(model, propagate)
-    while type_outputs(model):
+    while type_outputs(model) | _rank_reshapes(model):
         _infer(model, propagate)
     return False
+
+
+def _rank_reshapes(model: ir.Model) -> bool:
+    """Gives outputs of Reshape whose shape is unknown their number of dimensions; returns whether there were any."""
+    found = False
+    for node in model.graph:
+        if node.op_type != "Reshape" or not is_standard(node) or node.outputs[0].shape is not None:
+            continue
+        wanted = node.inputs[1] if len(node.inputs) > 1 else None
+        sizes = None if wanted is None or wanted.shape is None else tuple(wanted.shape)
+        if sizes is not None and len(sizes) == 1 and isinstance(sizes[0], int):
+            node.outputs[0].shape = ir.Shape([None] * sizes[0])
+            found = True
+    return found
 
 
 def _infer(model: ir.Model, propagate: bool) -> None:
