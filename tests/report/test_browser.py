@@ -219,3 +219,23 @@ def test_it_prints_without_controls(browser, page):
     count = browser.evaluate("document.querySelectorAll('.tiles > div').length")
     assert browser.evaluate(rows) == -(-count // 3)
     assert browser.evaluate(shown.format("#layers")) == "table"
+
+
+def test_squares_are_drawn_on_paper_too(browser, page):
+    """PDF paints no square caps on a line of no length."""
+    browser.open(page)
+    lengths = "[...document.querySelectorAll('.marks')].map(each => each.getTotalLength())"
+    assert min(browser.evaluate(lengths)) > 0
+
+
+def test_long_names_break_on_a_telephone(browser, page):
+    browser.open(page, width=390)
+    name = "'/layers.5/norm2/LayerNormalization_output_0_Mul_output_Concat_output'"
+    browser.evaluate(f"document.querySelector('#summary tbody td').textContent = {name}")
+    inside = "(each => each.scrollWidth <= each.clientWidth)(document.querySelector('#summary .scroll'))"
+    assert browser.evaluate(inside)
+    # Without a script that opens a row, all of the columns are there, and words are whole.
+    browser.open(page, width=390, scripts=False)
+    root = browser.call("DOM.getDocument")["root"]["nodeId"]
+    table = browser.call("DOM.querySelector", nodeId=root, selector="#layers")["nodeId"]
+    assert browser.call("DOM.getBoxModel", nodeId=table)["model"]["width"] >= 62 * 16

@@ -109,8 +109,11 @@ def _rule(y: float, text: str) -> Markup:
 
 
 def marks(series: Series, frame: Frame) -> Markup:
-    """Returns all points as one path, a line of no length each, whose caps the style makes dots or squares."""
-    path = "".join(f"M{_short(frame.x(x))} {_short(frame.y(y))}h0" for x, y in series.finite)
+    """Returns all points as one path, a short line each, whose caps the style makes dots or squares.
+
+    In PDF a line of no length has no square caps: they would be missing on paper.
+    """
+    path = "".join(f"M{_short(frame.x(x))} {_short(frame.y(y))}h.1" for x, y in series.finite)
     return Markup(element("path", d=path, class_=f"marks {series.kind}") if path else "")
 
 
