@@ -27,8 +27,11 @@ def compare(
         str | None, typer.Option(help="How image files become inputs: imagenet, cifar, yolo or none.")
     ] = None,
     predict: Annotated[
-        int, typer.Option(min=0, help="Say of so many what the outputs would gain if they were not rounded.")
+        int, typer.Option(min=0, help="Say of so many what the outputs would gain if they had 16 bits.")
     ] = 0,
+    calibration_data: Annotated[
+        str | None, typer.Option(metavar="PATH", help="What calibrated QUANTIZED: --predict quantizes anew with it.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, of every tensor.")] = False,
 ) -> int:
     """Run a float model and a quantized one side by side, and say what each tensor lost, the worst first."""
@@ -36,7 +39,7 @@ def compare(
     with console.warnings_as_lines(), console.stages() as progress:
         found = quarkfast.compare_models(
             reference, model, data, samples=samples, batch_size=batch_size, preprocess=preprocess, predict=predict,
-            progress=progress,
+            calibration_data=calibration_data, progress=progress,
         )  # fmt: skip
     if as_json:
         typer.echo(json.dumps({"reference": str(reference), "model": str(model), **found.to_dict()}, indent=2))
@@ -56,7 +59,7 @@ def _show(found: "quarkfast.Prediction") -> None:
     rows = [("as it is", _decibels(found.now)), *((tensor, _decibels(sqnr)) for tensor, sqnr in found.alone)]
     rows.append(("all of these", _decibels(found.together)))
     rows.append(("all that gain alone", _decibels(found.gaining)))
-    console.show_table("Worst output without the rounding of a tensor", ("tensor", "SQNR"), rows)
+    console.show_table("Worst output with 16 bits for a tensor", ("tensor", "SQNR"), rows)
 
 
 def _cells(found: "quarkfast.TensorComparison") -> list[str]:

@@ -62,14 +62,14 @@ class TensorComparison:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What outputs would gain if single tensors were not rounded.
+    """What outputs would gain if single tensors had 16 bits.
 
     Attributes:
         now: SQNR of the worst output as the model is, in dB, on the first samples.
-        alone: Tensors, and that SQNR if the tensor alone were not rounded.
-        together: The same if none of them were.
-        gaining: The same if none of those were without which alone it is better than now: the ones to mend. Errors of
-            tensors also cancel out, so that the others may be better left as they are.
+        alone: Tensors, and that SQNR if the tensor alone had 16 bits.
+        together: The same if all of them had.
+        gaining: The same if all those had with which alone it is better than now: the ones to mend. Errors of tensors
+            also cancel out, so that the others may be better left as they are.
     """
 
     now: float
@@ -96,8 +96,7 @@ class Comparison:
         tensors: In the order of the quantized model; its outputs last.
         samples: Rows that were run.
         not_compared: What was left out, with the reason.
-        prediction: What the outputs would gain without the rounding of the worst tensors; None where that was not asked
-            for.
+        prediction: What the outputs would gain with 16 bits for the worst tensors; None where that was not asked for.
     """
 
     tensors: tuple[TensorComparison, ...]

@@ -1,53 +1,88 @@
-"""What the outputs of a quantized model would gain if single tensors were not rounded."""
+"""What the outputs of a quantized model would gain if single tensors had 16 bits."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from quarkfast.calibration.data import Feed
+from quarkfast.calibration.data import CalibrationData, Feed
+from quarkfast.config import Change, Scheme, TensorRule
 from quarkfast.deferred import ir
+from quarkfast.errors import ConfigError
 from quarkfast.evaluate.output_judge import OutputJudge
 from quarkfast.evaluate.tensor_comparison import Prediction
-from quarkfast.graph.access import array_of
-from quarkfast.graph.builder import GraphBuilder
-from quarkfast.graph.save import to_proto
-from quarkfast.graph.traced_pairs import traced_pairs
+from quarkfast.graph.finer_pairs import with_finer_pairs
+from quarkfast.graph.save import serialize, to_proto
+from quarkfast.pipeline.quantize import quantize
 
-__all__ = ["predict_gains"]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Mend", "made_finer", "predict_gains", "quantized_anew"]
+
+Mend = Callable[[Collection[str]], bytes]
+"""From names of tensors to the quantized model in which these have 16 bits."""
+
+_SCHEME = "quarkfast.scheme"
 
 
-def predict_gains(
-    reference: ir.Model, model: ir.Model, known: Mapping[str, ir.Value], tensors: Sequence[str], feeds: Sequence[Feed]
-) -> Prediction:
-    """Runs a quantized model without the pairs of single tensors, and without those of all of them or of
-    all that gain something alone.
+def predict_gains(reference: ir.Model, mend: Mend, tensors: Sequence[str], feeds: Sequence[Feed]) -> Prediction:
+    """Runs a quantized model in which single tensors have 16 bits, all of them, and all that gain something alone.
 
     Args:
         reference: The float model.
-        model: The quantized model, without local functions.
-        known: Tensors of the float model by name.
+        mend: Gives the model.
         tensors: Names of tensors as `quarkfast.graph.traced_pairs` finds them.
         feeds: Samples.
     """
     judge = OutputJudge(to_proto(reference).SerializeToString(), feeds, "sqnr", None)
 
     def sqnr(names: Collection[str]) -> float:
-        return judge.judge(to_proto(_without(model, known, names)).SerializeToString()).sqnr
+        return judge.judge(mend(names)).sqnr
 
     now, alone = sqnr(()), tuple((name, sqnr({name})) for name in tensors)
     gaining = {name for name, ratio in alone if ratio > now}
     return Prediction(now, alone, sqnr(set(tensors)), sqnr(gaining) if gaining else now)
 
 
-def _without(model: ir.Model, known: Mapping[str, ir.Value], names: Collection[str]) -> ir.Model:
-    """Returns a copy of `model` in which tensors of these names are read as they were before they were rounded."""
-    copy = model.clone()
-    builder = GraphBuilder(copy)
-    for pair in list(traced_pairs(copy, known)):
-        if pair.tensor in names:
-            exact = pair.exact
-            if exact is None and pair.original is not None:
-                exact = builder.initializer(pair.tensor, array_of(pair.original))
-            if exact is not None:
-                ir.convenience.replace_all_uses_with(pair.rounded, exact, replace_graph_outputs=True)
-    return copy
+def made_finer(model: ir.Model, known: Mapping[str, ir.Value], cut: Collection[str]) -> Mend:
+    """Returns what gives tensors 16 bits and leaves the rest of a quantized model as it is.
+
+    Args:
+        model: The quantized model, without local functions.
+        known: Tensors of the float model by name.
+        cut: Tensors whose range was cut for their narrow type, read as they were before they were rounded.
+    """
+
+    def mend(names: Collection[str]) -> bytes:
+        return serialize(with_finer_pairs(model, known, names, cut))
+
+    return mend
+
+
+def quantized_anew(reference: str | Path, model: ir.Model, data: CalibrationData) -> Mend:
+    """Returns what quantizes the float model again as it was, with int16 for tensors.
+
+    Args:
+        reference: Path of the float model.
+        model: The quantized model, whose metadata say how it was made.
+        data: The samples that calibrated it.
+
+    Raises:
+        ConfigError: If another tool made the model.
+    """
+    if _SCHEME not in model.metadata_props:
+        raise ConfigError(
+            "compare: expected a model that quarkfast quantized, to quantize it anew, got one of another tool; "
+            "leave calibration_data out"
+        )
+    scheme = Scheme.from_dict(json.loads(model.metadata_props[_SCHEME]))
+    change = Change.of({"dtype": "int16"}, "compare")
+
+    def mend(names: Collection[str]) -> bytes:
+        rules = tuple(TensorRule(name, change) for name in sorted(names))
+        return quantize(reference, None, replace(scheme, tensors=(*scheme.tensors, *rules)), data).model_bytes
+
+    return mend
