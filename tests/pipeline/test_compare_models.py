@@ -309,6 +309,10 @@ def test_the_command_prints_a_table_and_json(tmp_path, capsys):
     document = json.loads(capsys.readouterr().out)
     assert document["samples"] == 20
     assert document["tensors"][-1]["kind"] == "output"
+    np.savez(tmp_path / "calibration.npz", image=images.calibration)
+    again = ["--predict", "2", "--calibration-data", str(tmp_path / "calibration.npz")]
+    assert main([*arguments, *again]) == ExitCode.OK
+    assert "all that gain alone" in capsys.readouterr().out
     assert all(each["rounding_sqnr"] is None or math.isfinite(each["rounding_sqnr"]) for each in document["tensors"])
 
 
