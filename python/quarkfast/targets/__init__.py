@@ -14,6 +14,7 @@ from quarkfast.targets.rules import Flow, Rule
 from quarkfast.targets.ryzenai_a8w8 import RYZENAI_A8W8
 from quarkfast.targets.ryzenai_bf16 import RYZENAI_BF16
 from quarkfast.targets.ryzenai_transformer import RYZENAI_TRANSFORMER
+from quarkfast.targets.ryzenai_vint8 import RYZENAI_VINT8
 from quarkfast.targets.ryzenai_xint8 import RYZENAI_XINT8
 from quarkfast.targets.target import Check, Constraint, Target, Transform
 
@@ -36,6 +37,7 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
         for target in (
             RYZENAI_A8W8,
             RYZENAI_XINT8,
+            RYZENAI_VINT8,
             RYZENAI_BF16,
             ORT_CPU,
             RYZENAI_TRANSFORMER,

@@ -12,7 +12,7 @@ from quarkfast.errors import UnsupportedError
 from quarkfast.formats import find
 from quarkfast.ranges.registry import METHODS
 
-__all__ = ["equalized", "make_scheme", "make_spec"]
+__all__ = ["equalized", "for_vaiml", "make_scheme", "make_spec"]
 
 
 def make_spec(dtype: str, symmetric: bool, granularity: str, scale: str, method: str) -> TensorSpec:
@@ -60,3 +60,19 @@ def make_scheme(activation: TensorSpec, weight: TensorSpec, npu_cnn: bool, force
 def equalized(scheme: Scheme, wanted: bool) -> Scheme:
     """Return the scheme with equalization or without; 16-bit floats have an exponent of their own and need none."""
     return replace(scheme, equalize=wanted and not scheme.weight.format.may_be_scaled)
+
+
+def for_vaiml(scheme: Scheme) -> Scheme:
+    """Returns the scheme with its name and target if it has the form of Quark's preset VINT8, whatever asks for it.
+
+    It is what XINT8 is without `enable_npu_cnn`: symmetric int8, powers of two, and biases like weights.
+
+    Source:
+        Specification of Quark, 1.6 and 13.
+    """
+    specs = scheme.activation, scheme.weight
+    shifted = all(spec.scale == "power_of_two" and spec.granularity == "tensor" for spec in specs)
+    bytes_alike = all(spec.format.signed and spec.format.bits == 8 and spec.symmetric for spec in specs)
+    if shifted and bytes_alike and scheme.bias == "weight" and scheme.target == default_target(scheme.activation):
+        return replace(scheme, name="VINT8", target="ryzenai-vint8")
+    return scheme

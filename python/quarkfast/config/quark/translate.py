@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from quarkfast.config.quark.algorithm import AlgoConfig, BiasCorrectionConfig, CLEConfig, refuse_algorithms
+from quarkfast.config.quark.assemble import for_vaiml
 from quarkfast.config.quark.equalization import equalized_as_asked
 from quarkfast.config.quark.finetuning import finetuned, finetuning_of
 from quarkfast.config.quark.from_legacy import scheme_of_legacy
@@ -36,7 +37,7 @@ def scheme_of(config: Config | QConfig | QuantizationConfig) -> Scheme:
         'bfloat16'
     """
     found = plain_config(config)
-    return scheme_of_legacy(found) if isinstance(found, QuantizationConfig) else scheme_of_qconfig(found)
+    return for_vaiml(scheme_of_legacy(found) if isinstance(found, QuantizationConfig) else scheme_of_qconfig(found))
 
 
 def with_algorithms(scheme: Scheme, algorithms: list[AlgoConfig] | None) -> Scheme:
