@@ -90,6 +90,37 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path):
         ("tensors", {"x": [{"quant_typ": 3}]}, "TensorQuantOverrides: x: expected one of quant_type, .*, got"),
         ("tensors", {"x": [{"quant_type": "int8"}]}, "TensorQuantOverrides: x: quant_type: expected a member of"),
         ("tensors", {"x": [{"rmin": 1}]}, "TensorQuantOverrides: x: expected rmin and rmax, got one of them"),
+        ("tensors", {"x": {"symmetric": "x"}}, "tensors: x: symmetric: expected True or False, got 'x'"),
+        ("tensors", {"x": {"range_symmetric": 1}}, "tensors: x: range_symmetric: expected True, False or None, got 1"),
+        ("tensors", {"x": {"granularity": "row"}}, "x: granularity: expected tensor, channel or group, got 'row'"),
+        ("tensors", {"x": {"scale": "half_float"}}, "x: scale: expected float32, power_of_two, .*, got 'half_float'"),
+        ("tensors", {"x": {"group_size": "8"}}, "x: group_size: expected a whole number above 0, got '8'"),
+        ("tensors", {"x": {"method": 3}}, "tensors: x: method: expected the name of one, got 3"),
+        ("tensors", {"x": {"scale_value": "x"}}, "tensors: x: scale_value: expected a finite number above 0, got 'x'"),
+        ("tensors", {"x": {"range": ["a", 1]}}, "tensors: x: range: expected two numbers, the least first, got"),
+        ("tensors", {"x": {"zero_point": 3}}, "tensors: x: expected scale_value beside zero_point, got none"),
+        ("tensors", {"x": {"scale_value": 1, "zero_point": "a"}}, "x: zero_point: expected a whole number, got 'a'"),
+        ("tensors", {"x": {"axis": 0}}, "tensors: x: expected granularity 'channel' beside axis, got none"),
+        ("tensors", {"x": {"granularity": "channel", "axis": "a"}}, "x: axis: expected a whole number, got 'a'"),
+        (
+            "tensors",
+            {"w": {"granularity": "group"}},
+            "tensors: w: granularity: expected tensor or channel, got group",
+        ),
+        ("tensors", {"x": [{"symmetric": 1}]}, "TensorQuantOverrides: x: symmetric: expected True or False, got 1"),
+        ("tensors", {"x": [{"reduce_range": "x"}]}, "x: reduce_range: expected True or False, got 'x'"),
+        ("tensors", {"x": [{"zero_point": 3}]}, "TensorQuantOverrides: x: expected scale beside zero_point, got none"),
+        ("tensors", {"x": [{"axis": "x"}]}, "TensorQuantOverrides: x: axis: expected a number, got 'x'"),
+        (
+            "layers",
+            [{"nodes": ["a"], "activation": {"granularity": "channel"}}],
+            "layers: activation: granularity: expected tensor, got channel",
+        ),
+        (
+            "layers",
+            [{"nodes": ["a"], "weight": {"granularity": "group"}}],
+            "layers: weight: granularity: expected tensor or channel, got group",
+        ),
         ("exclude", [3], "exclude: expected a string or a pair of lists of strings, got 3"),
     ],
 )
@@ -104,6 +135,13 @@ def test_a_rule_that_is_none_is_one_sentence(option, value, message):
 def test_an_override_that_cannot_be_honoured_is_refused(value):
     with pytest.raises(UnsupportedError, match="TensorQuantOverrides: x: expected"):
         scheme_from("A8W8", {"TensorQuantOverrides": {"x": value}})
+
+
+def test_a_rule_of_a_tensor_survives_plain_data():
+    plain = {"w": {"granularity": "channel", "axis": 1}, "x": {"scale_value": 0.5, "zero_point": 3}}
+    scheme = scheme_from("A8W8", {"tensors": plain})
+    assert Scheme.from_dict(scheme.to_dict()) == scheme
+    assert {rule.tensor: rule.to_plain() for rule in scheme.tensors} == plain
 
 
 def test_dynamic_quantization_takes_no_rules():

@@ -105,6 +105,33 @@ def test_overrides_of_onnxruntime_and_quark_mean_the_same():
     assert stored["w1_scale"].shape == (3,)
 
 
+@pytest.mark.parametrize(
+    ("tensor", "axis", "message"),
+    [
+        ("w1", 1, "tensors: w1: expected 0 as axis, that of the output channels of conv_0, got 1"),
+        ("w1", 7, "tensors: w1: expected 0 as axis, that of the output channels of conv_0, got 7"),
+        ("x", 0, "tensors: x: expected one scale for an activation, got one for each channel; leave axis out"),
+    ],
+)
+def test_an_axis_that_is_not_the_channels_is_refused(tensor, axis, message):
+    with pytest.raises(quarkfast.ConfigError, match=message):
+        _quantize(TensorQuantOverrides={tensor: [{"axis": axis}]})
+
+
+def test_an_axis_may_count_from_the_end():
+    result = _quantize(TensorQuantOverrides={"w1": [{"axis": -4}]})
+    stored = {each.name: onnx.numpy_helper.to_array(each) for each in result.proto.graph.initializer}
+    assert stored["w1_scale"].shape == (3,)
+
+
+def test_a_rule_for_a_bias_is_refused_where_its_scale_is_that_of_products():
+    message = "tensors: b1: expected an activation or a weight, got a bias, which follows them; "
+    with pytest.raises(quarkfast.ConfigError, match=message):
+        _quantize(tensors={"b1": {"dtype": "int16"}})
+    stored = _types(_quantize(tensors={"b1": {"dtype": "int16"}}, layers=[{"nodes": ["conv_0"], "bias": "weight"}]))
+    assert stored["b1_quantized"] == "INT16"
+
+
 def test_a_tensor_that_is_carried_along_may_have_a_type_of_its_own():
     proto = tiny_model("g (float[N, 3, 8, 8] x) => (float[N, 192] y) { r = Relu(x) y = Flatten(r) }")
     assert "y_scale" not in _types(_quantize(proto))

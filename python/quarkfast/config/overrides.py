@@ -46,6 +46,9 @@ def _own_form(name: str, value: Any) -> Any:
     if "convert" in given:
         raise UnsupportedError(f"{where}: expected no 'convert' in this version, got {given['convert']!r}")
     plain = {key: given[key] for key in ("symmetric", "reduce_range") if key in given}
+    for key, flag in plain.items():
+        if not isinstance(flag, bool):
+            raise ConfigError(f"{where}: {key}: expected True or False, got {flag!r}")
     if "quant_type" in given:
         member = getattr(given["quant_type"], "name", given["quant_type"])
         row = find_by_quant_type(member) if isinstance(member, str) else None
@@ -57,13 +60,20 @@ def _own_form(name: str, value: Any) -> Any:
             raise ConfigError(f"{where}: expected rmin and rmax, got one of them")
         plain["range"] = [_number(where, key, given[key]) for key in ("rmin", "rmax")]
     if "scale" in given:
-        point = _number(where, "zero_point", given.get("zero_point", 0))
-        if not point.is_integer():
-            raise ConfigError(f"{where}: zero_point: expected a whole number, got {point!r}")
-        plain |= {"scale_value": _number(where, "scale", given["scale"]), "zero_point": int(point)}
-    if "axis" in given:
-        plain["granularity"] = "channel"
+        point = _whole(where, "zero_point", given.get("zero_point", 0))
+        plain |= {"scale_value": _number(where, "scale", given["scale"]), "zero_point": point}
+    elif "zero_point" in given:
+        raise ConfigError(f"{where}: expected scale beside zero_point, got none")
+    if given.get("axis") is not None:
+        plain |= {"granularity": "channel", "axis": _whole(where, "axis", given["axis"])}
     return plain
+
+
+def _whole(where: str, key: str, value: Any) -> int:
+    number = _number(where, key, value)
+    if not number.is_integer():
+        raise ConfigError(f"{where}: {key}: expected a whole number, got {number!r}")
+    return int(number)
 
 
 def _number(where: str, key: str, value: Any) -> float:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Real
+from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from quarkfast.config.spec import TensorSpec
+from quarkfast.config.spec import Granularity, ScaleKind, TensorSpec
 from quarkfast.errors import ConfigError, did_you_mean
 
 __all__ = ["BiasKind", "Change", "LayerRule", "TensorRule", "read_exclude", "read_layers", "read_tensors"]
@@ -15,6 +17,20 @@ __all__ = ["BiasKind", "Change", "LayerRule", "TensorRule", "read_exclude", "rea
 _Narrow = Literal["int16"]
 BiasKind = Literal["int32", _Narrow, "weight", "float"]
 _SPEC_FIELDS = tuple(field.name for field in dataclasses.fields(TensorSpec))
+_FLAG = (lambda value: isinstance(value, bool)), "True or False"
+# Types and parameters of methods are checked with the scheme.
+_VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = MappingProxyType(
+    {
+        "symmetric": _FLAG,
+        "scaled": _FLAG,
+        "reduce_range": _FLAG,
+        "range_symmetric": (lambda value: value is None or isinstance(value, bool), "True, False or None"),
+        "granularity": (lambda value: value in get_args(Granularity), "tensor, channel or group"),
+        "scale": (lambda value: value in get_args(ScaleKind), ", ".join(get_args(ScaleKind))),
+        "method": (lambda value: isinstance(value, str), "the name of one"),
+        "group_size": (lambda value: _is_whole(value) and value > 0, "a whole number above 0"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +50,15 @@ class Change:
         """Makes one of plain data.
 
         Raises:
-            ConfigError: If a name is no field of a spec.
+            ConfigError: If a name is no field of a spec, or a value is of another kind.
         """
-        for key in _mapping(plain, where):
+        for key, value in _mapping(plain, where).items():
             if key not in _SPEC_FIELDS:
                 known = ", ".join(_SPEC_FIELDS)
                 raise ConfigError(f"{where}: expected one of {known}, got {key!r}{did_you_mean(key, _SPEC_FIELDS)}")
+            accepts, expected = _VALUES.get(key, (None, ""))
+            if accepts is not None and not accepts(value):
+                raise ConfigError(f"{where}: {key}: expected {expected}, got {value!r}")
         values = {key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()}
         return cls(tuple(sorted(values.items())))
 
@@ -97,6 +116,7 @@ class TensorRule:
         range: Least and greatest value, instead of what calibration or the constant say.
         scale: Instead of the one that a range gives; finite and > 0.
         zero_point: Goes with `scale`.
+        axis: That of the channels of a weight with a scale for each, which other axes do not have; None leaves it open.
     """
 
     tensor: str
@@ -104,6 +124,7 @@ class TensorRule:
     range: tuple[float, float] | None = None
     scale: float | None = None
     zero_point: int = 0
+    axis: int | None = None
 
     def to_plain(self) -> dict[str, Any]:
         """Returns plain data, for JSON, without what is not given."""
@@ -112,6 +133,8 @@ class TensorRule:
             plain["range"] = list(self.range)
         if self.scale is not None:
             plain |= {"scale_value": self.scale, "zero_point": self.zero_point}
+        if self.axis is not None:
+            plain["axis"] = self.axis
         return plain
 
 
@@ -170,7 +193,7 @@ def _read_layer(plain: Any, selective: bool) -> LayerRule:
                 raise ConfigError(f"layers: bias: expected {' or '.join(get_args(BiasKind))}, got {value!r}")
             given[key] = value
         else:
-            given[key] = Change.of(value, f"layers: {key}")
+            given[key] = _change(value, f"layers: {key}", ("tensor", "channel") if key == "weight" else ("tensor",))
     if selective and not given.get("nodes") and not given.get("op_types"):
         raise ConfigError("layers: expected nodes or op_types in each rule, got neither")
     return LayerRule(**given)
@@ -179,7 +202,8 @@ def _read_layer(plain: Any, selective: bool) -> LayerRule:
 def read_tensors(plain: Any) -> tuple[TensorRule, ...]:
     """Returns the rules that a mapping from the names of tensors describes.
 
-    Each value maps fields of a `TensorSpec`, and ``range`` (two numbers) or ``scale_value`` and ``zero_point``.
+    Each value maps fields of a `TensorSpec`, and ``range`` (two numbers) or ``scale_value`` and ``zero_point``;
+    ``axis`` may say which one the channels of a weight are along.
 
     Raises:
         ConfigError: If it is no such mapping, or a key or value is unknown.
@@ -196,14 +220,42 @@ def read_tensors(plain: Any) -> tuple[TensorRule, ...]:
 def _read_tensor(name: str, plain: Any) -> TensorRule:
     where = f"tensors: {name}"
     given = dict(_mapping(plain, where))
-    limits, scale, zero_point = given.pop("range", None), given.pop("scale_value", None), given.pop("zero_point", 0)
+    limits, scale, axis = given.pop("range", None), given.pop("scale_value", None), given.pop("axis", None)
     if limits is not None:
-        if not isinstance(limits, list | tuple) or len(limits) != 2 or not limits[0] <= limits[1]:
+        numbers = isinstance(limits, list | tuple) and len(limits) == 2 and all(map(_is_number, limits))
+        if not numbers or not limits[0] <= limits[1]:
             raise ConfigError(f"{where}: range: expected two numbers, the least first, got {limits!r}")
         limits = (float(limits[0]), float(limits[1]))
-    if scale is not None and not 0 < scale < float("inf"):
+    if scale is not None and not (_is_number(scale) and 0 < scale < float("inf")):
         raise ConfigError(f"{where}: scale_value: expected a finite number above 0, got {scale!r}")
-    return TensorRule(name, Change.of(given, where), limits, scale, int(zero_point))
+    if "zero_point" in given and scale is None:
+        raise ConfigError(f"{where}: expected scale_value beside zero_point, got none")
+    zero_point = given.pop("zero_point", 0)
+    for key, value in (("zero_point", zero_point), ("axis", axis)):
+        if value is not None and not _is_whole(value):
+            raise ConfigError(f"{where}: {key}: expected a whole number, got {value!r}")
+    if axis is not None and given.get("granularity") != "channel":
+        raise ConfigError(
+            f"{where}: expected granularity 'channel' beside axis, got {given.get('granularity', 'none')}"
+        )
+    return TensorRule(name, _change(given, where, ("tensor", "channel")), limits, scale, int(zero_point), axis)
+
+
+def _change(plain: Any, where: str, granularities: tuple[str, ...]) -> Change:
+    """Returns a change; groups are for weights that are stored alone, all of which have one form."""
+    change = Change.of(plain, where)
+    found = dict(change.values).get("granularity", "tensor")
+    if found not in granularities:
+        raise ConfigError(f"{where}: granularity: expected {' or '.join(granularities)}, got {found}")
+    return change
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return _is_number(value) and value == int(value)
 
 
 def _mapping(plain: Any, where: str) -> Mapping[str, Any]:

@@ -109,6 +109,33 @@ class Choices:
             spec = spec if rule.weight is None else rule.weight.apply(spec)
         return self._own(tensor, spec)
 
+    def check_axis(self, node: ir.Node, tensor: str, axis: int | None, rank: int) -> None:
+        """Makes sure that a constant has its channels along the axis that its rule says, if it says any.
+
+        Raises:
+            ConfigError: If it has not.
+        """
+        for rule in self._scheme.tensors:
+            given = rule.axis if rule.tensor == tensor else None
+            if given is None or (axis is not None and -rank <= given < rank and given % rank == axis):
+                continue
+            channels = (
+                f", that of the output channels of {name_of(node)}" if axis is not None else ", for it has one scale"
+            )
+            raise ConfigError(f"tensors: {tensor}: expected {axis} as axis{channels}, got {given}")
+
+    def check_bias(self, tensor: str) -> None:
+        """Makes sure that no rule is for a bias that follows its layer.
+
+        Raises:
+            ConfigError: If there is one.
+        """
+        if any(rule.tensor == tensor for rule in self._scheme.tensors):
+            raise ConfigError(
+                f"tensors: {tensor}: expected an activation or a weight, got a bias, which follows them; say what "
+                "becomes of it in layers"
+            )
+
     def moved(self, tensor: str) -> TensorSpec:
         """Returns the spec of a constant that is treated like an activation.
 
@@ -160,6 +187,11 @@ class Choices:
             spec = self.activation(rule.tensor) if value is None or not is_constant(value) else self._scheme.weight
             spec = rule.change.apply(spec)
             if not is_constant(value):
+                if spec.granularity == "channel":
+                    raise ConfigError(
+                        f"tensors: {rule.tensor}: expected one scale for an activation, got one for each channel; "
+                        "leave axis out"
+                    )
                 self._tensors[rule.tensor] = spec
                 self._results.add(rule.tensor)
             if rule.range is not None:

@@ -48,11 +48,14 @@ class ConstantSlots:
 
         Raises:
             ModelError: If it holds an infinity.
+            ConfigError: If a rule of a tensor is for it, and it follows its layer.
         """
         operator = find_operator(node)
         if operator is None or operator.bias is None or operator.bias >= len(node.inputs):
             return
         bias, bias_kind = node.inputs[operator.bias], self._choices.bias(node)
+        if is_constant(bias) and bias_kind != "weight":
+            self._choices.check_bias(name_of(bias))
         if not is_constant(bias) or bias_kind == "float":
             return
         if infinite := count_infinities(bias):
@@ -71,7 +74,9 @@ class ConstantSlots:
     def _add(self, node: ir.Node, index: int, role: Role) -> None:
         name = name_of(node.inputs[index])
         spec = self._choices.weight(node, name) if role == "weight" else self._choices.moved(name)
-        key = name, role, _axis(node, index, spec), spec
+        axis = _axis(node, index, spec)
+        self._choices.check_axis(node, name, None if spec.is_block else axis, rank_of(node.inputs[index]))
+        key = name, role, axis, spec
         self._edges.setdefault(key, []).append(Edge(name_of(node), index))
 
     def _fits_int32(self, node: ir.Node, weight: int) -> bool:
