@@ -213,14 +213,14 @@ def refuse_algorithms(algorithms: list[AlgoConfig] | None) -> None:
             refuse_algorithm(algorithm.name)
 
 
-def refuse_beside_weights(algorithms: list[AlgoConfig]) -> None:
-    """Raise for the first algorithm that does nothing for weights that are stored alone.
+def refuse_beside_weights(algorithms: list[AlgoConfig], also: tuple[type[AlgoConfig], ...] = ()) -> None:
+    """Raise for the first algorithm that does nothing for weights that are stored alone, but for classes in `also`.
 
     Raises:
         UnsupportedError: there is one.
     """
     for algorithm in algorithms:
-        if not isinstance(algorithm, GPTQConfig | FinetuningConfig):
+        if not isinstance(algorithm, (FinetuningConfig, *also)):
             raise UnsupportedError(
                 f"algorithms: expected none beside weights alone, got {algorithm.name}; leave it out"
             )

@@ -58,8 +58,10 @@ def block_with(name: str, options: Mapping[str, Any]) -> str:
 def _find(key: str, options: Mapping[str, Any], otherwise: Mapping[str, Any]) -> str:
     given = {name: value for name, value in (options.get(key) or {}).items() if name != "rounding_mode"}
     wanted = {"axis": 1, **otherwise, **given}
+    kinds = {name: type(value) for name, value in {"axis": 1, **_DEFAULTS[key]}.items()}
+    alike = all(kinds.get(name) is type(value) for name, value in given.items())
     for row in BLOCK_FORMATS.values():
-        if _KEYS[row.operator] == key and {"axis": 1, **_DEFAULTS[key], **_decisive(row, wanted)} == wanted:
+        if alike and _KEYS[row.operator] == key and {"axis": 1, **_DEFAULTS[key], **_decisive(row, wanted)} == wanted:
             return row.name
     known = ", ".join(row.name for row in BLOCK_FORMATS.values() if _KEYS[row.operator] == key)
     raise UnsupportedError(f"option {key}: expected the attributes of {known}, got {given!r}")
@@ -94,10 +96,12 @@ def block_rounding(dtypes: tuple[str, str], options: Mapping[str, Any], otherwis
     for dtype in dtypes:
         if dtype in BLOCK_FORMATS:
             attributes = options.get(_KEYS[BLOCK_FORMATS[dtype].operator])
-            mode = None if attributes is None else attributes.get("rounding_mode", 0)
-            if mode not in (None, *_ROUNDINGS):
+            if attributes is None:
+                return otherwise
+            mode = attributes.get("rounding_mode", 0)
+            if type(mode) is not int or mode not in _ROUNDINGS:
                 raise UnsupportedError(f"rounding_mode: expected 0, 1 or 2, got {mode!r}")
-            return otherwise if mode is None else _ROUNDINGS[mode]
+            return _ROUNDINGS[mode]
     return "half_even"
 
 

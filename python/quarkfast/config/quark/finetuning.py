@@ -18,6 +18,7 @@ __all__ = ["FINETUNING_KEYS", "FinetuningKey", "finetuned", "finetuning_of"]
 _NAMES = {"adaround": "AdaRound", "adaquant": "AdaQuant", "descent": "descent"}
 _ROUNDINGS: Mapping[str, WeightRounding] = {"adaround": "adaround", "adaquant": "adaquant", "descent": "descent"}
 _STEPS = ("adaround", "adaquant")  # Those that take steps; descent ends by itself.
+_ROUND = ("adaround",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +31,14 @@ class FinetuningKey:
         option: The setting of weight rounding that it becomes; None where quarkfast does so anyway, or where the value
             only concerns how Quark itself runs.
         algorithms: Those that have it.
+        unread: What Quark has by default, which asks for nothing beside the other algorithms.
     """
 
     check: Callable[[Any], bool]
     expected: str
     option: str | None = None
     algorithms: tuple[str, ...] = tuple(_NAMES)
+    unread: tuple[Any, ...] = ()
 
 
 def _number(value: Any) -> bool:
@@ -70,23 +73,29 @@ def _flag(value: Any) -> bool:
     return isinstance(value, bool)
 
 
+def _is_among(value: Any, values: tuple[Any, ...]) -> bool:
+    """Whether a value is one of some; True is not 1, and 1 is 1.0."""
+    flags = isinstance(value, bool)
+    return any(each == value and isinstance(each, bool) is flags for each in values)
+
+
 def _only(*values: Any) -> FinetuningKey:
     """Returns the row of a setting of which only these values can be honoured, without doing anything for it."""
-    return FinetuningKey(lambda value: value in values, repr(values[0]))
+    return FinetuningKey(lambda value: _is_among(value, values), repr(values[0]))
 
 
 FINETUNING_KEYS: Mapping[str, FinetuningKey] = MappingProxyType(
     {
         "OptimAlgorithm": FinetuningKey(lambda value: str(value).lower() in _NAMES, "adaround, adaquant or descent"),
         "DataSize": FinetuningKey(_count, "a count", "samples"),
-        "NumIterations": FinetuningKey(_count, "a count", "num_iterations", _STEPS),
-        "LearningRate": FinetuningKey(_positive, "a number above 0", "learning_rate", _STEPS),
-        "EarlyStop": FinetuningKey(_flag, "True or False", "early_stop", _STEPS),
+        "NumIterations": FinetuningKey(_count, "a count", "num_iterations", _STEPS, (1000, 3000)),
+        "LearningRate": FinetuningKey(_positive, "a number above 0", "learning_rate", _STEPS, (0.1, 1e-5)),
+        "EarlyStop": FinetuningKey(_flag, "True or False", "early_stop", _STEPS, (True, False)),
         "UpdateBias": FinetuningKey(_flag, "True or False", "update_bias"),
         "TargetOpType": FinetuningKey(_names, "a list of operator types", "op_types"),
-        "RegParam": FinetuningKey(_positive, "a number above 0", "reg_param", ("adaround",)),
-        "BetaRange": FinetuningKey(_pair, "two numbers of at least 1", "beta_range", ("adaround",)),
-        "WarmStart": FinetuningKey(_part, "a number from 0 to below 1", "warm_start", ("adaround",)),
+        "RegParam": FinetuningKey(_positive, "a number above 0", "reg_param", _ROUND, (0.01,)),
+        "BetaRange": FinetuningKey(_pair, "two numbers of at least 1", "beta_range", _ROUND, ((20, 2), [20, 2])),
+        "WarmStart": FinetuningKey(_part, "a number from 0 to below 1", "warm_start", _ROUND, (0.2,)),
         # The form holds all samples at once, and nothing is drawn at random.
         "BatchSize": FinetuningKey(_count, "a count"),
         "NumBatches": FinetuningKey(_count, "a count"),
@@ -151,15 +160,18 @@ def finetuned(scheme: Scheme, finetune: Mapping[str, Any]) -> Scheme:
     """
     _check(finetune)
     algorithm = str(finetune.get("OptimAlgorithm", "adaround")).lower()
-    for key, value in finetune.items():
-        if algorithm not in FINETUNING_KEYS[key].algorithms:
+    unread = [key for key in finetune if algorithm not in FINETUNING_KEYS[key].algorithms]
+    for key in unread:
+        value = finetune[key]
+        if not _is_among(value, FINETUNING_KEYS[key].unread):
             raise UnsupportedError(f"FastFinetune: {key}: expected it left out with {_NAMES[algorithm]}, got {value!r}")
     if scheme.encoding == "dynamic" or scheme.weights_only:
         raise UnsupportedError(
             f"algorithms: expected activations that are quantized beforehand for {_NAMES[algorithm]}, "
             f"got {scheme.activation.dtype} and {scheme.weight.dtype}; leave {_NAMES[algorithm]} out"
         )
-    return replace(scheme, rounding=_ROUNDINGS[algorithm], rounding_options=_options(finetune))
+    read = {key: value for key, value in finetune.items() if key not in unread}
+    return replace(scheme, rounding=_ROUNDINGS[algorithm], rounding_options=_options(read))
 
 
 def _check(finetune: Mapping[str, Any]) -> None:

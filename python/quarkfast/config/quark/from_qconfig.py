@@ -14,14 +14,21 @@ from quarkfast.config.quark.equalization import equalized_as_asked
 from quarkfast.config.quark.extra_options import translated_options
 from quarkfast.config.quark.finetuning import finetuned, finetuning_of
 from quarkfast.config.quark.gptq import gptq_parameters, gptq_scheme
-from quarkfast.config.quark.layer_rules import bias_kind, is_power_of_two, layer_rule, tensor_spec, weight_method
+from quarkfast.config.quark.layer_rules import (
+    bias_kind,
+    check_granularities,
+    is_power_of_two,
+    layer_rule,
+    tensor_spec,
+    weight_method,
+)
 from quarkfast.config.quark.mixed_precision import mixed, mixing_of
 from quarkfast.config.quark.nbits import nbits_scheme
 from quarkfast.config.quark.qconfig import QConfig
 from quarkfast.config.quark.rotation import rotated_as_asked
 from quarkfast.config.quark.smoothing import smoothed_as_asked
 from quarkfast.config.quark.spec import QLayerConfig
-from quarkfast.config.quark.whole_model import check_groups, stored_as_asked, weights_alone, with_scales
+from quarkfast.config.quark.whole_model import stored_as_asked, weights_alone, with_scales
 from quarkfast.config.rules import LayerRule
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
@@ -45,14 +52,15 @@ def scheme_of_qconfig(config: QConfig) -> Scheme:
     refuse_algorithms([each for each in config.algo_config or () if not isinstance(each, GPTQConfig)])
     nbits = options.get("UseMatMulNBits")
     if gptq is not None or nbits:
-        refuse_beside_weights(config.algo_config)
+        refuse_beside_weights(config.algo_config, () if nbits else (GPTQConfig,))
         scheme = nbits_scheme(options) if nbits else gptq_scheme(gptq or {}, options)
         scheme = finetuned(scheme, finetuning) if finetuning else scheme
         return stored_as_asked(scheme, options, _selection(config))
     if layer.output_tensors is not None and layer.output_tensors != layer.input_tensors:
         raise UnsupportedError("QConfig: output_tensors: expected the same as input_tensors in this version")
     activation, weight = _specs(layer, options)
-    check_groups(activation, weight, options)
+    if options.get("WeightsOnly") is not True or activation.granularity == "group":
+        check_granularities(activation, weight)
     npu_cnn = options.get("EnableNPUCnn", is_power_of_two(layer.input_tensors) and is_power_of_two(layer.weight))
     scheme = make_scheme(activation, weight, npu_cnn, options.get("ForceQuantizeNoInputCheck", False))
     dtypes = activation.dtype, weight.dtype

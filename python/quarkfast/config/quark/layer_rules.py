@@ -12,7 +12,7 @@ from quarkfast.config.rules import BiasKind, Change, LayerRule
 from quarkfast.config.spec import TensorSpec
 from quarkfast.errors import UnsupportedError
 
-__all__ = ["bias_kind", "is_power_of_two", "layer_rule", "tensor_spec", "weight_method"]
+__all__ = ["bias_kind", "check_granularities", "is_power_of_two", "layer_rule", "tensor_spec", "weight_method"]
 
 _SCALES = {ScaleType.Float32: "float32", ScaleType.PowerOf2: "power_of_two", ScaleType.Int16: "dyadic"}
 _GRANULARITIES = {
@@ -36,14 +36,34 @@ def layer_rule(layer: QLayerConfig) -> LayerRule:
     Raises:
         UnsupportedError: If a choice does not exist here yet.
     """
-    inputs = _change(tensor_spec(layer.input_tensors, layer.input_tensors.calibration_method))
+    activation = tensor_spec(layer.input_tensors, layer.input_tensors.calibration_method)
+    weight = tensor_spec(layer.weight, weight_method(layer.weight))
+    check_granularities(activation, weight)
     output = layer.output_tensors
+    written = None if output is None else tensor_spec(output, output.calibration_method)
+    if written is not None:
+        check_granularities(written, weight)
     return LayerRule(
-        activation=inputs,
-        weight=_change(tensor_spec(layer.weight, weight_method(layer.weight))),
+        activation=_change(activation),
+        weight=_change(weight),
         bias=bias_kind(layer),
-        output=None if output is None else _change(tensor_spec(output, output.calibration_method)),
+        output=None if written is None else _change(written),
     )
+
+
+def check_granularities(activation: TensorSpec, weight: TensorSpec) -> None:
+    """Makes sure that scales are as many as tensors can have where activations are quantized too.
+
+    Raises:
+        UnsupportedError: If activations are to have scales of channels or groups, or weights those of groups.
+    """
+    if "group" in (activation.granularity, weight.granularity):
+        raise UnsupportedError(
+            "granularity: expected Tensor or Channel beside quantized activations, got Group; weights alone "
+            "have groups: WeightsOnly=True, UseGPTQ, UseMatMulNBits"
+        )
+    if activation.granularity == "channel":
+        raise UnsupportedError("granularity: expected Tensor for activations, got Channel; weights may have channels")
 
 
 def _change(spec: TensorSpec) -> Change:

@@ -73,7 +73,7 @@ def _layers(value: Any) -> bool:
 
 def _only(*values: Any) -> MixingKey:
     """Returns the row of a setting of which only these values can be honoured, without doing anything for it."""
-    return MixingKey(lambda value: value in values, repr(values[0]))
+    return MixingKey(lambda value: any(type(each) is type(value) and each == value for each in values), repr(values[0]))
 
 
 _TYPE = MixingKey(_type, "a member of QuantType or ExtendedQuantType")
@@ -159,6 +159,7 @@ def mixed(scheme: Scheme, mixing: Mapping[str, Any], options: Mapping[str, Any])
             raise ConfigError(f"AutoMixprecision: expected a known key, got {key!r}{did_you_mean(key, MIXING_KEYS)}")
         if not row.check(value):
             raise UnsupportedError(f"AutoMixprecision: {key}: expected {row.expected} in this version, got {value!r}")
+    _check_pairs(mixing)
     given: dict[str, Any] = {"metric": "l2", "output": 0}
     for key, value in mixing.items():
         option = MIXING_KEYS[key].option
@@ -168,6 +169,27 @@ def mixed(scheme: Scheme, mixing: Mapping[str, Any], options: Mapping[str, Any])
     given |= _limit(mixing, given["metric"])
     forms = _forms(mixing, scheme, options)
     return apply_options(scheme, {"mixed_precision": MixedPrecision(forms, **given)})
+
+
+def _check_pairs(mixing: Mapping[str, Any]) -> None:
+    """Makes sure that no setting is overruled by another one.
+
+    Raises:
+        ConfigError: If one is.
+    """
+    for first, second in (("MetricThreshold", "L2Target"), ("MetricOutputIndex", "OutputIndex")):
+        if {first, second} <= mixing.keys() and mixing[first] != mixing[second]:
+            got = f"{mixing[first]!r} and {mixing[second]!r}"
+            raise ConfigError(f"AutoMixprecision: expected {first} or {second}, got both: {got}")
+    types = [f"{part}TargetQuantType" for part in ("", "Act", "Weight", "Bias")]
+    for key in types if mixing.get("TargetLayerConfig") is not None else ():
+        if key in mixing:
+            raise ConfigError(f"AutoMixprecision: {key}: expected it or TargetLayerConfig, got both; leave one out")
+    both, *parts = (mixing.get(key) for key in types[:3])
+    if both is not None and None not in parts and both not in parts:
+        raise ConfigError(
+            f"AutoMixprecision: TargetQuantType: expected a type that either part lacks, got {both.name} beside both"
+        )
 
 
 def _limit(mixing: Mapping[str, Any], metric: str) -> dict[str, Any]:

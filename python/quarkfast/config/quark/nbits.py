@@ -8,6 +8,7 @@ from typing import Any
 from quarkfast.config.options import apply_options
 from quarkfast.config.presets import PRESETS
 from quarkfast.config.quark.gptq import SELECTING, gptq_parameters, with_gptq
+from quarkfast.config.quark.keys import accepts
 from quarkfast.config.scheme import Scheme
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 
@@ -32,13 +33,21 @@ def nbits_scheme(options: Mapping[str, Any]) -> Scheme:
         >>> nbits_scheme({"MatMulNBitsParams": {"GroupSize": 32}}).weight.group_size
         32
     """
+    if options.get("UseGPTQ") is True:
+        raise ConfigError(
+            "option UseGPTQ: expected False beside UseMatMulNBits, got True; MatMulNBitsParams has Algorithm='GPTQ'"
+        )
     given = options.get("MatMulNBitsParams", {})
     for key, value in given.items():
         if key not in _KEYS:
             raise ConfigError(f"MatMulNBitsParams: expected a known name, got {key!r}{did_you_mean(key, _KEYS)}")
-        if key in _ACCEPTED and value not in _ACCEPTED[key]:
+        if key in _ACCEPTED and not accepts(_ACCEPTED[key], value):
             expected = " or ".join(map(repr, _ACCEPTED[key]))
             raise UnsupportedError(f"MatMulNBitsParams: {key}: expected {expected} in this version, got {value!r}")
+    if options.get("GPTQParams") and given.get("Algorithm") != "GPTQ":
+        raise ConfigError(
+            "option GPTQParams: expected Algorithm='GPTQ' in MatMulNBitsParams beside it, got none; leave it out"
+        )
     symmetric = given.get("Symmetric", options.get("WeightSymmetric", True))
     chosen = {"group_size": given.get("GroupSize", 128), "weight_symmetric": symmetric}
     selection = {key: value for key, value in options.items() if key in SELECTING and value}

@@ -28,7 +28,7 @@ def rotated_as_asked(
 
     Raises:
         UnsupportedError: Pairs of layers come from a file.
-        ConfigError: Activations are not quantized, or a setting stands beside no rotation.
+        ConfigError: Activations are not quantized, a setting stands beside no rotation, or it is of another kind.
 
     Example:
         >>> from quarkfast.config import PRESETS
@@ -42,6 +42,11 @@ def rotated_as_asked(
             raise UnsupportedError(
                 f"QuarotConfig: r_config_path: expected None, for streams are found in the graph, got {got!r}"
             )
+        size, wished = each.r_matrix_dim, each.use_random_had
+        if type(size) is not int or size < 1:
+            raise ConfigError(f"QuarotConfig: r_matrix_dim: expected a whole number above 0, got {size!r}")
+        if not isinstance(wished, bool):
+            raise ConfigError(f"QuarotConfig: use_random_had: expected True or False, got {wished!r}")
     random = options.get("UseRandomHad") is True
     if not found and not wanted:
         if random:

@@ -17,7 +17,7 @@ from quarkfast.config.spec import ScaleKind, TensorSpec
 from quarkfast.config.stored_weights import check_stored_weights
 from quarkfast.errors import UnsupportedError
 
-__all__ = ["check_groups", "stored_as_asked", "weights_alone", "with_scales"]
+__all__ = ["stored_as_asked", "weights_alone", "with_scales"]
 
 
 def weights_alone(scheme: Scheme, options: Mapping[str, Any]) -> Scheme:
@@ -68,20 +68,6 @@ def stored_as_asked(scheme: Scheme, options: Mapping[str, Any], selection: Mappi
     found = apply_options(scheme, {**translated_options(rest, scheme), **selection})
     check_stored_weights(found)
     return found
-
-
-def check_groups(activation: TensorSpec, weight: TensorSpec, options: Mapping[str, Any]) -> None:
-    """Makes sure that scales of groups are asked for where they can be had.
-
-    Raises:
-        UnsupportedError: If activations are quantized too.
-    """
-    alone = options.get("WeightsOnly") is True
-    if activation.granularity == "group" or (weight.granularity == "group" and not alone):
-        raise UnsupportedError(
-            "granularity: expected Tensor or Channel beside quantized activations, got Group; weights alone "
-            "have groups: WeightsOnly=True, UseGPTQ, UseMatMulNBits"
-        )
 
 
 def with_scales(scheme: Scheme, options: Mapping[str, Any]) -> Scheme:
