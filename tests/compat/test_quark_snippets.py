@@ -93,6 +93,45 @@ def redirected(code: str) -> str:
     return code.replace("processed_data = []", "processed_data = [sample]")
 
 
+def finished(code: str) -> str:
+    """The code with what a page leaves out after a configuration: to quantize by it."""
+    if "QConfig(" in code and "ModelQuantizer(" not in code:
+        code += "\nModelQuantizer(config).quantize_model(input_model_path, output_model_path, data_reader)"
+    return code
+
+
+def run(code: str, names: dict[str, object]) -> None:
+    exec(compile(redirected(code), "snippet", "exec"), names)
+
+
+def written_by(code: str, names: dict[str, object]) -> str:
+    """The path of the model that a snippet wrote."""
+    return str(names["quantized_model_path" if "quantized_model_path" in code else "output_model_path"])
+
+
+def broken_rules(written: str) -> tuple[object, ...]:
+    """What breaks a rule of its target in a model."""
+    onnx.checker.check_model(written)
+    (scheme,) = [each.value for each in onnx.load(written).metadata_props if each.key == "quarkfast.scheme"]
+    return quarkfast.check_model(written, json.loads(scheme)["target"]).errors
+
+
+def told(code: str, model: object, folder: Path) -> str:
+    """The snippet that infers, with another model and folder, as its comments say."""
+    code = code.replace('"float32_model.onnx"', repr(str(model)), 1)
+    return code.replace('"baseline_results"', repr(str(folder)), 1)
+
+
+def compared(shared: Path, monkeypatch: pytest.MonkeyPatch) -> subprocess.CompletedProcess[str]:
+    """Runs the command of the pages; ``evaluate.py`` there is the module `evaluate`, which no Python finds."""
+    pages = "\n".join(path.read_text(encoding="utf-8") for path in sorted((shared / "seeds").glob("*.txt")))
+    (line,) = re.findall(r"^python -m quark\.(.*)$", pages, re.MULTILINE)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    words = os.path.expandvars(line.replace("evaluate.py", "evaluate")).split()
+    command = [sys.executable, "-m", f"quarkfast.compat.quark.{words[0]}", *words[1:]]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 def test_the_pages_hold_the_snippets_that_this_test_was_written_for(shared):
     found = snippets(shared)
     assert len(found) == 8
@@ -101,32 +140,64 @@ def test_the_pages_hold_the_snippets_that_this_test_was_written_for(shared):
 
 @pytest.mark.parametrize("index", range(8))
 def test_a_snippet_runs_to_its_end(shared, names, index):
-    code = snippets(shared)[index]
+    code = finished(snippets(shared)[index])
+    run(code, names)
+    if "quantize_model(" in code:
+        assert not broken_rules(written_by(code, names))
     if "WeightScaled=True" in code:
-        code += "\nassert ModelQuantizer(config).scheme.weight.scaled"
-        exec(compile(redirected(code), f"snippet {index}", "exec"), names)
-    else:
-        if "AdaQuantConfig" in code and "ModelQuantizer(" not in code:
-            code += "\nModelQuantizer(config).quantize_model(input_model_path, output_model_path, data_reader)"
-        exec(compile(redirected(code), f"snippet {index}", "exec"), names)
-        written = names.get("quantized_model_path") or names["output_model_path"]
-        if "quantize_model(" in code:
-            onnx.checker.check_model(str(written))
-            (scheme,) = [each.value for each in onnx.load(written).metadata_props if each.key == "quarkfast.scheme"]
-            assert not quarkfast.check_model(written, json.loads(scheme)["target"]).errors
+        assert quarkfast.ModelQuantizer(names["config"]).scheme.weight.scaled
+
+
+# What comments of the pages say to replace, and the type of activations that comes of it.
+REPLACED = (
+    ('get_default_config("A8W8")', 'get_default_config("A16W8")'),
+    ("activation_type=QuantType.QInt8,", "activation_type=VitisQuantType.QInt16,"),
+)
+
+
+@pytest.mark.parametrize("index", range(8))
+def test_what_the_pages_say_to_replace_runs_too(shared, names, index):
+    code = snippets(shared)[index]
+    changed = code
+    for before, after in REPLACED:
+        changed = changed.replace(before, after)
+    assert (changed != code) == ("A16W8" in code and "ort_session" not in code)
+    if changed == code:
+        return
+    run(changed, names)
+    written = written_by(code, names)
+    assert not broken_rules(written)
+    kinds = {each.data_type for each in onnx.load(written).graph.initializer if each.name.endswith("_zero_point")}
+    assert onnx.TensorProto.INT16 in kinds
+
+
+def test_a_page_runs_from_its_beginning_to_its_end(shared, names, tmp_path, monkeypatch):
+    """Its sessions are those of what it wrote itself, and its command compares what these gave."""
+    for name in ("BASELINE_RESULTS_FOLDER_PATH", "QUANTIZED_RESULTS_FOLDER_PATH"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    session, infer = (
+        next(code for code in snippets(shared) if word in code) for word in ("register_custom_ops", "ort_session")
+    )
+    for code in snippets(shared):
+        # Rounding takes its time, and those snippets run alone above.
+        if code in (session, infer) or "FastFinetune" in code or "quantize_model(" not in finished(code):
+            continue
+        run(finished(code), names)
+        written = written_by(code, names)
+        run(session, {**names, "onnx_model_path": written})
+        if "A8W8" in code:
+            run(told(infer, "float32_model.onnx", tmp_path / "BASELINE_RESULTS_FOLDER_PATH"), names)
+            run(told(infer, written, tmp_path / "QUANTIZED_RESULTS_FOLDER_PATH"), names)
+    result = compared(shared, monkeypatch)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "psnr" in result.stdout
 
 
 def test_the_command_of_the_pages_compares_two_folders(shared, tmp_path, monkeypatch):
-    """The page writes ``evaluate.py`` for the module `evaluate`, which no Python finds, Quark's neither."""
-    pages = "\n".join(path.read_text(encoding="utf-8") for path in sorted((shared / "seeds").glob("*.txt")))
-    (line,) = re.findall(r"^python -m quark\.(.*)$", pages, re.MULTILINE)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     for number, name in enumerate(("BASELINE_RESULTS_FOLDER_PATH", "QUANTIZED_RESULTS_FOLDER_PATH")):
         monkeypatch.setenv(name, str(tmp_path / name))
         (tmp_path / name).mkdir()
         np.save(tmp_path / name / "0.npy", np.linspace(0, 1 + number / 10, 12, dtype=np.float32))
-    words = os.path.expandvars(line.replace("evaluate.py", "evaluate")).split()
-    command = [sys.executable, "-m", f"quarkfast.compat.quark.{words[0]}", *words[1:]]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = compared(shared, monkeypatch)
     assert (result.returncode, result.stderr) == (0, "")
     assert all(title in result.stdout for title in ("cos similarity", "l2 distance", "psnr"))
