@@ -184,6 +184,16 @@ def test_a_symbol_becomes_the_same_number_everywhere(tmp_path):
     assert shapes_of(proto) == {"x": [2, 3, 8, 6], "z": [2, 4], "y": [2, 5, 8, 6], "w": [2, 4]}
 
 
+def test_a_question_mark_is_no_symbol(tmp_path):
+    """PaddlePaddle's exporter calls each open dimension so."""
+    proto = tiny_model("g (float[N, 3, H, W] x) => (float[N, 3, H, W] y) { y = Relu (x) }")
+    for value in (*proto.graph.input, *proto.graph.output):
+        for dim in value.type.tensor_type.shape.dim[2:]:
+            dim.dim_param = "?"
+    found = written(tools.fix_input_shapes, proto, tmp_path, {"x": [2, 3, 8, 24]})
+    assert shapes_of(found) == {"x": [2, 3, 8, 24], "y": [2, 3, 8, 24]}
+
+
 def test_what_depends_on_shapes_is_computed(tmp_path):
     text = """g (float[N, 3, H, W] x) => (float[A, B, C] y) {
         s = Shape (x)

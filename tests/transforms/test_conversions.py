@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 import quarkfast
 from quarkfast.graph.load import load_model
+from quarkfast.pipeline.prepare import prepare
 from quarkfast.targets import CONVERSIONS
 from quarkfast.transforms.convert_batch_norm import convert_batch_norm
 from quarkfast.transforms.convert_reduce_mean import convert_reduce_mean
 from quarkfast.transforms.convert_split import convert_split
+from quarkfast.transforms.fix_shapes import fix_shapes
 from quarkfast.transforms.infer_types import infer_types
 from quarkfast.transforms.split_large_pools import LARGEST_WINDOW, split_large_pools
 from support.tiny_models import operators_of, run_exactly, tiny_model
@@ -287,3 +289,26 @@ def test_one_calibration_serves_presets_that_convert_and_others():
     for preset in ("A8W8", "U8S8", "XINT8"):
         result = quarkfast.quantize(proto, preset=preset, calibration=calibration)
         assert {"y", "z"} <= {each for node in result.proto.graph.node for each in node.output}
+
+
+# What a model is used with where its file says nothing of sizes.
+USED_WITH = {"ppocr_cls": [1, 3, 48, 192], "ppocr_rec": [1, 3, 48, 320]}
+NAMES = (
+    *("basic_pitch", "magika", "mnist", "mobilenetv2_cifar10", "ppocr_cls", "ppocr_rec"),
+    *("resnet20_cifar10", "resnet56_cifar10", "superres", "text_yolox"),
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_of_the_models_at_hand_one_has_what_is_converted(name, shared):
+    """docs/results/quark_checked.md says so: normalizations go into layers, and mobilenetv2's mean drops the plane."""
+    model = load_model(shared / "models" / f"{name}.onnx")
+    if name in USED_WITH:
+        fix_shapes(model, {"x": USED_WITH[name]})
+    prepared = prepare(model, 13)
+    infer_types(prepared)
+    changed = [row.name for row in CONVERSIONS.values() if row.transform(prepared)]
+    assert changed == (["split_large_pools"] if name == "ppocr_cls" else [])
+    # Its first pool, over 12 x 96 places; the other nine have at most 288.
+    assert operators_of(prepared).count("AveragePool") == {"ppocr_cls": 1, "ppocr_rec": 1}.get(name, 0)
+    assert not {"BatchNormalization", "Split", "LeakyRelu"} & set(operators_of(prepared))

@@ -13,6 +13,8 @@ from quarkfast.transforms.infer_types import infer_types
 
 __all__ = ["fix_shapes"]
 
+# What files call a dimension of which nothing is known, each time anew: PaddlePaddle's exporter, for one.
+_UNKNOWN = "?"
 # More elements than this in one tensor are taken for a mistake: 64 GiB of float32.
 _LARGEST = 1 << 34
 
@@ -20,7 +22,7 @@ _LARGEST = 1 << 34
 def fix_shapes(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> bool:
     """Gives inputs and outputs of `model` the shapes that are named, in place; returns whether one was open.
 
-    1. A symbolic dimension that becomes a number becomes that everywhere.
+    1. A symbolic dimension that becomes a number becomes that everywhere, but for ``?``, which is no name.
     2. What depends on shapes alone is computed, and shapes of all other tensors are inferred anew.
 
     Idempotent; names, types and values are kept; error 0.
@@ -79,7 +81,8 @@ def _open(name: str, value: ir.Value, shape: Sequence[int]) -> list[tuple[str, i
         words = ", ".join(str(size) if isinstance(size, int) else str(size.value or "?") for size in known)
         raise ModelError(f"shapes: expected {name!r} to be [{words}], got {list(shape)}")
     pairs = zip(known, shape, strict=True)
-    return [(str(old.value), new) for old, new in pairs if isinstance(old, ir.SymbolicDim) and old.value is not None]
+    symbols = [(str(old.value), new) for old, new in pairs if isinstance(old, ir.SymbolicDim) and old.value is not None]
+    return [pair for pair in symbols if pair[0] != _UNKNOWN]
 
 
 def _fix_symbols(model: ir.Model, symbols: Mapping[str, int]) -> None:
