@@ -132,6 +132,15 @@ def test_a_rule_for_a_bias_is_refused_where_its_scale_is_that_of_products():
     assert stored["b1_quantized"] == "INT16"
 
 
+def test_an_entry_for_what_is_not_quantized_is_told():
+    """Its own name counts for what a function is computed along with: the pair stands behind that."""
+    entries = {name: {"dtype": "int16"} for name in ("c1", "c2", "y", "w1")}
+    result = _quantize(tensors=entries, exclude=["add_3"])
+    told = [note for note in result.summary.notes if note.startswith("tensors: ")]
+    assert told == ["tensors: expected quantized tensors, got 'y', which stay float; their entries change nothing"]
+    assert not [note for note in _quantize(tensors=entries).summary.notes if note.startswith("tensors: ")]
+
+
 def test_a_tensor_that_is_carried_along_may_have_a_type_of_its_own():
     proto = tiny_model("g (float[N, 3, 8, 8] x) => (float[N, 192] y) { r = Relu(x) y = Flatten(r) }")
     assert "y_scale" not in _types(_quantize(proto))

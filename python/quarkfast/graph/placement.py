@@ -83,6 +83,7 @@ class Placement:
         specs: Form of each tensor that gives its scale to an activation.
         float_edges: Inputs that read an activation as it was computed, in front of its pair.
         float_outputs: Activations that are graph outputs and are handed out as they were computed.
+        idle: Tensors that are not quantized, though the scheme has entries for them.
     """
 
     activations: Mapping[str, str]
@@ -95,6 +96,7 @@ class Placement:
     specs: Mapping[str, TensorSpec]
     float_edges: frozenset[Edge]
     float_outputs: frozenset[str] = frozenset()
+    idle: tuple[str, ...] = ()
 
     @property
     def observed(self) -> tuple[str, ...]:

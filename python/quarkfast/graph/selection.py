@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from quarkfast.config import BiasKind, LayerRule, Scheme, TensorSpec, match_names
@@ -61,6 +61,7 @@ class Choices:
         self._rules: dict[str, list[LayerRule]] = {}
         self._tensors: dict[str, TensorSpec] = {}
         self._results: set[str] = set()
+        self._following: dict[str, str] = {}
         for rule in scheme.layers:
             self._apply(rule)
         self._apply_tensors(model)
@@ -99,8 +100,20 @@ class Choices:
 
     def inherit(self, tensor: str, following: str) -> None:
         """Gives `following`, which stands for `tensor` from here on, its spec."""
+        self._following[tensor] = following
         if tensor in self._tensors:
             self._tensors.setdefault(following, self._tensors[tensor])
+
+    def idle(self, placed: Collection[str]) -> tuple[str, ...]:
+        """Returns the tensors with an entry of their own that are not among those `placed`, nor stand for one."""
+        found = []
+        for rule in self._scheme.tensors:
+            name = rule.tensor
+            while name not in placed and name in self._following:
+                name = self._following[name]
+            if name not in placed:
+                found.append(rule.tensor)
+        return tuple(found)
 
     def weight(self, node: ir.Node, tensor: str) -> TensorSpec:
         """Returns the spec of a constant that `node` reads as a weight."""

@@ -75,6 +75,11 @@ def place_pairs(context: Context) -> bool:
     """Decides which tensors are quantized. Where none is, the recipe ends."""
     context.placement = place(context.model, context.scheme, context.target)
     context.unchanged = not context.placement.quantized
+    if context.placement.idle:
+        names = ", ".join(map(repr, context.placement.idle))
+        context.notes.append(
+            f"tensors: expected quantized tensors, got {names}, which stay float; their entries change nothing"
+        )
     context.two_files = needs_data_file(context.model)
     return False
 

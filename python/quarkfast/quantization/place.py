@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, name_of
@@ -53,7 +55,10 @@ def place(model: ir.Model, scheme: Scheme, target: Target) -> Placement:
         ModelError: If the weight of a layer holds an infinity.
         UnsupportedError: If no runtime has the pairs of the model's operator set, or the target does not take that.
     """
-    placement = place_graph(model.graph, scheme, target, Choices(model, scheme))
+    choices = Choices(model, scheme)
+    placement = place_graph(model.graph, scheme, target, choices)
+    placed = {*placement.activations, *(slot.tensor for slot in placement.constants)}
+    placement = replace(placement, idle=choices.idle(placed))
     if placement.quantized:
         target.check_opset(opset_version(model))
     if placement.quantized and not scheme.own_operators:
