@@ -128,6 +128,7 @@ def test_a_rule_for_a_bias_is_refused_where_its_scale_is_that_of_products():
     message = "tensors: b1: expected an activation or a weight, got a bias, which follows them; "
     with pytest.raises(quarkfast.ConfigError, match=message):
         _quantize(tensors={"b1": {"dtype": "int16"}})
+    assert _types(_quantize(tensors={"b1": {}}))["b1_quantized"] == "INT32"  # It asks for nothing.
     stored = _types(_quantize(tensors={"b1": {"dtype": "int16"}}, layers=[{"nodes": ["conv_0"], "bias": "weight"}]))
     assert stored["b1_quantized"] == "INT16"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
-from quarkfast.config import BiasKind, LayerRule, Scheme, TensorSpec, match_names
+from quarkfast.config import BiasKind, LayerRule, Scheme, TensorRule, TensorSpec, match_names
 from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError, did_you_mean
 from quarkfast.graph.access import is_constant, is_standard, name_of
@@ -105,9 +105,9 @@ class Choices:
             self._tensors.setdefault(following, self._tensors[tensor])
 
     def idle(self, placed: Collection[str]) -> tuple[str, ...]:
-        """Returns the tensors with an entry of their own that are not among those `placed`, nor stand for one."""
+        """Returns the tensors with a rule that asks for something, and that neither are `placed` nor stand for one."""
         found = []
-        for rule in self._scheme.tensors:
+        for rule in filter(TensorRule.to_plain, self._scheme.tensors):
             name = rule.tensor
             while name not in placed and name in self._following:
                 name = self._following[name]
@@ -138,12 +138,12 @@ class Choices:
             raise ConfigError(f"tensors: {tensor}: expected {axis} as axis{channels}, got {given}")
 
     def check_bias(self, tensor: str) -> None:
-        """Makes sure that no rule is for a bias that follows its layer.
+        """Makes sure that no rule asks for anything of a bias that follows its layer.
 
         Raises:
             ConfigError: If there is one.
         """
-        if any(rule.tensor == tensor for rule in self._scheme.tensors):
+        if any(rule.tensor == tensor and rule.to_plain() for rule in self._scheme.tensors):
             raise ConfigError(
                 f"tensors: {tensor}: expected an activation or a weight, got a bias, which follows them; say what "
                 "becomes of it in layers"
