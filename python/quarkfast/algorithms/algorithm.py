@@ -39,7 +39,7 @@ class Context(Protocol):
         samples: Number of samples.
         statistics: What these showed of the tensors that were requested.
         ranges: The range to keep of each activation.
-        wider: Those of activations of which samples show few values, where they reach further than what was seen.
+        wider: Those of activations that reach further than what was seen: of few values, or of 16 bits.
         notes: What was done differently from what was asked, one sentence each.
         plan: Scales and codes (`quarkfast.quantization.Plan`), for algorithms that work on these.
     """

@@ -95,7 +95,7 @@ class Context(ModelContext):
         statistics: Of activations, by tensor.
         ranges: The range to keep of each activation.
         cut: Activations that saturate where their reader is flat -> the ratio of signal to noise of its results, in dB.
-        wider: Those of activations of which samples show few values, where they reach further than what was seen.
+        wider: Those of activations that reach further than what was seen: of few values, or of 16 bits.
         fingerprints: What calibration saw of each tensor, for the hash in the metadata.
         samples: Number of calibration samples.
         quantizers: Every scale and zero point.

@@ -26,6 +26,7 @@ from quarkfast.quantization import (
     is_portable,
     make_plan,
     needs_ranges,
+    note_of_headroom,
     note_of_tails,
     notes_of_cuts,
     observed_channels,
@@ -34,6 +35,7 @@ from quarkfast.quantization import (
     resolve_conflicts,
     saturation_note,
     widen_tails,
+    with_headroom,
 )
 from quarkfast.ranges.estimate import estimate_ranges, needs_histogram
 from quarkfast.statistics import StatisticsRequest, TensorStatistics
@@ -167,7 +169,9 @@ def choose_ranges(context: Context) -> bool:
         if not found.random:
             names = [name for name in few_valued_of(context) if name not in context.cut]
             context.wider = widen_tails(names, context.placement, context.ranges, statistics, found.samples)
-            context.notes += note_of_tails(context.wider, context.ranges)
+            doubled = {} if context.scheme.strict else with_headroom(context.placement, context.ranges)
+            context.notes += [*note_of_tails(context.wider, context.ranges), *note_of_headroom(doubled)]
+            context.wider = {**context.wider, **doubled}
             context.ranges = {**context.ranges, **context.wider}
     context.statistics, context.samples = statistics, found.samples
     context.fingerprints = {name: _fingerprint(each) for name, each in statistics.items()}

@@ -3,6 +3,7 @@
 from quarkfast.quantization.compute_qparams import compute_qparams, needs_ranges
 from quarkfast.quantization.diagnostics import Diagnostics, diagnose
 from quarkfast.quantization.function_inputs import fit_function_inputs, function_inputs, notes_of_cuts
+from quarkfast.quantization.headroom import note_of_headroom, with_headroom
 from quarkfast.quantization.observed import observed_channels, observed_tensors
 from quarkfast.quantization.place import place
 from quarkfast.quantization.plan import Plan, make_plan
@@ -27,6 +28,7 @@ __all__ = [
     "is_portable",
     "make_plan",
     "needs_ranges",
+    "note_of_headroom",
     "note_of_tails",
     "notes_of_cuts",
     "observed_channels",
@@ -37,4 +39,5 @@ __all__ = [
     "resolve_conflicts",
     "saturation_note",
     "widen_tails",
+    "with_headroom",
 ]

@@ -10,6 +10,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard, name_of
 from quarkfast.graph.placement import Placement
 from quarkfast.kernels import Range
+from quarkfast.quantization.headroom import has_bits_to_spare
 from quarkfast.ranges.summary import TensorSummary
 from quarkfast.ranges.tail_range import range_with_tails
 
@@ -30,7 +31,8 @@ def few_valued(model: ir.Model, placement: Placement) -> tuple[str, ...]:
     """Returns the observed tensors that the model answers with: one number for each channel, no limits by definition.
 
     Left out are tensors in between, whose channels may lie far apart, so that a wider range takes the small ones their
-    digits, and tensors with power-of-two scales, which leave one or two ranges to choose from.
+    digits, tensors with power-of-two scales, which leave one or two ranges to choose from, and those of 16 bits, whose
+    ranges are doubled (`quarkfast.quantization.headroom`).
 
     Args:
         model: The prepared model.
@@ -46,7 +48,7 @@ def few_valued(model: ir.Model, placement: Placement) -> tuple[str, ...]:
 
 
 def _is_fine(spec: TensorSpec) -> bool:
-    return spec.format.is_integer and spec.scale != "power_of_two"
+    return spec.format.is_integer and spec.scale != "power_of_two" and not has_bits_to_spare(spec)
 
 
 def _is_answer(value: ir.Value) -> bool:
