@@ -28,9 +28,10 @@ def output_ratios(
 ) -> NDArray[np.float64]:
     """Returns the ratio of signal to quantization noise of each sample in dB, the mean over float outputs.
 
-    Boxes and scores that are joined to one output count as two (`quarkfast.evaluate.output_parts`). Both run with exact sums. A ratio lies between -100 and 100 dB. Numbers that are not finite in the float model are
-    left out; others make it -100 dB, and so does another shape. Outputs without signal are left out of the mean; a
-    sample that has none is NaN.
+    Boxes and scores that are joined to one output count as two (`quarkfast.evaluate.output_parts`). Both run with
+    exact sums. A ratio lies between -100 and 100 dB. Numbers that are not finite in the float model are left out;
+    others make it -100 dB, and so does another shape. Outputs without signal are left out of the mean; a sample
+    that has none is NaN.
 
     Args:
         reference: The float model.
