@@ -209,6 +209,18 @@ def test_a_comparison_reads_an_input_as_it_came(preset):
     assert list(less.input) == ["two", "x"]
 
 
+@pytest.mark.parametrize("preset", ["A8W8", "A16W8"])
+def test_a_range_ends_where_the_float_one_does(preset):
+    text = """g (float x) => (float[N] y, float z) {
+        y = Range(zero, x, one)
+        z = Mul(x, one)
+    }"""
+    proto = tiny_model(text, {"zero": np.float32(0), "one": np.float32(1)})
+    found = quarkfast.quantize(proto, preset=preset, calibration_data=[{"x": np.float32(10)}]).proto
+    (counted,) = (node for node in found.graph.node if node.op_type == "Range")
+    assert list(counted.input) == ["zero", "x", "one"]
+
+
 EXTRA = """g (float[1, 4] x) => (float[1, 4] y) {
     a = Exp(x)
     b = Cast<to = 6>(a)

@@ -24,9 +24,9 @@ __all__ = ["place", "place_graph"]
 
 _FLOAT32 = frozenset({ir.DataType.FLOAT})
 
-# A step decides what they give.
+# A step decides what they give, or how much.
 _COMPARISONS = frozenset(
-    {"ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual"}
+    {"ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Range"}
 )
 
 
@@ -44,8 +44,8 @@ def place(model: ir.Model, scheme: Scheme, target: Target) -> Placement:
        to a matrix product stays float, and no pair stands between the two.
     8. What `quarkfast.quantization.fallback_rules` lists stays float. It reads what another float node computed
        without a pair, and a matrix product that nothing else reads gets none. What stays float reads masks without
-       a pair, and a comparison what no quantized node computed: rounding could move it to the other side. A cubic
-       Resize reads everything so.
+       a pair, and a comparison or a Range what no quantized node computed: rounding could move it to the other side.
+       A cubic Resize reads everything so.
     9. What a node computes whose outputs the scheme excludes gets no pair, unless a quantized node reads it.
     10. Where the target quantizes operands alone, outputs get no pair, unless the scheme gives one its own type, and
        all other readers of an operand read it as it was computed.
@@ -158,7 +158,7 @@ class _Placer:
                 self._mark_output(node, output, rule)
 
     def _compare_floats(self, node: ir.Node) -> None:
-        """Notes that a comparison reads what no quantized node computed without a pair, which could change sides."""
+        """Notes that a comparison or a Range reads what no quantized node computed without a pair."""
         if node.op_type not in _COMPARISONS:
             return
         for index, value in enumerate(node.inputs):
