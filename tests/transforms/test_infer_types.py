@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -41,3 +43,17 @@ def test_what_multiplies_it_by_one_goes_in_every_operator_set(opset):
         tiny_model(COMPUTED.replace("y = Mul (t, unit)", "m = Mul (t, unit) y = Sigmoid (m)"), CONSTANTS, opset=opset)
     )
     assert "Mul" not in operators_of(prepare(model, opset))
+
+
+def test_sizes_that_are_too_many_for_an_array_say_nothing():
+    """A file may claim any number of them, and memory is not taken for a claim."""
+    model = load_model(
+        tiny_model("g (float[4] x, int64[100000000] wanted) => (float y) { y = Reshape (x, wanted) }", {})
+    )
+    model.graph.outputs[0].shape = None
+    tracemalloc.start()
+    infer_types(model)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert model.graph.outputs[0].shape is None
+    assert peak < 10 << 20

@@ -18,6 +18,9 @@ __all__ = ["infer_types"]
 # No real dimension is larger; tables of words have some 2^18 rows.
 _LARGEST = 1 << 24
 
+# No array of NumPy has more, and a file may claim any number.
+_MOST_DIMENSIONS = 64
+
 
 def infer_types(model: ir.Model) -> bool:
     """Fills in types and shapes in place; what cannot be inferred stays unknown.
@@ -42,7 +45,7 @@ def _rank_reshapes(model: ir.Model) -> bool:
             continue
         wanted = node.inputs[1] if len(node.inputs) > 1 else None
         sizes = None if wanted is None or wanted.shape is None else tuple(wanted.shape)
-        if sizes is not None and len(sizes) == 1 and isinstance(sizes[0], int):
+        if sizes is not None and len(sizes) == 1 and isinstance(sizes[0], int) and sizes[0] <= _MOST_DIMENSIONS:
             node.outputs[0].shape = ir.Shape([None] * sizes[0])
             found = True
     return found
