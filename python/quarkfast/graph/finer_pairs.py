@@ -148,13 +148,15 @@ def _rounded(pair: TracedPair) -> list[ir.Value]:
 
 def _moved(pair: TracedPair, pairs: Mapping[ir.Value, TracedPair]) -> Iterator[TracedPair]:
     """Yields the pairs of what operators make of a tensor by moving it, if they have its scale."""
-    uses = [use for rounded in _rounded(pair) for use in rounded.uses()]
-    moves = [node for node, index in uses if index == 0 and node.op_type in _MOVES and is_standard(node)]
-    for output in (output for node in moves for output in node.outputs):
-        for following in _pairs_behind(output, pairs):
-            if _is_alike(pair.codes, following.codes):
-                yield following
-                yield from _moved(following, pairs)
+    waiting = [pair]
+    while waiting:
+        one = waiting.pop()
+        uses = [use for rounded in _rounded(one) for use in rounded.uses()]
+        moves = [node for node, index in uses if index == 0 and node.op_type in _MOVES and is_standard(node)]
+        behind = (each for node in moves for output in node.outputs for each in _pairs_behind(output, pairs))
+        alike = [each for each in behind if _is_alike(one.codes, each.codes)]
+        yield from alike
+        waiting += alike
 
 
 def _pairs_behind(value: ir.Value, pairs: Mapping[ir.Value, TracedPair]) -> list[TracedPair]:

@@ -25,7 +25,7 @@ __all__ = ["place", "place_graph"]
 _FLOAT32 = frozenset({ir.DataType.FLOAT})
 
 # A step decides what they give, or how much.
-_COMPARISONS = frozenset(
+_DECIDING = frozenset(
     {"ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Range"}
 )
 
@@ -142,7 +142,7 @@ class _Placer:
         rule = self._nodes.rule(node)
         reason = self._nodes.objection(node) or self._why_unreached(node, rule)
         if reason:
-            self._compare_floats(node)
+            self._decide_by_floats(node)
             if any(self._nodes.is_float(value) for value in node.outputs):
                 self._left_float.append(LeftFloat(name_of(node), node.op_type, reason))
                 self._leave(node, rule)
@@ -157,9 +157,9 @@ class _Placer:
             for output in node.outputs:
                 self._mark_output(node, output, rule)
 
-    def _compare_floats(self, node: ir.Node) -> None:
+    def _decide_by_floats(self, node: ir.Node) -> None:
         """Notes that a comparison or a Range reads what no quantized node computed without a pair."""
-        if node.op_type not in _COMPARISONS:
+        if node.op_type not in _DECIDING:
             return
         for index, value in enumerate(node.inputs):
             producer = None if value is None else value.producer()
