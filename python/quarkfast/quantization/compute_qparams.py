@@ -20,6 +20,7 @@ from quarkfast.quantization.degenerate_ranges import count_flat
 from quarkfast.quantization.portable_weights import make_portable
 from quarkfast.quantization.scales import quantizer_for_range, quantizer_for_values, unit_quantizer
 from quarkfast.quantization.shared_ranges import share_ranges
+from quarkfast.quantization.sum_scales import round_terms_once
 from quarkfast.targets import Target
 
 __all__ = ["compute_qparams", "constant_quantizer", "needs_ranges"]
@@ -52,9 +53,11 @@ def compute_qparams(
     3. An attention mask reaches no further down than it needs to (`quarkfast.quantization.attention_masks`).
     4. The inputs of an operator whose scales the target joins take the range of its output
        (`quarkfast.quantization.shared_ranges`).
-    5. Where a portable scheme asks for it, weights leave sums in 16 bits (`quarkfast.quantization.portable_weights`).
-    6. Where ``bias / (s_x * s_w)`` would leave int32, ``s_w`` is raised until it fits, and a note says so.
-    7. Tensors that say nothing about a scale are counted (`quarkfast.quantization.degenerate_ranges`).
+    5. A term of a sum that power-of-two scales would round twice takes the scale of the result
+       (`quarkfast.quantization.sum_scales`), unless the scheme is strict.
+    6. Where a portable scheme asks for it, weights leave sums in 16 bits (`quarkfast.quantization.portable_weights`).
+    7. Where ``bias / (s_x * s_w)`` would leave int32, ``s_w`` is raised until it fits, and a note says so.
+    8. Tensors that say nothing about a scale are counted (`quarkfast.quantization.degenerate_ranges`).
 
     Args:
         model: The prepared model, for the values of its constants.
@@ -80,6 +83,9 @@ def compute_qparams(
         root: moved.get(root) or _activation_quantizer(root, placement, ranges, notes)
         for root in dict.fromkeys(placement.activations.values())
     }
+    if not scheme.strict:
+        tied = {*target.one_range, *target.one_scale}
+        quantizers = round_terms_once(model, placement, quantizers, constants, tied)
     activations = {tensor: quantizers[root] for tensor, root in placement.activations.items()} | moved
     constants, reductions = make_portable(
         model, placement, scheme, target, constants, activations, channel_absmax or {}
