@@ -149,6 +149,20 @@ def test_types_of_another_device_are_found(written):
     assert "type" in rules(written("A8W8", weight_type="int4"), A8W8)
 
 
+@pytest.mark.parametrize("preset", ["A8W8", "A16W8"])
+def test_the_bias_of_a_matmul_with_weights_of_16_bits_breaks_no_rule(rng, preset):
+    """It is written as int32 codes, and the Add behind a MatMul that has it is no layer by itself."""
+    text = """g (float[1, 6, 8] x) => (float[1, 6, 4] y) {
+        p = MatMul (x, w)
+        y = Add (p, b)
+    }"""
+    arrays = {"w": rng.normal(size=(8, 4)).astype(np.float32), "b": rng.normal(size=4).astype(np.float32)}
+    feeds = [{"x": each} for each in rng.normal(size=(4, 1, 6, 8)).astype(np.float32)]
+    model = tiny_model(text, arrays)
+    proto = quarkfast.quantize(model, None, preset, feeds, tensors={"w": {"dtype": "int16"}}).proto
+    assert quarkfast.check_model(proto, quarkfast.PRESETS[preset].target).errors == ()
+
+
 def test_a_bias_with_another_scale_than_its_products_is_found(written):
     path = written("A8W8", {"b_quantized_scale": lambda scale: scale * np.float32(1.001)})
     (finding,) = quarkfast.check_model(path, A8W8).errors

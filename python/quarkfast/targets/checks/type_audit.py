@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from quarkfast.deferred import ir
-from quarkfast.graph.access import name_of
+from quarkfast.graph.access import is_read_once, is_standard, name_of, rank_of
 from quarkfast.graph.operators import find_operator
 from quarkfast.graph.subgraphs import nodes_of
-from quarkfast.graph.written_codes import codes_of_input, is_pair, reads_floats
+from quarkfast.graph.written_codes import Codes, codes_of_input, is_pair, reads_floats
 from quarkfast.qparams import stored_scale
 from quarkfast.targets.checks.finding import Finding, Takes
 
@@ -26,7 +26,7 @@ def types(model: ir.Model, target: Takes) -> Iterator[Finding]:
 
     A device that names no types takes integers of 8 and 16 bits. Biases are int32 or int16, or what weights are where
     the device quantizes them alike; constants that are no weights, such as an operand of an Add, have the type of
-    either. A layer that reads floats runs elsewhere.
+    either, and a vector that an Add gives to a MatMul is its bias. A layer that reads floats runs elsewhere.
     """
     for node in nodes_of(model.graph):
         operator = find_operator(node)
@@ -35,12 +35,23 @@ def types(model: ir.Model, target: Takes) -> Iterator[Finding]:
             if codes is None or codes.dtype is None:
                 continue
             roles = ["activations"] if codes.values is None else ["activations", "weights"]
+            if _is_added_to_a_product(node, index, codes):
+                roles.append("biases")
             if operator is not None and codes.values is not None and index in (operator.weight, operator.bias):
                 roles = ["weights" if index == operator.weight else "biases"]
             if not any(_is_taken(codes.dtype, role, target) for role in roles):
                 got = codes.dtype.name.lower()
                 text = f"{codes.tensor!r}: expected {_expected(roles[-1], target)} for {roles[-1]}, got {got}"
                 yield Finding("type", "error", name_of(node), text)
+
+
+def _is_added_to_a_product(node: ir.Node, index: int, codes: Codes) -> bool:
+    """Whether `codes` are a vector that `node` adds to a matrix product, which nothing else reads."""
+    if node.op_type != "Add" or not is_standard(node) or codes.values is None or rank_of(codes.values) != 1:
+        return False
+    product = node.inputs[1 - index]
+    producer = None if product is None or not is_read_once(product) else product.producer()
+    return producer is not None and producer.op_type == "MatMul"
 
 
 def _is_taken(dtype: ir.DataType, role: str, target: Takes) -> bool:
