@@ -110,7 +110,8 @@ def _gaps(model: onnx.ModelProto, feeds: Sequence[Feed], folder: Path | None) ->
     found = {output.name: _Gap() for output in model.graph.output}
     for feed in feeds:
         for gap, one, other in zip(found.values(), ort.run(exact, feed), ort.run(default, feed), strict=True):
-            gap.add(one, other)
+            if isinstance(one, np.ndarray) and one.dtype.kind in "biuf":  # else text, maps or several tensors
+                gap.add(one, other)
     return found
 
 

@@ -95,10 +95,14 @@ def _with_logits(data: bytes) -> tuple[list[str], dict[str, str], bytes]:
 
 
 def _runs(session: Any, feeds: Sequence[Feed]) -> _Runs:
-    """Returns every output of floats, by its name, for each feed."""
+    """Returns every output of floats, by its name, for each feed; one of maps or of several tensors is none."""
     names = [output.name for output in session.get_outputs()]
     runs = [dict(zip(names, ort.run(session, feed), strict=True)) for feed in feeds]
-    return [{name: np.array(each) for name, each in run.items() if each.dtype.kind == "f"} for run in runs]
+    return [{name: np.array(each) for name, each in run.items() if _is_float(each)} for run in runs]
+
+
+def _is_float(output: Any) -> bool:
+    return isinstance(output, np.ndarray) and output.dtype.kind == "f"
 
 
 def _ratio(wanted: NDArray[np.float64], found: NDArray[np.float64]) -> float:

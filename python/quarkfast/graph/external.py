@@ -18,6 +18,7 @@ from quarkfast.errors import OutputError
 from quarkfast.graph.access import name_of, shape_of
 from quarkfast.graph.chunked_io import byte_pieces
 from quarkfast.graph.load import ModelSource
+from quarkfast.graph.map_types import restore_map_types
 from quarkfast.graph.save import PROTOBUF_LIMIT, serialize
 from quarkfast.graph.streams import Stream, StreamedTensor
 from quarkfast.graph.subgraphs import graphs_of
@@ -237,4 +238,5 @@ def constants_of(model: ir.Model) -> Iterator[tuple[ir.Value, ir.TensorProtocol]
 
 
 def _graph_bytes(model: ir.Model) -> bytes:
-    return bytes(ir.serde.serialize_model(model).SerializeToString(deterministic=True))
+    proto = restore_map_types(model, ir.serde.serialize_model(model))
+    return bytes(proto.SerializeToString(deterministic=True))

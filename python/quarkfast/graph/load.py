@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
 from quarkfast.graph.check_tensors import check_tensors
+from quarkfast.graph.map_types import keep_map_types, without_map_types
 from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = ["ModelSource", "external_bytes", "external_files", "load_model", "model_bytes"]
@@ -84,11 +85,13 @@ def _from_proto(proto: onnx.ModelProto, where: str, folder: Path) -> ir.Model:
     if not proto.HasField("graph") or not proto.opset_import or proto.ir_version <= 0:
         raise ModelError(f"{where}: expected an ONNX model, got a file that is truncated or not ONNX")
     check_tensors(proto, where, folder)
+    proto, map_types = without_map_types(proto, where)
     try:
         model = ir.serde.deserialize_model(proto)
     except (ir.serde.SerdeError, ValueError, KeyError) as error:
         cause = " ".join(str(error.__cause__ or error).split())
         raise ModelError(f"{where}: expected a well-formed ONNX graph, got {cause}") from error
+    keep_map_types(model, map_types)
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
         ir.external_data.set_base_dir(graph, folder)
     return model

@@ -10,6 +10,7 @@ from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError, ModelError, UnsupportedError
 from quarkfast.graph.access import is_standard, name_of
 from quarkfast.graph.aside import bring_back, large_tensors_aside
+from quarkfast.graph.map_types import without_map_types
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
 
 __all__ = ["check_pairs_run", "choose_ir_version", "convert_opset", "convert_opset_exactly", "opset_version"]
@@ -147,7 +148,7 @@ def _convert(model: ir.Model, version: int) -> ir.Model:
     """
     with large_tensors_aside(model) as tensors:
         converted = onnx.version_converter.convert_version(ir.serde.serialize_model(model), version)
-    result = ir.serde.deserialize_model(converted)
+    result = ir.serde.deserialize_model(without_map_types(converted, "model")[0])
     bring_back(result, tensors)
     known = {name_of(value): value for value in _values(model)}
     for value in _values(result):

@@ -9,6 +9,7 @@ import onnx
 from quarkfast.atomic_files import save_bytes
 from quarkfast.deferred import ir
 from quarkfast.errors import UnsupportedError
+from quarkfast.graph.map_types import restore_map_types
 from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = ["PROTOBUF_LIMIT", "save_model", "serialize", "to_proto"]
@@ -29,7 +30,7 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
         raise UnsupportedError(f"model: expected tensors of at most {PROTOBUF_LIMIT} bytes in all, got {size} bytes")
     if any(isinstance(value.const_value, ir.ExternalTensor) for value in values):
         model = ir.external_data.load_to_model(model.clone())
-    return ir.serde.serialize_model(model)
+    return restore_map_types(model, ir.serde.serialize_model(model))
 
 
 def serialize(model: ir.Model) -> bytes:

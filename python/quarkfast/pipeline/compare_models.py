@@ -187,9 +187,10 @@ class _Tensors:
                 asked.append(Asked(index, False, pair.original, pair.rounded, np.inf))
             else:
                 self.left.append(f"{pair.tensor!r}: of another shape in the float model")
-        ends = {name_of(value): value for value in other.graph.outputs}
-        self._outputs = [name_of(value) for value in merged.graph.outputs]
-        for name, (one, end) in _outputs(merged.graph.outputs, ends).items():
+        ends = {name_of(value): value for value in other.graph.outputs if _is_tensor(value)}
+        own = [value for value in merged.graph.outputs if _is_tensor(value)]
+        self._outputs = [name_of(value) for value in own]
+        for name, (one, end) in _outputs(own, ends).items():
             asked.append(Asked(len(self._rounded) + self._outputs.index(name), False, one, end, np.inf))
         self._asked = [(each.tensor, each.rounding, name_of(each.reference)) for each in asked]
         put_beside(merged, other, _PREFIX)
@@ -285,6 +286,11 @@ def _outputs(own: Iterable[ir.Value], others: Mapping[str, ir.Value]) -> dict[st
     """Returns outputs that both models have, by name, or by position where no name is the same."""
     by_name = {name_of(one): (one, others[name_of(one)]) for one in own if name_of(one) in others}
     return by_name or {name_of(one): (one, other) for one, other in zip(own, others.values(), strict=False)}
+
+
+def _is_tensor(output: ir.Value) -> bool:
+    """Whether an output is one tensor, and not several, or maps, whose type onnx-ir has not."""
+    return isinstance(output.type, ir.TensorType)
 
 
 def _differ(one: ir.Value, other: ir.Value) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
 from quarkfast.graph.load import ModelSource, load_model
+from quarkfast.graph.map_types import restore_map_types
 from quarkfast.transforms.channels_last import move_channels_last
 from quarkfast.transforms.clean import sort
 from quarkfast.transforms.infer_types import infer_types
@@ -49,4 +50,4 @@ def _typed(model: ModelSource) -> ir.Model:
 
 def _proto(model: ir.Model) -> Any:
     """Returns a model with the data that it has in files, which a model in memory has no folder to look for in."""
-    return ir.serde.serialize_model(ir.external_data.load_to_model(model))
+    return restore_map_types(model, ir.serde.serialize_model(ir.external_data.load_to_model(model)))

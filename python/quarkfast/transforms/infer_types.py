@@ -10,6 +10,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard, shape_of
 from quarkfast.graph.aside import large_tensors_aside
 from quarkfast.graph.contrib import type_outputs
+from quarkfast.graph.map_types import holds_map
 from quarkfast.graph.shape_inference import inferred
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
 
@@ -71,7 +72,7 @@ def _take_over(graph: ir.Graph, proto: onnx.GraphProto) -> None:
     outputs = (output for node in graph for output in node.outputs)
     for value in (*graph.inputs, *graph.initializers.values(), *outputs):
         found = known.get(value.name or "")
-        if found is not None:
+        if found is not None and not holds_map(found):
             value.shape = ir.serde.deserialize_type_proto_for_shape(found) or value.shape
             value.type = ir.serde.deserialize_type_proto_for_type(found) or value.type
 
