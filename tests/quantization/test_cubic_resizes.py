@@ -82,3 +82,43 @@ def test_other_types_and_modes_are_quantized(preset, mode):
     result = _quantized("m = Identity(c)", preset, mode)
     assert result.summary.quantized["Resize"] == 1
     assert not result.summary.left_float
+
+
+# The positions of a transformer for images, trained for another size: what moves them reads how many channels there are
+# from other tensors, so that they are no constant here, while onnxruntime finds out. Their size is read as well.
+POSITIONS = """g (float[1, 4, 5, 5] x) => (float[1, 25, 4] y) {
+    n = Shape(x)
+    c = Gather(n, one)
+    v = Unsqueeze(c, zero)
+    s = Concat<axis = 0>(single, side, side, v)
+    t = Reshape(table, s)
+    p = Transpose<perm = [0, 3, 1, 2]>(t)
+    k = Shape(p)
+    o = Slice(k, zero, two)
+    z = Concat<axis = 0>(o, wanted)
+    r = Resize<mode = "cubic", cubic_coeff_a = -0.75>(p, , , z)
+    q = Transpose<perm = [0, 2, 3, 1]>(r)
+    e = Reshape(q, flat)
+    h = Conv(x, w)
+    j = Reshape(h, rows)
+    i = Transpose<perm = [0, 2, 1]>(j)
+    y = Add(i, e)
+}"""
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "A16W8", "XINT8", "U8S8"])
+def test_a_table_of_positions_is_resized_in_a_default_session(preset, rng):
+    arrays = {
+        "one": np.int64(1), "zero": np.int64([0]), "two": np.int64([2]), "single": np.int64([1]), "side": np.int64([8]),
+        "wanted": np.int64([5, 5]), "flat": np.int64([1, -1, 4]), "rows": np.int64([1, 4, -1]),
+        "table": rng.normal(size=(1, 64, 4)).astype(np.float32), "w": rng.normal(size=(4, 4, 1, 1)).astype(np.float32),
+    }  # fmt: skip
+    model = tiny_model(POSITIONS, arrays, opset=14)
+    del model.graph.input[0].type.tensor_type.shape.dim[:]
+    for name in ("N", "C", "H", "W"):
+        model.graph.input[0].type.tensor_type.shape.dim.add().dim_param = name
+    feeds = [{"x": each} for each in rng.normal(size=(4, 1, 4, 5, 5)).astype(np.float32)]
+    result = quarkfast.quantize(model, None, preset, feeds)
+    expected = ort.run(ort.inference_session(result.model_bytes, ort.session_options(optimize=False)), feeds[0])[0]
+    found = ort.run(ort.inference_session(result.model_bytes, ort.session_options(optimize=True)), feeds[0])[0]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=0.2)

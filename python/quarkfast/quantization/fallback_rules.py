@@ -22,7 +22,6 @@ _NORMALIZATIONS = frozenset(
     }
 )
 _ATTENTION = "so few bits cannot carry scores of attention"
-_CUBIC = "onnxruntime before 1.27 has no cubic Resize for codes of 8 bits"
 _STEEP = "codes cannot carry what a logarithm or a root makes of it"
 _ELEMENTWISE = frozenset({"Add", "Div", "Mul", "Sub", "Where"})
 
@@ -48,7 +47,7 @@ class Sensitive:
        float reads it as it was computed, so that a row that is masked as a whole is found to be so.
     6. The sum of scores and a mask that is an output of the model.
 
-    And for integers of 8 bits, in any model:
+    And for integers of 8 bits, in any model, and of any width where it resizes a constant:
 
     7. A cubic Resize (`quarkfast.quantization.cubic_resizes`). It reads what is computed in front of it without a pair.
 
@@ -85,10 +84,10 @@ class Sensitive:
                 reason = _masks(node, masks)
             if reason:
                 self._reasons[node] = reason
-        self.unrounded = cubic_resizes(graph, spec_of)
+        cubic = cubic_resizes(graph, spec_of)
+        self.unrounded = frozenset(cubic)
         """What reads its data as it was computed."""
-        for node in self.unrounded:
-            self._reasons.setdefault(node, _CUBIC)
+        self._reasons = cubic | self._reasons
         for node in steep_functions(graph, spec_of, is_asked_for):
             self._reasons.setdefault(node, _STEEP)
         self.masks = frozenset(value for value in masks.values if not spec_of(name_of(value)).format.float32_range)
