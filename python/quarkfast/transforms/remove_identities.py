@@ -6,7 +6,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard
 from quarkfast.graph.subgraphs import nodes_of
 
-__all__ = ["remove_identities"]
+__all__ = ["bypass", "remove_identities"]
 
 
 def remove_identities(model: ir.Model) -> bool:
@@ -22,11 +22,12 @@ def remove_identities(model: ir.Model) -> bool:
     removed = False
     for node in nodes_of(model.graph):
         if node.op_type == "Identity" and is_standard(node):
-            removed |= _try_to_remove(node)
+            removed |= bypass(node)
     return removed
 
 
-def _try_to_remove(node: ir.Node) -> bool:
+def bypass(node: ir.Node) -> bool:
+    """Removes a node that gives its first input as it is, by the rules of `remove_identities`; tells whether it did."""
     source, result, graph = node.inputs[0], node.outputs[0], node.graph
     if source is None or graph is None:
         return False

@@ -1,0 +1,93 @@
+"""Casts to the type that a tensor has, and parts of a Concat that have no elements, are taken out."""
+
+from __future__ import annotations
+
+from quarkfast.deferred import ir, passes
+from quarkfast.graph.access import array_of, is_constant, is_standard, shape_of, tensor_of
+from quarkfast.graph.subgraphs import nodes_of
+from quarkfast.transforms.remove_identities import bypass
+
+__all__ = ["remove_no_ops"]
+
+# What has no elements along an axis if one of its inputs of the same rank has none there.
+_ELEMENTWISE = frozenset({"Add", "Cast", "Div", "Identity", "Mul", "Neg", "Sub"})
+
+
+def remove_no_ops(model: ir.Model) -> bool:
+    """Removes nodes and inputs of nodes that add nothing, in place; returns whether there were any.
+
+    1. What reads ``y = Cast(x)`` reads ``x`` where that has the type already. Exporters write such Casts where the
+       author calls ``to``; a Cast ends what targets run in integers.
+    2. A Concat loses the parts that are known to be empty, and is taken out if one is left: a ConstantOfShape with a
+       constant 0, as of positions that are padded by none, arithmetic with it, and a constant. They show no values that
+       a scale could follow from, and the other parts have to share their scale. What a shape only declares is no proof.
+
+    Types are known (`quarkfast.transforms.infer_types`). Idempotent; graph inputs and outputs keep names and types;
+    error 0.
+    """
+    changed = False
+    for node in nodes_of(model.graph):
+        if not is_standard(node):
+            continue
+        if node.op_type == "Cast" and _keeps_type(node):
+            changed |= bypass(node)
+        elif node.op_type == "Concat":
+            changed |= _drop_empty_parts(node)
+    if changed:
+        passes.RemoveUnusedNodesPass()(model)
+    return changed
+
+
+def _keeps_type(node: ir.Node) -> bool:
+    source = node.inputs[0]
+    return source is not None and source.dtype is not None and source.dtype == node.attributes.get_int("to")
+
+
+def _drop_empty_parts(node: ir.Node) -> bool:
+    axis = node.attributes.get_int("axis", 0)
+    kept = [value for value in node.inputs if value is not None and not _is_empty(value, axis)]
+    if not kept or len(kept) == len(node.inputs):
+        return False
+    for index, value in enumerate(kept):
+        node.replace_input_with(index, value)
+    node.resize_inputs(len(kept))
+    if len(kept) == 1:
+        bypass(node)
+    return True
+
+
+def _is_empty(value: ir.Value, axis: int) -> bool:
+    """Whether `value` has no elements along an axis, whatever the inputs of the model are."""
+    if is_constant(value):
+        shape = shape_of(tensor_of(value))
+        return -len(shape) <= axis < len(shape) and shape[axis] == 0
+    node = value.producer()
+    if node is None or not is_standard(node):
+        return False
+    if node.op_type == "ConstantOfShape":
+        return _size(node.inputs[0], axis) == 0
+    if node.op_type not in _ELEMENTWISE or value.shape is None:
+        return False
+    parts = [each for each in node.inputs if each is not None and each.shape is not None]
+    return any(len(each.shape or ()) == len(value.shape) and _is_empty(each, axis) for each in parts)
+
+
+def _size(shape: ir.Value | None, axis: int) -> int | None:
+    """Returns the size along an axis that a tensor of sizes has, or None if it is not constant."""
+    node = None if shape is None or is_constant(shape) else shape.producer()
+    if node is not None and node.op_type == "Concat" and is_standard(node):
+        parts = [_sizes(each) for each in node.inputs]
+        sizes = None if any(part is None for part in parts) else [size for part in parts for size in part or ()]
+    else:
+        sizes = None if shape is None else _sizes(shape)
+    return sizes[axis] if sizes is not None and -len(sizes) <= axis < len(sizes) else None
+
+
+def _sizes(value: ir.Value | None) -> list[int | None] | None:
+    """Returns the sizes that a vector of known length holds, None for each that is not constant."""
+    if value is None:
+        return None
+    if is_constant(value):
+        return [int(size) for size in array_of(value).ravel()]
+    length = None if value.shape is None or len(value.shape) != 1 else value.shape[0]
+    return [None] * length if isinstance(length, int) else None
