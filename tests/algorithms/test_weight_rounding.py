@@ -261,7 +261,18 @@ def test_progress_counts_layers():
 
 @pytest.mark.parametrize(
     ("preset", "changes", "part"),
-    [("XINT8", {}, 0.5), ("A8W8", {}, None), ("A8W8", {"weight": PRESETS["A8W8"].weight.with_type("int4")}, 1.0)],
+    [
+        ("XINT8", {}, 0.5),
+        ("A8W8", {}, None),
+        ("A8W8", {"weight": PRESETS["A8W8"].weight.with_type("int4")}, 1.0),
+        ("MX6", {}, 1.0),
+        ("MX9", {}, None),
+        ("MXINT8", {}, None),
+        ("MXFP6E3M2", {}, 1.0),
+        ("MXFP8E5M2", {}, 1.0),  # 3 significant bits, as MXFP6E3M2 has
+        ("MXFP8E4M3", {}, 1.0),
+        ("BF16", {}, None),
+    ],
 )
 def test_types_decide_how_much_of_an_input_s_error_layers_make_up_for(monkeypatch, preset, changes, part):
     seen = []
