@@ -12,7 +12,8 @@ from quark.onnx import ModelQuantizer
 from quark.onnx.quantization.config import Config, get_default_config
 
 model, out, preset, key, data, value = sys.argv[1:7]
-samples = iter([{"x": each[None]} for each in np.load(data)["x"]])
+((name, array),) = np.load(data).items()
+samples = iter([{name: each[None]} for each in array])
 
 
 class Reader:
