@@ -55,3 +55,17 @@ def test_the_largest_input_has_15_or_16_bits(largest):
 @pytest.mark.parametrize("largest", [0.0, np.inf, np.nan])
 def test_inputs_without_a_largest_are_counted_in_ones(largest):
     assert fixed_point_step(largest) == 1.0
+
+
+def test_rows_are_taken_away_exactly(rng):
+    rows, floats = _rows(rng), _rows(rng)
+    steps = fixed_point_step(np.abs(rows).max()), fixed_point_step(np.abs(floats).max())
+    found, rest = GramMatrices(2, 5, *steps), GramMatrices(2, 5, *steps)
+    found.add(rows[:, :7], floats[:, :7])
+    some = found.copy()
+    found.add(rows[:, 7:], floats[:, 7:])
+    rest.add(rows[:, 7:], floats[:, 7:])
+    left = found.without(some)
+    assert left.count == rest.count
+    for name in ("gram", "cross", "mean", "float_mean"):
+        assert np.array_equal(getattr(left, name), getattr(rest, name))

@@ -17,6 +17,7 @@ from quarkfast.algorithms.rounding.error_feedback import round_with_feedback
 from quarkfast.algorithms.rounding.group_scales import solve_with_scales
 from quarkfast.config import Scheme
 from quarkfast.reconstruction import LinearLayer, linear_layers
+from quarkfast.reconstruction.error_share import covariances, shared_error
 from quarkfast.reconstruction.gram import GramMatrices
 from quarkfast.reconstruction.output_error import output_ratios
 from quarkfast.reconstruction.reconstruct import LayerStatistics, reconstruct
@@ -27,11 +28,6 @@ __all__ = ["WeightRoundingSettings", "round_weight", "round_weights", "settings_
 # to make up for those is to fit noise: ResNet-20 in A8W8 loses 0.7 dB by it, and with 4-bit weights gains 0.6. What
 # counts is significant bits: MXFP8 has 3 or 4, and MobileNetV2 gains 7.0 dB in E5M2 and 6.0 in E4M3.
 _NARROW_BITS = 8
-
-# Powers of two let more saturate than other scales do. What that takes from an input is large where the input is, and
-# weights can make up for it. Half of it, as samples show too little of it: on 1,000 other images mobilenetv2 in XINT8
-# has 27.6 dB with none, 28.7 with all and 28.9 with half, resnet56 22.2, 21.9 and 22.4, resnet20 24.1, 23.9 and 24.2.
-_PART_OF_SATURATION = 0.5
 
 # Rows for each number in a row with which a Gram matrix says enough. With fewer the damping grows, by the square: of 52
 # samples behind a global pool, a matrix of 200 inputs knows nothing in most directions.
@@ -63,7 +59,8 @@ class WeightRoundingSettings:
         update_bias: Whether a bias makes up for the mean error of its layer.
         from_float_input: Whether layers are to give what they give in the float model, and not what their float
             weights make of the quantized input. None decides by the types.
-        part_of_error: How much of the difference between these two they are to make up for.
+        part_of_error: How much of the difference between these two they are to make up for. None asks the samples, for
+            each layer (`quarkfast.reconstruction.error_share`).
         scale_rounds: How many times scales of groups are fitted to the codes and codes to the scales, where weights
             are stored alone in 4 bits. None leaves scales as they are.
         op_types: Operators whose weights get new codes; empty means all.
@@ -75,14 +72,12 @@ class WeightRoundingSettings:
     samples: int = 64
     update_bias: bool = True
     from_float_input: bool | None = None
-    part_of_error: float = 1.0
+    part_of_error: float | None = 1.0
     scale_rounds: int | None = 2
     op_types: tuple[str, ...] = ()
 
 
-def round_weight(
-    tensor: Any, layer: LinearLayer, matrices: GramMatrices, settings: WeightRoundingSettings, centred: bool
-) -> Any:
+def round_weight(tensor: Any, seen: LayerStatistics, settings: WeightRoundingSettings, centred: bool) -> Any:
     """Returns a weight whose codes make the layer's output nearer to what it should be.
 
     With `W` the float weights, ``W^`` those of the codes, `x` the input to match and ``x^`` the input there is, the
@@ -90,24 +85,22 @@ def round_weight(
 
     Args:
         tensor: The weight (`quarkfast.quantization.QuantizedTensor`).
-        layer: How it lies.
-        matrices: Gram matrices of the layer's input.
+        seen: How it lies, and Gram matrices of the layer's input.
         settings: The solver, and how far to trust the matrices.
         centred: Whether a bias takes care of means, so that only what varies counts.
 
     Returns:
         The tensor with other codes, and where they are its own with other scales.
     """
+    layer, matrices = seen.layer, seen.matrices
     decoded = layer.to_rows(tensor.decoded()).astype(np.float64)
     wanted = layer.to_rows(np.asarray(tensor.values.numpy())).astype(np.float64)
-    gram, cross = matrices.gram, matrices.cross
-    cross = gram + settings.part_of_error * (cross - gram)
-    if centred:
-        float_mean = matrices.mean + settings.part_of_error * (matrices.float_mean - matrices.mean)
-        gram = gram - matrices.mean[:, :, None] * matrices.mean[:, None, :]
-        cross = cross - float_mean[:, :, None] * matrices.mean[:, None, :]
-    few = max(1.0, settings.rows_wanted * gram.shape[-1] / matrices.count)
-    damping = settings.damping * few * few * np.trace(gram, axis1=1, axis2=2) / gram.shape[-1]
+    few = max(1.0, settings.rows_wanted * wanted.shape[-1] / matrices.count)
+    relative, part = settings.damping * few * few, settings.part_of_error
+    if part is None:
+        part = 1.0 if seen.half is None else shared_error(wanted, matrices, seen.half, relative, centred)
+    gram, cross = covariances(matrices, part, centred)
+    damping = relative * np.trace(gram, axis1=1, axis2=2) / gram.shape[-1]
     damped = damping[:, None, None] * np.eye(gram.shape[-1])
     target = wanted @ (cross + damped)
     if not tensor.is_integer:
@@ -163,7 +156,7 @@ class _Rounding:
         layer, matrices = seen.layer, seen.matrices
         bias = self._biases.get(layer.bias or "") if self._settings.update_bias else None
         weight = self._weights[layer.weight]
-        rounded = round_weight(weight, layer, matrices, self._settings, bias is not None)
+        rounded = round_weight(weight, seen, self._settings, bias is not None)
         found = {layer.weight: rounded}
         if bias is not None and layer.bias is not None:
             found[layer.bias] = bias.with_nearest(_bias(bias, weight, rounded, layer, matrices))
@@ -206,9 +199,12 @@ def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
     models, rounding = context.simulate([layer.weight for layer in layers]), _Rounding(context, settings)
     features = layers[-1].data
     before = output_ratios(models.float_model, models.quantized, apart, features)
-    reconstruct(
-        models, layers, fitting, rounding.solve, both=both, report=lambda done: context.report(done, len(layers))
-    )
+    halves = both and settings.part_of_error is None
+
+    def report(done: int) -> None:
+        context.report(done, len(layers))
+
+    reconstruct(models, layers, fitting, rounding.solve, both=both, halves=halves, report=report)
     after = output_ratios(models.float_model, models.quantized, apart, features)
     return _judge(context, rounding.changed, before, after, len(layers))
 
@@ -217,8 +213,7 @@ def _with_inputs(scheme: Scheme, settings: WeightRoundingSettings) -> WeightRoun
     """Returns settings that say which input layers are to match, by the types of weights and activations."""
     weight, powers = scheme.weight, scheme.activation.scale == "power_of_two"
     narrow = weight.format.bits < _NARROW_BITS or weight.is_narrow_block
-    part = settings.part_of_error if narrow else _PART_OF_SATURATION
-    return replace(settings, from_float_input=narrow or powers, part_of_error=part)
+    return replace(settings, from_float_input=narrow or powers, part_of_error=1.0 if narrow else None)
 
 
 def _layers(context: Context) -> list[LinearLayer]:

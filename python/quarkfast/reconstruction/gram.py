@@ -69,6 +69,22 @@ class GramMatrices:
             _add_products(self._cross, floats, codes)
             self._float_sum += floats.sum(axis=1)
 
+    def copy(self) -> GramMatrices:
+        """Returns matrices of the same rows, to which others may be added."""
+        return self._plus(self, 0)
+
+    def without(self, some: GramMatrices) -> GramMatrices:
+        """Returns the matrices of the rows that are not among `some` of these, exactly."""
+        return self._plus(some, -1)
+
+    def _plus(self, other: GramMatrices, sign: int) -> GramMatrices:
+        groups, inputs = self._sum.shape
+        found = GramMatrices(groups, inputs, self._step, self._float_step)
+        found.count = self.count + sign * other.count
+        for name in ("_gram", "_sum", "_cross", "_float_sum"):
+            getattr(found, name)[...] = getattr(self, name) + sign * getattr(other, name)
+        return found
+
     @property
     def gram(self) -> Values:
         """``E[x^ x^T]``, ``[groups, k, k]``, symmetric."""

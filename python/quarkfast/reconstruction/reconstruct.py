@@ -34,10 +34,12 @@ class LayerStatistics(NamedTuple):
     Attributes:
         layer: The layer.
         matrices: Gram matrices of its input.
+        half: Those of every second sample, if they were asked for.
     """
 
     layer: LinearLayer
     matrices: GramMatrices
+    half: GramMatrices | None = None
 
 
 Solve = Callable[[LayerStatistics], Mapping[str, NDArray[np.float32]]]
@@ -51,6 +53,7 @@ def reconstruct(
     solve: Solve,
     *,
     both: bool,
+    halves: bool = False,
     report: Callable[[int], None] = lambda done: None,
 ) -> None:
     """Solves each of `layers` in the order of the graph, and puts what comes of it into the quantized model.
@@ -64,6 +67,7 @@ def reconstruct(
         feeds: Samples; the same number of rows in each.
         solve: Called once for each layer.
         both: Whether to run the float model too, so that layers make up for the errors in front of them.
+        halves: Whether to tell what every second sample shows by itself.
         report: Called with the number of layers that are done.
 
     Raises:
@@ -79,7 +83,7 @@ def reconstruct(
         initializers = {tensor.name: tensor for tensor in models.quantized.graph.initializer}
         for stage in range(quantized.stages + 1):
             for name in quantized.layers_of(stage):
-                found = solve(LayerStatistics(by_node[name], _matrices(by_node[name], paths, len(feeds))))
+                found = solve(_statistics(by_node[name], paths, len(feeds), halves))
                 for tensor, values in found.items():
                     initializers[tensor].CopyFrom(onnx.numpy_helper.from_array(values, tensor))
                 done += 1
@@ -88,25 +92,32 @@ def reconstruct(
                 path.run(stage)
 
 
-def _matrices(layer: LinearLayer, paths: Sequence[StagedModel], samples: int) -> GramMatrices:
+def _statistics(layer: LinearLayer, paths: Sequence[StagedModel], samples: int, halves: bool) -> LayerStatistics:
     groups, _, inputs = layer.matrix_shape
     steps = [fixed_point_step(max(_largest(path.input_of(layer.node, i)) for i in range(samples))) for path in paths]
-    matrices = GramMatrices(groups, inputs, *steps)
-    for rows in _rows(layer, paths, samples):
-        matrices.add(*rows)
-    return matrices
+    matrices, half = GramMatrices(groups, inputs, *steps), None
+    for part in (range(0, samples, 2), range(1, samples, 2)) if halves else (range(samples),):
+        for rows in _rows(layer, paths, samples, part):
+            matrices.add(*rows)
+        half = half or (matrices.copy() if halves else None)
+    return LayerStatistics(layer, matrices, half)
 
 
-def _rows(layer: LinearLayer, paths: Sequence[StagedModel], samples: int) -> Iterator[list[NDArray[np.float32]]]:
-    """Yields rows of each path in chunks: one product of many rows takes a tenth of the time of products of few."""
+def _rows(
+    layer: LinearLayer, paths: Sequence[StagedModel], samples: int, part: Sequence[int]
+) -> Iterator[list[NDArray[np.float32]]]:
+    """Yields rows of each path in chunks: one product of many rows takes a tenth of the time of products of few.
+
+    Of each sample in `part` there are as many as if all samples were wanted.
+    """
     inputs = layer.matrix_shape[2]
     wanted = -(-min(max(_ROWS_PER_INPUT * inputs, _FEWEST), _MOST) // samples)
     chunk: list[list[NDArray[np.float32]]] = []
-    for sample in range(samples):
+    for sample in part:
         seen = [path.input_of(layer.node, sample) for path in paths]
         places = spread_places(count_rows(layer, seen[0]), wanted, sample * wanted)
         chunk.append([rows_at(layer, each, places) for each in seen])
-        if sample + 1 == samples or sum(each[0].nbytes for each in chunk) >= _CHUNK:
+        if sample == part[-1] or sum(each[0].nbytes for each in chunk) >= _CHUNK:
             yield [np.concatenate(each, axis=1) for each in zip(*chunk, strict=True)]
             chunk.clear()
 

@@ -1,0 +1,84 @@
+"""What one half of the samples says of the error of an input, and how much of it holds for the other half."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quarkfast.reconstruction.error_share import covariances, shared_error
+from quarkfast.reconstruction.gram import GramMatrices
+
+STEP = 2.0**-12
+WEIGHTS = np.random.default_rng(1).standard_normal((1, 3, 6))
+
+
+def _matrices(inputs, floats):
+    """Returns matrices of all rows, and of the first half of them."""
+    found = GramMatrices(1, inputs.shape[-1], STEP, STEP)
+    count = len(inputs) // 2
+    found.add(inputs[None, :count], floats[None, :count])
+    half = found.copy()
+    found.add(inputs[None, count:], floats[None, count:])
+    return found, half
+
+
+def _inputs(count, seed):
+    return np.round(np.random.default_rng(seed).standard_normal((count, 6)) / STEP) * STEP
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_an_error_that_follows_from_the_input_is_made_up_for_as_a_whole(centred):
+    inputs = _inputs(400, 2)
+    mix = np.eye(6) + np.round(0.1 * np.random.default_rng(3).standard_normal((6, 6)) / STEP) * STEP
+    assert shared_error(WEIGHTS, *_matrices(inputs, inputs @ mix), 0.0, centred) == 1.0
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_chance_is_made_up_for_by_little(centred):
+    """Of the errors of 60 rows a regression on 6 inputs finds a tenth, none of which holds for others."""
+    shares = [
+        shared_error(WEIGHTS, *_matrices(_inputs(60, seed), _inputs(60, seed) + _inputs(60, seed + 1000)), 0.0, centred)
+        for seed in range(40)
+    ]
+    assert np.mean(shares) < 0.2
+
+
+def test_more_samples_are_believed_more():
+    mix = np.eye(6) + np.round(0.1 * np.random.default_rng(3).standard_normal((6, 6)) / STEP) * STEP
+    few, many = (
+        np.mean(
+            [
+                shared_error(WEIGHTS, *_matrices(x := _inputs(n, seed), x @ mix + _inputs(n, seed + 99)), 0.0, True)
+                for seed in range(20)
+            ]
+        )
+        for n in (40, 2000)
+    )
+    assert few < 0.8 < many
+
+
+def test_no_error_and_no_input_give_none():
+    inputs = _inputs(50, 4)
+    assert shared_error(WEIGHTS, *_matrices(inputs, inputs), 0.01, True) == 0.0
+    assert shared_error(WEIGHTS, *_matrices(0 * inputs, 0 * inputs), 0.01, True) == 0.0
+    assert shared_error(WEIGHTS, *_matrices(0 * inputs, inputs), 0.01, True) == 0.0
+
+
+def test_one_sample_has_no_other_half():
+    inputs, floats = _inputs(20, 5), _inputs(20, 6)
+    found = GramMatrices(1, 6, STEP, STEP)
+    found.add(inputs[None], floats[None])
+    assert shared_error(WEIGHTS, found, found.copy(), 0.01, True) == 0.0
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 2**32 - 1), part=st.floats(0, 1), centred=st.booleans())
+def test_covariances_are_those_of_an_input_between_the_two(seed, part, centred):
+    inputs, floats = _inputs(30, seed), _inputs(30, seed ^ 1)
+    gram, cross = covariances(_matrices(inputs, floats)[0], part, centred)
+    between = inputs + part * (floats - inputs)
+    means = (inputs.mean(axis=0), between.mean(axis=0)) if centred else (0.0, 0.0)
+    np.testing.assert_allclose(gram[0], (inputs - means[0]).T @ (inputs - means[0]) / 30, atol=1e-12)
+    np.testing.assert_allclose(cross[0], (between - means[1]).T @ (inputs - means[0]) / 30, atol=1e-12)
