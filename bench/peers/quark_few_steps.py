@@ -3,7 +3,7 @@
 Run with the Python of an environment that has Quark. COUNT samples calibrate, and ``FastFinetune`` gets NumIterations
 STEPS, DataSize TUNED and MemOptLevel 0. What a layer reads is computed from what the layers before it gave, and not
 from the model's input anew: the same numbers in a tenth of the time. The mixed types search for what to mix and then,
-with their threshold of 0, mix every layer whatever was found: that search is left out.
+with their threshold of 0, mix every layer whatever was found: that search is left out, and one sample judges each step.
 """
 
 from __future__ import annotations
@@ -82,5 +82,7 @@ SensitivityAnalyzer.analyze = analyze
 onnx_subgraph.Subgraph.get_q_input_data = read_by
 config = get_default_config(preset)
 few = {"NumIterations": int(steps), "DataSize": int(tuned), "MemOptLevel": 0}
+if "AutoMixprecision" in config.extra_options:
+    config.extra_options["AutoMixprecision"] = {**config.extra_options["AutoMixprecision"], "DataSize": 1}
 config.extra_options["FastFinetune"] = {**config.extra_options["FastFinetune"], **few}
 ModelQuantizer(Config(global_quant_config=config)).quantize_model(model, out, Reader())
