@@ -291,6 +291,13 @@ def test_types_decide_how_much_of_an_input_s_error_layers_make_up_for(monkeypatc
     assert part is None or parts == [None if part == "shared" else part]
 
 
+def test_a_part_of_the_error_that_is_given_holds_for_narrow_weights_and_beside_powers_of_two():
+    for preset in ("MX6", "XINT8"):
+        scheme = replace(PRESETS[preset], rounding="descent", rounding_options=(("part_of_error", 0.25),))
+        settings = weight_rounding._with_inputs(scheme, weight_rounding.settings_of(scheme))
+        assert (settings.from_float_input, settings.part_of_error) == (True, 0.25)
+
+
 @pytest.mark.parametrize(
     ("preset", "options", "furthest"),
     [("XINT8", (), 1.5), ("A8W8", (), 0.8), ("INT8_WO", (), 0.8), ("XINT8", (("furthest", 0.6),), 0.6)],

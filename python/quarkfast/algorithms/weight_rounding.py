@@ -213,7 +213,9 @@ def _with_inputs(scheme: Scheme, settings: WeightRoundingSettings) -> WeightRoun
     """Returns settings that say which input layers are to match, by the types of weights and activations."""
     weight, powers = scheme.weight, scheme.activation.scale == "power_of_two"
     narrow = weight.format.bits < _NARROW_BITS or weight.is_narrow_block
-    return replace(settings, from_float_input=narrow or powers, part_of_error=1.0 if narrow else None)
+    keeps_part = narrow or "part_of_error" in dict(scheme.rounding_options)
+    part = settings.part_of_error if keeps_part else None
+    return replace(settings, from_float_input=narrow or powers, part_of_error=part)
 
 
 def _layers(context: Context) -> list[LinearLayer]:
