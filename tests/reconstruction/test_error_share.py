@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quarkfast.reconstruction.error_share import covariances, shared_error
+from quarkfast.reconstruction.error_share import covariances, error_share
 from quarkfast.reconstruction.gram import GramMatrices
 
 STEP = 2.0**-12
@@ -32,14 +32,14 @@ def _inputs(count, seed):
 def test_an_error_that_follows_from_the_input_is_made_up_for_as_a_whole(centred):
     inputs = _inputs(400, 2)
     mix = np.eye(6) + np.round(0.1 * np.random.default_rng(3).standard_normal((6, 6)) / STEP) * STEP
-    assert shared_error(WEIGHTS, *_matrices(inputs, inputs @ mix), 0.0, centred) == 1.0
+    assert error_share(WEIGHTS, *_matrices(inputs, inputs @ mix), 0.0, centred) == 1.0
 
 
 @pytest.mark.parametrize("centred", [True, False])
 def test_chance_is_made_up_for_by_little(centred):
     """Of the errors of 60 rows a regression on 6 inputs finds a tenth, none of which holds for others."""
     shares = [
-        shared_error(WEIGHTS, *_matrices(_inputs(60, seed), _inputs(60, seed) + _inputs(60, seed + 1000)), 0.0, centred)
+        error_share(WEIGHTS, *_matrices(_inputs(60, seed), _inputs(60, seed) + _inputs(60, seed + 1000)), 0.0, centred)
         for seed in range(40)
     ]
     assert np.mean(shares) < 0.2
@@ -50,7 +50,7 @@ def test_more_samples_are_believed_more():
     few, many = (
         np.mean(
             [
-                shared_error(WEIGHTS, *_matrices(x := _inputs(n, seed), x @ mix + _inputs(n, seed + 99)), 0.0, True)
+                error_share(WEIGHTS, *_matrices(x := _inputs(n, seed), x @ mix + _inputs(n, seed + 99)), 0.0, True)
                 for seed in range(20)
             ]
         )
@@ -61,16 +61,24 @@ def test_more_samples_are_believed_more():
 
 def test_no_error_and_no_input_give_none():
     inputs = _inputs(50, 4)
-    assert shared_error(WEIGHTS, *_matrices(inputs, inputs), 0.01, True) == 0.0
-    assert shared_error(WEIGHTS, *_matrices(0 * inputs, 0 * inputs), 0.01, True) == 0.0
-    assert shared_error(WEIGHTS, *_matrices(0 * inputs, inputs), 0.01, True) == 0.0
+    assert error_share(WEIGHTS, *_matrices(inputs, inputs), 0.01, True) == 0.0
+    assert error_share(WEIGHTS, *_matrices(0 * inputs, 0 * inputs), 0.01, True) == 0.0
+    assert error_share(WEIGHTS, *_matrices(0 * inputs, inputs), 0.01, True) == 0.0
+
+
+def test_without_damping_the_error_is_still_regressed_on_the_input():
+    """Inputs of unlike power, and one that is the sum of two others, which leaves no inverse."""
+    inputs = _inputs(400, 7) * np.float64([8, 1, 1, 1, 1, 0.125])
+    inputs[:, 4] = inputs[:, 2] + inputs[:, 3]
+    floats = inputs + np.round(0.25 * inputs[:, [5]] / STEP) * STEP
+    assert error_share(WEIGHTS, *_matrices(inputs, floats), 0.0, True) == 1.0
 
 
 def test_one_sample_has_no_other_half():
     inputs, floats = _inputs(20, 5), _inputs(20, 6)
     found = GramMatrices(1, 6, STEP, STEP)
     found.add(inputs[None], floats[None])
-    assert shared_error(WEIGHTS, found, found.copy(), 0.01, True) == 0.0
+    assert error_share(WEIGHTS, found, found.copy(), 0.01, True) == 0.0
 
 
 @settings(max_examples=30)

@@ -17,7 +17,7 @@ from quarkfast.algorithms.rounding.error_feedback import round_with_feedback
 from quarkfast.algorithms.rounding.group_scales import solve_with_scales
 from quarkfast.config import Scheme
 from quarkfast.reconstruction import LinearLayer, linear_layers
-from quarkfast.reconstruction.error_share import covariances, shared_error
+from quarkfast.reconstruction.error_share import covariances, error_share
 from quarkfast.reconstruction.gram import GramMatrices
 from quarkfast.reconstruction.output_error import output_ratios
 from quarkfast.reconstruction.reconstruct import LayerStatistics, reconstruct
@@ -98,7 +98,7 @@ def round_weight(tensor: Any, seen: LayerStatistics, settings: WeightRoundingSet
     few = max(1.0, settings.rows_wanted * wanted.shape[-1] / matrices.count)
     relative, part = settings.damping * few * few, settings.part_of_error
     if part is None:
-        part = 1.0 if seen.half is None else shared_error(wanted, matrices, seen.half, relative, centred)
+        part = 1.0 if seen.half is None else error_share(wanted, matrices, seen.half, relative, centred)
     gram, cross = covariances(matrices, part, centred)
     damping = relative * np.trace(gram, axis1=1, axis2=2) / gram.shape[-1]
     damped = damping[:, None, None] * np.eye(gram.shape[-1])

@@ -7,12 +7,15 @@ from numpy.typing import NDArray
 
 from quarkfast.reconstruction.gram import GramMatrices
 
-__all__ = ["covariances", "shared_error"]
+__all__ = ["covariances", "error_share"]
 
 Values = NDArray[np.float64]
 
 # Parts of the whole to which the share is rounded, so that the last bits of a solver decide nothing.
 _STEPS = 16
+
+# Damping of inputs that depend on each other, whose matrix has no inverse.
+_LEAST_DAMPING = 2.0**-30
 
 
 def covariances(matrices: GramMatrices, part: float, centred: bool) -> tuple[Values, Values]:
@@ -32,7 +35,7 @@ def covariances(matrices: GramMatrices, part: float, centred: bool) -> tuple[Val
     return gram, cross
 
 
-def shared_error(weights: Values, matrices: GramMatrices, half: GramMatrices, damping: float, centred: bool) -> float:
+def error_share(weights: Values, matrices: GramMatrices, half: GramMatrices, damping: float, centred: bool) -> float:
     """Returns the part of the difference between float and quantized input that a layer does well to make up for.
 
     With ``D = W (C - G)`` the change of weights that makes up for the difference on some samples is ``X = D G^-1``. Of
@@ -54,11 +57,12 @@ def shared_error(weights: Values, matrices: GramMatrices, half: GramMatrices, da
     agreed = power = 0.0
     for (gram, cross), (other_gram, other_cross) in (halves, halves[::-1]):
         size = gram.shape[-1]
-        diagonal = damping * np.trace(gram, axis1=1, axis2=2)[:, None, None] / size * np.eye(size)
+        power_of_inputs = np.trace(gram, axis1=1, axis2=2) / size
+        # Where no input but zero was seen the difference is zero too, and any inverse will do.
+        diagonal = np.where(power_of_inputs > 0, max(damping, _LEAST_DAMPING) * power_of_inputs, 1.0)
         difference = weights @ (cross - gram)
-        # A diagonal of zeros: no input but zero was seen, and nothing is to be made up for.
-        safe = np.where(diagonal.any(axis=(1, 2), keepdims=True), gram + diagonal, np.eye(size))
-        change = np.linalg.solve(safe, difference.transpose(0, 2, 1)).transpose(0, 2, 1)
+        damped = gram + diagonal[:, None, None] * np.eye(size)
+        change = np.linalg.solve(damped, difference.transpose(0, 2, 1)).transpose(0, 2, 1)
         agreed += float(np.sum(change * (weights @ (other_cross - other_gram))))
         power += float(np.sum((change @ other_gram) * change))
     share = min(max(agreed / power, 0.0), 1.0) if power > 0 else 0.0
