@@ -260,42 +260,26 @@ def test_progress_counts_layers():
 
 
 @pytest.mark.parametrize(
-    ("preset", "changes", "part"),
+    ("preset", "options", "part"),
     [
-        ("XINT8", {}, "shared"),
-        ("A8W8", {}, None),
-        ("A8W8", {"weight": PRESETS["A8W8"].weight.with_type("int4")}, 1.0),
-        ("MX6", {}, 1.0),
-        ("MX9", {}, None),
-        ("MXINT8", {}, None),
-        ("MXFP6E3M2", {}, 1.0),
-        ("MXFP8E5M2", {}, 1.0),  # 3 significant bits, as MXFP6E3M2 has
-        ("MXFP8E4M3", {}, 1.0),
-        ("BF16", {}, None),
+        *((preset, (), "asked") for preset in ("A8W8", "A16W8", "XINT8", "MX6", "BF16", "INT8_WO")),
+        *((preset, (("part_of_error", 0.25),), 0.25) for preset in ("A8W8", "XINT8", "MX6")),
+        ("A8W8", (("from_float_input", False),), None),
     ],
 )
-def test_types_decide_how_much_of_an_input_s_error_layers_make_up_for(monkeypatch, preset, changes, part):
-    seen = []
-    monkeypatch.setattr(weight_rounding, "reconstruct", lambda *_, both, **__: seen.append(both))
-    parts = []
-    rounding = weight_rounding._Rounding.__init__
-
-    def begin(self, context, settings):
-        parts.append(settings.part_of_error)
-        rounding(self, context, settings)
-
-    monkeypatch.setattr(weight_rounding._Rounding, "__init__", begin)
-    scheme = replace(PRESETS[preset], rounding="descent", **changes)
+def test_samples_say_how_much_of_an_input_s_error_layers_make_up_for(monkeypatch, preset, options, part):
+    seen, shares = [], []
+    covariances = weight_rounding.covariances
+    monkeypatch.setattr(weight_rounding, "error_share", lambda *_: seen.append("asked") or 0.5)
+    monkeypatch.setattr(
+        weight_rounding,
+        "covariances",
+        lambda matrices, share, c: shares.append(share) or covariances(matrices, share, c),
+    )
+    scheme = replace(PRESETS[preset], rounding="descent", rounding_options=options)
     quarkfast.quantize(_model(), preset=scheme, calibration_data=_correlated(40, 2))
-    assert seen == [part is not None]
-    assert part is None or parts == [None if part == "shared" else part]
-
-
-def test_a_part_of_the_error_that_is_given_holds_for_narrow_weights_and_beside_powers_of_two():
-    for preset in ("MX6", "XINT8"):
-        scheme = replace(PRESETS[preset], rounding="descent", rounding_options=(("part_of_error", 0.25),))
-        settings = weight_rounding._with_inputs(scheme, weight_rounding.settings_of(scheme))
-        assert (settings.from_float_input, settings.part_of_error) == (True, 0.25)
+    assert seen == (["asked"] * 3 if part == "asked" else [])
+    assert shares == [{"asked": 0.5, None: 1.0}.get(part, part)] * 3
 
 
 @pytest.mark.parametrize(
@@ -313,9 +297,9 @@ def test_no_part_of_the_error_is_as_the_quantized_input_alone():
         return _codes(quarkfast.quantize(_model(), preset=scheme, calibration_data=_correlated(40, 2)))
 
     none, alone, whole = (
-        codes(("from_float_input", True), ("part_of_error", 0.0)),
+        codes(("part_of_error", 0.0)),
         codes(("from_float_input", False)),
-        codes(("from_float_input", True)),
+        codes(("part_of_error", 1.0)),
     )
     assert all(np.array_equal(none[name], alone[name]) for name in alone)
     assert any(not np.array_equal(whole[name], alone[name]) for name in alone)

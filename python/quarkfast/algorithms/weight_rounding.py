@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,6 @@ from quarkfast.reconstruction.output_error import output_ratios
 from quarkfast.reconstruction.reconstruct import LayerStatistics, reconstruct
 
 __all__ = ["WeightRoundingSettings", "round_weight", "round_weights", "settings_of"]
-
-# Narrower weights leave errors that layers behind them can make up for. Wider ones leave less than activations do, and
-# to make up for those is to fit noise: ResNet-20 in A8W8 loses 0.7 dB by it, and with 4-bit weights gains 0.6. What
-# counts is significant bits: MXFP8 has 3 or 4, and MobileNetV2 gains 7.0 dB in E5M2 and 6.0 in E4M3.
-_NARROW_BITS = 8
 
 # Rows for each number in a row with which a Gram matrix says enough. With fewer the damping grows, by the square: of 52
 # samples behind a global pool, a matrix of 200 inputs knows nothing in most directions.
@@ -58,7 +53,7 @@ class WeightRoundingSettings:
         samples: Most samples that layers are run on.
         update_bias: Whether a bias makes up for the mean error of its layer.
         from_float_input: Whether layers are to give what they give in the float model, and not what their float
-            weights make of the quantized input. None decides by the types.
+            weights make of the quantized input.
         part_of_error: How much of the difference between these two they are to make up for. None asks the samples, for
             each layer (`quarkfast.reconstruction.error_share`).
         scale_rounds: How many times scales of groups are fitted to the codes and codes to the scales, where weights
@@ -71,8 +66,8 @@ class WeightRoundingSettings:
     rows_wanted: int = _ROWS_WANTED
     samples: int = 64
     update_bias: bool = True
-    from_float_input: bool | None = None
-    part_of_error: float | None = 1.0
+    from_float_input: bool = True
+    part_of_error: float | None = None
     scale_rounds: int | None = 2
     op_types: tuple[str, ...] = ()
 
@@ -193,9 +188,7 @@ def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
         context.notes.append("weight rounding was left out: the samples are random")
         return False
     fitting, apart = _split(context, settings)
-    if settings.from_float_input is None:
-        settings = _with_inputs(context.scheme, settings)
-    both = bool(settings.from_float_input)
+    both = settings.from_float_input
     models, rounding = context.simulate([layer.weight for layer in layers]), _Rounding(context, settings)
     features = layers[-1].data
     before = output_ratios(models.float_model, models.quantized, apart, features)
@@ -207,15 +200,6 @@ def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
     reconstruct(models, layers, fitting, rounding.solve, both=both, halves=halves, report=report)
     after = output_ratios(models.float_model, models.quantized, apart, features)
     return _judge(context, rounding.changed, before, after, len(layers))
-
-
-def _with_inputs(scheme: Scheme, settings: WeightRoundingSettings) -> WeightRoundingSettings:
-    """Returns settings that say which input layers are to match, by the types of weights and activations."""
-    weight, powers = scheme.weight, scheme.activation.scale == "power_of_two"
-    narrow = weight.format.bits < _NARROW_BITS or weight.is_narrow_block
-    keeps_part = narrow or "part_of_error" in dict(scheme.rounding_options)
-    part = settings.part_of_error if keeps_part else None
-    return replace(settings, from_float_input=narrow or powers, part_of_error=part)
 
 
 def _layers(context: Context) -> list[LinearLayer]:

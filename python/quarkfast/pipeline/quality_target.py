@@ -61,11 +61,6 @@ _OPTIONS: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
     # Whether ranges are searched stays open: a method that is named rules it out, and this one is only tried.
     ("method=minmse", "method", "minmse", {"search_ranges": None}),
     ("rounding=descent", "rounding", "descent", {}),
-    (
-        "rounding=descent, for what float inputs give",
-        *("rounding", "descent"),
-        {"rounding_options": (("from_float_input", True),)},
-    ),
 )
 
 # Tensors that a line of the summary names.
@@ -83,14 +78,23 @@ class _Plan:
     @property
     def makes_up(self) -> bool:
         """Whether codes of weights make up for what activations lose, so that they are wrong beside others."""
-        return ("from_float_input", True) in self.scheme.rounding_options
+        return self.scheme.rounding != "nearest"
+
+    @property
+    def plain(self) -> _Plan:
+        """The same with codes that make up for nothing."""
+        return replace(self, scheme=replace(self.scheme, rounding="nearest", rounding_options=()))
 
 
 @dataclass(frozen=True, slots=True)
-class _Result:
-    plan: _Plan
+class _Quantized:
     data: bytes
     summary: Summary
+
+
+@dataclass(frozen=True, slots=True)
+class _Result(_Quantized):
+    plan: _Plan
     quality: Quality
 
 
@@ -174,7 +178,7 @@ class _Ladder:
         self._tried: list[LeverResult] = []
         self._notes: list[str] = []
         self._best: _Result | None = None
-        self._plain: _Result | None = None
+        self._plain: _Quantized | None = None
 
     @property
     def is_met(self) -> bool:
@@ -190,30 +194,29 @@ class _Ladder:
     def pull(self, lever: str, plan: _Plan) -> bool:
         """Quantizes by a plan, and keeps the result if it is the best; returns whether it is."""
         start = time.perf_counter()
-        scheme = replace(plan.scheme, samples=None, preprocess=None)
-        data, summary = quantize_model(
-            self._model,
-            None,
-            scheme,
-            plan.target,
-            self._calibration,
-            None,
-            self._max_memory,
-            self._clock,
-            self._histograms,
-            plan.effort,
-        )
+        made = self._quantize(plan)
         with self._clock.stage("judge"):
-            ratios = self._wanted.judge(data)
-            metric = self._goal.measure(exact_session(data), self._judged)
+            ratios = self._wanted.judge(made.data)
+            metric = self._goal.measure(exact_session(made.data), self._judged)
             found = Quality(ratios.outputs, metric, ratios.logits)
         kept = self._best is None or self._goal.is_better(found, self._best.quality, self._float)
         if kept:
-            self._best = _Result(plan, data, summary, found)
-            self._plain = self._plain if plan.makes_up else self._best
+            self._best = _Result(made.data, made.summary, plan, found)
+            self._plain = self._plain if plan.makes_up else made
         seconds = time.perf_counter() - start
-        self._tried.append(LeverResult(lever, seconds, len(data), found.sqnr, kept, found.metric, found.logits))
+        self._tried.append(LeverResult(lever, seconds, len(made.data), found.sqnr, kept, found.metric, found.logits))
         return kept
+
+    def _quantize(self, plan: _Plan) -> _Quantized:
+        scheme = replace(plan.scheme, samples=None, preprocess=None)
+        given = (self._calibration, None, self._max_memory, self._clock, self._histograms, plan.effort)
+        return _Quantized(*quantize_model(self._model, None, scheme, plan.target, *given))
+
+    def _with_nearest_codes(self) -> _Quantized:
+        """Returns the best result whose codes make up for nothing; of a rounding that the user asked for, another."""
+        if self._plain is None:
+            self._plain = self._quantize(self.plan.plain)
+        return self._plain
 
     def improve_weights(self) -> None:
         """Gives weights other forms that the target takes, where they take more than half of what outputs may lose."""
@@ -224,9 +227,9 @@ class _Ladder:
         if self.is_met or not may:
             return
         most = 10 ** (-self._aim(_AIMS[0]) / 10) / 2
+        plain = self._with_nearest_codes()
         with self._clock.stage("choose tensors"):
-            assert self._plain is not None
-            trial = PairTrial(self._plain.data, self._reference, self._calibration[:_SEARCHED])
+            trial = PairTrial(plain.data, self._reference, self._calibration[:_SEARCHED])
             found = trial.noise(())
             trial.close()
         if found <= most:
@@ -244,9 +247,8 @@ class _Ladder:
         if target.activation_types and wide not in target.activation_types:
             self._notes.append(f"{self._goal.name}: {target.name} takes no {wide} activations")
             return
+        plain = self._with_nearest_codes()
         with self._clock.stage("choose tensors"):
-            plain = self._plain
-            assert plain is not None
             records = plain.summary.records or Records()
             louder = LouderActivations(plain.data, records, self._reference, self._calibration, self._tensors)
         before: set[str] = set()
