@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.reconstruction.linear_layer import LinearLayer, Window
 
-__all__ = ["count_rows", "rows_at", "spread_places"]
+__all__ = ["count_rows", "places_of", "rows_at", "spread_places"]
 
 # 2^32 over the golden ratio: the places i * this mod 2^32 fill an interval evenly, whatever their number.
 # Source: D. Knuth, "The Art of Computer Programming", volume 3, section 6.4, multiplicative hashing.
 _GOLDEN = 2654435769
+
+
+# The input by which models of text tell tokens (1) from padding (0), ``[n, tokens]``.
+_MASK = "attention_mask"
+
+
+def places_of(
+    layer: LinearLayer, x: NDArray[np.float32], feed: Mapping[str, NDArray[Any]], wanted: int, first: int = 0
+) -> NDArray[np.int64]:
+    """Returns `wanted` places of rows of an input (:func:`spread_places`), none of which is padding.
+
+    Nobody reads what a model makes of padding, but it can be most of what short texts show. Rows are known as padding
+    by an input ``attention_mask`` of zeros and ones, where the layer's input has a row for each of its numbers.
+
+    Example:
+        >>> layer = LinearLayer("n", "MatMul", "x", "w", None, (8, 2), 1)
+        >>> x, mask = np.zeros((1, 4, 8), np.float32), np.array([[1, 1, 1, 0]])
+        >>> places_of(layer, x, {"attention_mask": mask}, 5).tolist(), places_of(layer, x, {}, 5).tolist()
+        ([0, 1, 2], [0, 1, 2, 3])
+    """
+    mask = feed.get(_MASK)
+    if mask is None or layer.window is not None or mask.shape != x.shape[:-1] or not np.isin(mask, (0, 1)).all():
+        return spread_places(count_rows(layer, x), wanted, first)
+    tokens = np.flatnonzero(mask)
+    return tokens[spread_places(len(tokens), wanted, first)] if len(tokens) else np.arange(0)
 
 
 def count_rows(layer: LinearLayer, x: NDArray[np.float32]) -> int:

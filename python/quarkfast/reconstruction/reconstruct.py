@@ -11,7 +11,7 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast.reconstruction.gram import GramMatrices, fixed_point_step
-from quarkfast.reconstruction.input_rows import count_rows, rows_at, spread_places
+from quarkfast.reconstruction.input_rows import places_of, rows_at
 from quarkfast.reconstruction.linear_layer import LinearLayer
 from quarkfast.reconstruction.models import Models
 from quarkfast.reconstruction.stages import StagedModel
@@ -42,6 +42,8 @@ class LayerStatistics(NamedTuple):
     half: GramMatrices | None = None
 
 
+Feed = Mapping[str, NDArray[Any]]
+
 Solve = Callable[[LayerStatistics], Mapping[str, NDArray[np.float32]]]
 """From what a layer sees to new values of initializers of the quantized model: its weight, its bias, or none."""
 
@@ -49,7 +51,7 @@ Solve = Callable[[LayerStatistics], Mapping[str, NDArray[np.float32]]]
 def reconstruct(
     models: Models,
     layers: Sequence[LinearLayer],
-    feeds: Sequence[Mapping[str, NDArray[Any]]],
+    feeds: Sequence[Feed],
     solve: Solve,
     *,
     both: bool,
@@ -59,7 +61,8 @@ def reconstruct(
     """Solves each of `layers` in the order of the graph, and puts what comes of it into the quantized model.
 
     Both models are run once over the samples, in stages: what a layer sees is computed with the new weights of all
-    layers before it. Rows of a convolution's input are taken from places that are spread evenly over each sample.
+    layers before it. Rows of a convolution's input are taken from places that are spread evenly over each sample,
+    those of a product's input from tokens that are no padding.
 
     Args:
         models: The quantized one is changed in place.
@@ -83,7 +86,7 @@ def reconstruct(
         initializers = {tensor.name: tensor for tensor in models.quantized.graph.initializer}
         for stage in range(quantized.stages + 1):
             for name in quantized.layers_of(stage):
-                found = solve(_statistics(by_node[name], paths, len(feeds), halves))
+                found = solve(_statistics(by_node[name], paths, feeds, halves))
                 for tensor, values in found.items():
                     initializers[tensor].CopyFrom(onnx.numpy_helper.from_array(values, tensor))
                 done += 1
@@ -92,30 +95,33 @@ def reconstruct(
                 path.run(stage)
 
 
-def _statistics(layer: LinearLayer, paths: Sequence[StagedModel], samples: int, halves: bool) -> LayerStatistics:
+def _statistics(
+    layer: LinearLayer, paths: Sequence[StagedModel], feeds: Sequence[Feed], halves: bool
+) -> LayerStatistics:
     groups, _, inputs = layer.matrix_shape
+    samples = len(feeds)
     steps = [fixed_point_step(max(_largest(path.input_of(layer.node, i)) for i in range(samples))) for path in paths]
     matrices, half = GramMatrices(groups, inputs, *steps), None
     for part in (range(0, samples, 2), range(1, samples, 2)) if halves else (range(samples),):
-        for rows in _rows(layer, paths, samples, part):
+        for rows in _rows(layer, paths, feeds, part):
             matrices.add(*rows)
         half = half or (matrices.copy() if halves else None)
     return LayerStatistics(layer, matrices, half)
 
 
 def _rows(
-    layer: LinearLayer, paths: Sequence[StagedModel], samples: int, part: Sequence[int]
+    layer: LinearLayer, paths: Sequence[StagedModel], feeds: Sequence[Feed], part: Sequence[int]
 ) -> Iterator[list[NDArray[np.float32]]]:
     """Yields rows of each path in chunks: one product of many rows takes a tenth of the time of products of few.
 
     Of each sample in `part` there are as many as if all samples were wanted.
     """
     inputs = layer.matrix_shape[2]
-    wanted = -(-min(max(_ROWS_PER_INPUT * inputs, _FEWEST), _MOST) // samples)
+    wanted = -(-min(max(_ROWS_PER_INPUT * inputs, _FEWEST), _MOST) // len(feeds))
     chunk: list[list[NDArray[np.float32]]] = []
     for sample in part:
         seen = [path.input_of(layer.node, sample) for path in paths]
-        places = spread_places(count_rows(layer, seen[0]), wanted, sample * wanted)
+        places = places_of(layer, seen[0], feeds[sample], wanted, sample * wanted)
         chunk.append([rows_at(layer, each, places) for each in seen])
         if sample == part[-1] or sum(each[0].nbytes for each in chunk) >= _CHUNK:
             yield [np.concatenate(each, axis=1) for each in zip(*chunk, strict=True)]
