@@ -282,13 +282,15 @@ def test_samples_say_how_much_of_an_input_s_error_layers_make_up_for(monkeypatch
     assert shares == [{"asked": 0.5, None: 1.0}.get(part, part)] * 3
 
 
-@pytest.mark.parametrize(
-    ("preset", "options", "furthest"),
-    [("XINT8", (), 1.5), ("A8W8", (), 0.8), ("INT8_WO", (), 0.8), ("XINT8", (("furthest", 0.6),), 0.6)],
-)
-def test_scales_decide_how_far_codes_may_go(preset, options, furthest):
-    scheme = replace(PRESETS[preset], rounding="descent", rounding_options=options)
-    assert weight_rounding.settings_of(scheme).solver.furthest == furthest
+def test_codes_lie_around_the_weights_of_least_error_and_not_around_those_of_the_model():
+    gram, target = np.array([[[2.0, 1.0], [1.0, 1.0]]]), np.array([[[7.0, 4.0]]])
+    assert weight_rounding._of_least_error(gram, target, np.zeros((1, 1, 2))).tolist() == [[[3.0, 1.0]]]
+
+
+@pytest.mark.parametrize("gram", [[[0.0, 0.0], [0.0, 0.0]], [[1e-320, 0.0], [0.0, 1.0]]])
+def test_weights_of_inputs_that_say_nothing_stay(gram):
+    found = weight_rounding._of_least_error(np.array([gram]), np.ones((1, 1, 2)), np.full((1, 1, 2), 5.0))
+    assert found[0, 0, 0] == 5.0
 
 
 def test_no_part_of_the_error_is_as_the_quantized_input_alone():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Context
 from quarkfast.algorithms.rounding import SOLVERS, CoordinateDescent, Gptq, RoundingProblem, Solver
-from quarkfast.algorithms.rounding.descent import FURTHEST_BESIDE_POWERS
 from quarkfast.algorithms.rounding.error_feedback import round_with_feedback
 from quarkfast.algorithms.rounding.group_scales import solve_with_scales
 from quarkfast.config import Scheme
@@ -23,6 +23,8 @@ from quarkfast.reconstruction.output_error import output_ratios
 from quarkfast.reconstruction.reconstruct import LayerStatistics, reconstruct
 
 __all__ = ["WeightRoundingSettings", "round_weight", "round_weights", "settings_of"]
+
+Values = NDArray[np.float64]
 
 # Rows for each number in a row with which a Gram matrix says enough. With fewer the damping grows, by the square: of 52
 # samples behind a global pool, a matrix of 200 inputs knows nothing in most directions.
@@ -97,22 +99,32 @@ def round_weight(tensor: Any, seen: LayerStatistics, settings: WeightRoundingSet
     gram, cross = covariances(matrices, part, centred)
     damping = relative * np.trace(gram, axis1=1, axis2=2) / gram.shape[-1]
     damped = damping[:, None, None] * np.eye(gram.shape[-1])
-    target = wanted @ (cross + damped)
+    form, target = gram + damped, wanted @ (cross + damped)
     if not tensor.is_integer:
         blocks = _blocks(tensor, layer)
         assert blocks is not None
-        found = layer.from_rows(round_with_feedback(decoded, gram + damped, target, blocks, _rounder(tensor)))
+        found = layer.from_rows(round_with_feedback(decoded, form, target, blocks, _rounder(tensor)))
         return tensor.with_nearest(found.astype(np.float32))
     codes, scales = layer.to_rows(tensor.encoded()), layer.to_rows(tensor.scales)
+    best = _of_least_error(form, target, wanted)
     size = getattr(tensor, "scaled_inputs", 0)
     if size and settings.scale_rounds is not None:
-        problem = RoundingProblem(codes, decoded, wanted, scales, gram + damped, target, *tensor.limits)
+        problem = RoundingProblem(codes, decoded, best, scales, form, target, *tensor.limits)
         fitted = solve_with_scales(problem, settings.solver, size, settings.scale_rounds)
         return tensor.with_codes(*map(layer.from_rows, fitted))
     if not np.ptp(scales, axis=-1).any():
         scales = scales[..., 0]
-    problem = RoundingProblem(codes, decoded, wanted, scales, gram + damped, target, *tensor.limits)
+    problem = RoundingProblem(codes, decoded, best, scales, form, target, *tensor.limits)
     return tensor.with_codes(layer.from_rows(settings.solver.solve(problem)))
+
+
+def _of_least_error(gram: Values, target: Values, weights: Values) -> Values:
+    """Returns ``T G^-1``, the float weights that leave the least error; `weights` where ``G`` has no inverse."""
+    found = weights.copy()
+    for group, own in enumerate(gram):
+        with suppress(np.linalg.LinAlgError):
+            found[group] = np.linalg.solve(own, target[group].T).T
+    return np.where(np.isfinite(found), found, weights)
 
 
 def _rounder(tensor: Any) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
@@ -253,7 +265,5 @@ def settings_of(scheme: Scheme) -> WeightRoundingSettings:
         given.setdefault("rows_wanted", _ROWS_WANTED_ALONE)
         if kind is Gptq:
             given.setdefault("act_order", True)
-    if kind is CoordinateDescent and scheme.activation.scale == "power_of_two":
-        given.setdefault("furthest", FURTHEST_BESIDE_POWERS)
     solver = kind(**{name: value for name, value in given.items() if name not in own})
     return WeightRoundingSettings(solver, **{name: value for name, value in given.items() if name in own})

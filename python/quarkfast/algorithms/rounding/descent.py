@@ -10,31 +10,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast import kernels
+from quarkfast.algorithms.rounding.feedback_codes import feedback_codes
 from quarkfast.algorithms.rounding.problem import RoundingProblem
 
-__all__ = ["FURTHEST_BESIDE_POWERS", "CoordinateDescent"]
+__all__ = ["CoordinateDescent"]
 
 Values = NDArray[np.float64]
 
-# Steps that a code may lie from its weight: the nearest, or the next one where the weight lies a fifth of a step or
-# more away from it. Codes that go further fit the few rows of samples. SQNR on 1,000 other images with codes up to
-# one step from the nearest, with those on both sides of the weight, and with these, 64 images: resnet20 with 4-bit
-# weights 19.3, 19.7, 20.1 dB, mobilenetv2 25.1, 25.7, 25.7 dB; in A8W8 26.2, 26.2, 26.3 and 31.9, 32.1, 32.2 dB.
-_FURTHEST = 0.8
+# Steps that a code may lie from its weight: one of the two on either side of it. Codes that go further fit the few rows
+# of samples.
+_FURTHEST = 1.0
 
-# The same where weights make up for what saturates, which takes more than roundings do: with 0.8 of a step in XINT8 a
-# text recognizer has 11.4 dB on 384 other lines, with the next codes on both sides 13.6 dB, and the networks above lose
-# up to 0.25 dB.
-FURTHEST_BESIDE_POWERS = 1.5
+# Inputs whose errors are carried over at once; a matter of time alone.
+_BLOCK = 128
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinateDescent:
-    """Cyclic coordinate descent, beginning at the nearest codes.
+    """Cyclic coordinate descent, beginning at codes with error feedback.
 
     Attributes:
         passes: How many times each code of a row gets its turn; fewer where nothing changes any more.
-        furthest: How many steps a code may lie from its weight.
+        furthest: How many steps a code may lie from its weight, unless error feedback brought it further.
 
     Source:
         M. Nagel et al., "Up or Down? Adaptive Rounding for Post-Training Quantization", 2020, equation 11, solved
@@ -46,6 +43,10 @@ class CoordinateDescent:
 
     def solve(self, problem: RoundingProblem) -> NDArray[Any]:
         """Returns the codes."""
+        return self.improve(problem.with_codes(feedback_codes(problem, act_order=True, block_size=_BLOCK)))
+
+    def improve(self, problem: RoundingProblem) -> NDArray[Any]:
+        """Returns codes that begin at those of the problem."""
         residual = problem.target - problem.decoded @ problem.gram
         solve = self._by_rows if problem.scales.ndim == 2 else self._by_scales
         groups = zip(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.rounding.gptq import inverse_factor
+from quarkfast.algorithms.rounding.feedback_codes import inverse_factor
 
 __all__ = ["round_with_feedback"]
 

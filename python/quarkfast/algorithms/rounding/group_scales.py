@@ -52,10 +52,10 @@ def solve_with_scales(
         [[[1.5, -3.0]]]
     """
     begun = search_scales(problem, size)
-    current = _with_codes(begun, solver.solve(begun))
+    current = begun.with_codes(solver.solve(begun))
     for _ in range(rounds):
         fitted = fit_scales(current, size)
-        current = _with_codes(fitted, CoordinateDescent().solve(fitted))
+        current = fitted.with_codes(CoordinateDescent().improve(fitted))
     better = (current.errors(current.codes) < problem.errors(problem.codes))[..., None]
     return np.where(better, current.codes, problem.codes), np.where(better, current.scales, problem.scales)
 
@@ -131,7 +131,3 @@ def _by_group(errors: Values, size: int) -> Values:
 
 def _rescaled(problem: RoundingProblem, codes: NDArray[np.integer], scales: Values, zeros: Values) -> RoundingProblem:
     return replace(problem, codes=codes, scales=scales, decoded=(codes - zeros) * scales)
-
-
-def _with_codes(problem: RoundingProblem, codes: NDArray[np.integer]) -> RoundingProblem:
-    return replace(problem, codes=codes, decoded=problem.values_of(codes))

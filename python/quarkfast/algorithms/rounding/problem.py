@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +23,7 @@ class RoundingProblem:
     Attributes:
         codes: The codes nearest to the weights, integers ``[g, m, k]``.
         decoded: The weights that these stand for, ``[g, m, k]``.
-        weights: The float weights, ``[g, m, k]``.
+        weights: The float weights of least error, ``T G^-1``, ``[g, m, k]``.
         scales: One for each row, ``[g, m]``, or one for each weight, ``[g, m, k]``; perhaps below zero, never zero.
         gram: ``G``, ``[g, k, k]``, symmetric.
         target: ``T``, ``[g, m, k]``: float weights times the product of the input to match and the input there is.
@@ -56,6 +56,10 @@ class RoundingProblem:
         """Returns the weights that codes stand for."""
         moved: Values = self.decoded + (codes.astype(np.float64) - self.codes) * self.steps
         return moved
+
+    def with_codes(self, codes: NDArray[Any]) -> RoundingProblem:
+        """Returns the problem with other codes to begin at."""
+        return replace(self, codes=codes, decoded=self.values_of(codes))
 
     def positions(self) -> Values:
         """Returns the float weights in steps of the codes, zero point included, within the limits of the codes."""
