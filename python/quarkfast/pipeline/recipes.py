@@ -56,6 +56,7 @@ from quarkfast.transforms.fold_batch_norm import fold_batch_norm
 from quarkfast.transforms.fold_constants import fold_constants
 from quarkfast.transforms.infer_types import infer_types
 from quarkfast.transforms.remove_no_ops import remove_no_ops
+from quarkfast.transforms.split_affine import split_affine
 from quarkfast.transforms.widen_half import widen_half
 from quarkfast.writers import lowest_opset
 
@@ -88,6 +89,7 @@ PREPARATION: Recipe = (
     FunctionStep("check constants", "prepare", check_constants),
     rewrite("fold constants", fold_constants),
     rewrite("fold BatchNormalization", fold_batch_norm, folds),
+    rewrite("split affine steps", split_affine, folds),
     rewrite("fold affine steps", fold_affine, folds),
     *(each for each in ALGORITHMS if each.stage == "prepare"),
     FunctionStep("copy shared constants", "prepare", copy_shared_constants, unshares),
