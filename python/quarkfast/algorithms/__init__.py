@@ -8,6 +8,7 @@ from quarkfast.algorithms.channel_smoothing import CHANNEL_SMOOTHING
 from quarkfast.algorithms.cross_layer_equalization import CROSS_LAYER_EQUALIZATION
 from quarkfast.algorithms.hadamard_rotation import HADAMARD_ROTATION
 from quarkfast.algorithms.outlier_channel_splitting import OUTLIER_CHANNEL_SPLITTING
+from quarkfast.algorithms.peak_ranges import PEAK_RANGES
 from quarkfast.algorithms.product_channels import smoothable_axes
 from quarkfast.algorithms.range_search import RANGE_SEARCH
 from quarkfast.algorithms.scale_alignment import SCALE_ALIGNMENT
@@ -21,6 +22,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     OUTLIER_CHANNEL_SPLITTING,
     CHANNEL_SMOOTHING,
     SCALE_ALIGNMENT,
+    PEAK_RANGES,
     RANGE_SEARCH,
     BIAS_CORRECTION,
     WEIGHT_ROUNDING,
