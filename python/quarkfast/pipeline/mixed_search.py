@@ -20,6 +20,7 @@ from quarkfast.pipeline.layer_ranking import LayerRanking, RankedLayer, size_of
 from quarkfast.pipeline.mixed_layers import Chosen, described, types_of, with_layers
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quantize_model import quantize_model
+from quarkfast.pipeline.single_rows import cut_to_rows
 from quarkfast.pipeline.summary import LeverResult, Summary
 from quarkfast.quantization.layer_candidates import Candidate
 from quarkfast.targets import Target
@@ -66,15 +67,14 @@ class MixedSearch:
         self._max_memory, self._clock, self._histograms = max_memory, clock, histograms
         loaded = load_model(model)
         samples = open_data(data, model_inputs(loaded), base.samples, base.batch_size, base.preprocess)
-        if samples.resizable:
-            samples.resize(1)
+        self._reference = to_proto(loaded).SerializeToString()
+        cut_to_rows(samples, self._reference)
         if samples.random:
             raise ConfigError("mixed_precision: expected real samples to judge outputs on, got random ones")
         feeds = [dict(feed) for feed in samples]
         apart = min(_HELD_APART, len(feeds) // 4) or len(feeds) // 2
         self._calibrating, self._judged = feeds[: len(feeds) - apart], feeds[len(feeds) - apart :] or feeds
         self._base = replace(base, samples=None, preprocess=None)
-        self._reference = to_proto(loaded).SerializeToString()
         for each in candidates:
             size_of(each, settings)  # which is refused before anything runs
         self._judge = OutputJudge(self._reference, self._judged, settings.metric, settings.output)

@@ -30,6 +30,7 @@ from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quality_goal import Goal, Quality, read_goal
 from quarkfast.pipeline.quantize_model import quantize_model
 from quarkfast.pipeline.resolve import resolve
+from quarkfast.pipeline.single_rows import cut_to_rows
 from quarkfast.pipeline.summary import LeverResult, Summary
 from quarkfast.pipeline.weight_precision_steps import forms_taken
 from quarkfast.pipeline.wide_bytes import wide_shares
@@ -159,8 +160,8 @@ class _Ladder:
             check_not_a_source(path, model, external_files(loaded))
         inputs = model_inputs(loaded)
         samples = open_data(data, inputs, scheme.samples, scheme.batch_size, scheme.preprocess)
-        if samples.resizable:
-            samples.resize(1)
+        self._reference = to_proto(loaded).SerializeToString()
+        cut_to_rows(samples, self._reference)
         if samples.random:
             raise ConfigError(f"{goal.name}: expected real samples to judge outputs on, got random ones")
         feeds = [dict(feed) for feed in samples]
@@ -169,7 +170,6 @@ class _Ladder:
         self._model, self._path, self._max_memory, self._clock = model, path, max_memory, clock
         self._histograms = histograms
         self._tensors = {name_of(value) for node in loaded.graph for value in (*node.inputs, *node.outputs) if value}
-        self._reference = to_proto(loaded).SerializeToString()
         self._goal = goal
         with clock.stage("judge"):
             self._wanted = FloatOutputs(self._reference, self._judged)
