@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import onnx
@@ -28,9 +30,25 @@ def to_proto(model: ir.Model) -> onnx.ModelProto:
     size = sum(value.const_value.nbytes for value in values if value.const_value is not None)
     if size >= PROTOBUF_LIMIT:
         raise UnsupportedError(f"model: expected tensors of at most {PROTOBUF_LIMIT} bytes in all, got {size} bytes")
-    if any(isinstance(value.const_value, ir.ExternalTensor) for value in values):
-        model = ir.external_data.load_to_model(model.clone())
-    return restore_map_types(model, ir.serde.serialize_model(model))
+    with _mapped(values):
+        return restore_map_types(model, ir.serde.serialize_model(model))
+
+
+@contextmanager
+def _mapped(values: Sequence[ir.Value]) -> Iterator[None]:
+    """Has constants in files be arrays that map them, so that no more than the protobuf is in memory.
+
+    A copy of the model would hold them until its cycles are collected.
+    """
+    kept = [(value, value.const_value) for value in values if isinstance(value.const_value, ir.ExternalTensor)]
+    try:
+        for value, tensor in kept:
+            value.const_value = ir.Tensor(tensor.numpy(), name=tensor.name, dtype=tensor.dtype)
+        yield
+    finally:
+        for value, tensor in kept:
+            value.const_value = tensor
+            tensor.release()
 
 
 def serialize(model: ir.Model) -> bytes:
