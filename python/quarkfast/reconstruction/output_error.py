@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from quarkfast import ort
+from quarkfast import _core, ort
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.logits import judge_also
 from quarkfast.evaluate.output_parts import OutputParts
@@ -54,6 +54,8 @@ def output_ratios(
         powers = [_powers(expected.astype(np.float64), given.astype(np.float64)) for expected, given in pairs]
         ratios = [_decibels(*power) for power in powers if power.any()]
         found.append(float(np.mean(ratios)) if ratios else np.nan)
+    del sessions
+    _core.release_memory()
     return np.array(found, np.float64)
 
 

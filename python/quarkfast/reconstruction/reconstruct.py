@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from quarkfast import _core
 from quarkfast.reconstruction.gram import GramMatrices, fixed_point_step
 from quarkfast.reconstruction.input_rows import places_of, rows_at
 from quarkfast.reconstruction.linear_layer import LinearLayer
@@ -93,6 +94,7 @@ def reconstruct(
                 report(done)
             for path in paths:
                 path.run(stage)
+            _core.release_memory()  # of the sessions
 
 
 def _statistics(
@@ -106,6 +108,7 @@ def _statistics(
         for rows in _rows(layer, paths, feeds, part):
             matrices.add(*rows)
         half = half or (matrices.copy() if halves else None)
+    _core.release_memory()  # of the rows, before solvers copy matrices
     return LayerStatistics(layer, matrices, half)
 
 
