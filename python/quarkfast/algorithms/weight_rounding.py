@@ -17,7 +17,7 @@ from quarkfast.algorithms.rounding.error_feedback import round_with_feedback
 from quarkfast.algorithms.rounding.group_scales import solve_with_scales
 from quarkfast.config import Scheme
 from quarkfast.reconstruction import LinearLayer, linear_layers
-from quarkfast.reconstruction.error_share import covariances, error_share
+from quarkfast.reconstruction.error_share import add_to_diagonals, covariances, error_share
 from quarkfast.reconstruction.gram import GramMatrices
 from quarkfast.reconstruction.output_error import output_ratios
 from quarkfast.reconstruction.reconstruct import LayerStatistics, reconstruct
@@ -92,29 +92,31 @@ def round_weight(tensor: Any, seen: LayerStatistics, settings: WeightRoundingSet
     layer, matrices = seen.layer, seen.matrices
     decoded = layer.to_rows(tensor.decoded()).astype(np.float64)
     wanted = layer.to_rows(np.asarray(tensor.values.numpy())).astype(np.float64)
-    few = max(1.0, settings.rows_wanted * wanted.shape[-1] / matrices.count)
+    few = max(1.0, settings.rows_wanted * wanted.shape[-1] / max(matrices.count, 1))
     relative, part = settings.damping * few * few, settings.part_of_error
     if part is None:
         part = 1.0 if seen.half is None else error_share(wanted, matrices, seen.half, relative, centred)
     gram, cross = covariances(matrices, part, centred)
     damping = relative * np.trace(gram, axis1=1, axis2=2) / gram.shape[-1]
-    damped = damping[:, None, None] * np.eye(gram.shape[-1])
-    form, target = gram + damped, wanted @ (cross + damped)
+    add_to_diagonals(gram, damping)
+    add_to_diagonals(cross, damping)
+    target = wanted @ cross
+    del cross
     if not tensor.is_integer:
         blocks = _blocks(tensor, layer)
         assert blocks is not None
-        found = layer.from_rows(round_with_feedback(decoded, form, target, blocks, _rounder(tensor)))
+        found = layer.from_rows(round_with_feedback(decoded, gram, target, blocks, _rounder(tensor)))
         return tensor.with_nearest(found.astype(np.float32))
     codes, scales = layer.to_rows(tensor.encoded()), layer.to_rows(tensor.scales)
-    best = _of_least_error(form, target, wanted)
+    best = _of_least_error(gram, target, wanted)
     size = getattr(tensor, "scaled_inputs", 0)
     if size and settings.scale_rounds is not None:
-        problem = RoundingProblem(codes, decoded, best, scales, form, target, *tensor.limits)
+        problem = RoundingProblem(codes, decoded, best, scales, gram, target, *tensor.limits)
         fitted = solve_with_scales(problem, settings.solver, size, settings.scale_rounds)
         return tensor.with_codes(*map(layer.from_rows, fitted))
     if not np.ptp(scales, axis=-1).any():
         scales = scales[..., 0]
-    problem = RoundingProblem(codes, decoded, best, scales, form, target, *tensor.limits)
+    problem = RoundingProblem(codes, decoded, best, scales, gram, target, *tensor.limits)
     return tensor.with_codes(layer.from_rows(settings.solver.solve(problem)))
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from quarkfast.reconstruction.gram import GramMatrices
 
-__all__ = ["covariances", "error_share"]
+__all__ = ["add_to_diagonals", "covariances", "error_share"]
 
 Values = NDArray[np.float64]
 
@@ -16,6 +16,9 @@ _STEPS = 16
 
 # Damping of inputs that depend on each other, whose matrix has no inverse.
 _LEAST_DAMPING = 2.0**-30
+
+# Rows of a matrix that are changed at once, so that no second one of its size is in memory.
+_BLOCK = 512
 
 
 def covariances(matrices: GramMatrices, part: float, centred: bool) -> tuple[Values, Values]:
@@ -27,12 +30,43 @@ def covariances(matrices: GramMatrices, part: float, centred: bool) -> tuple[Val
         centred: Whether means are taken off.
     """
     gram, cross = matrices.gram, matrices.cross
-    cross = gram + part * (cross - gram)
+    cross -= gram
+    cross *= part
+    cross += gram
     if centred:
-        float_mean = matrices.mean + part * (matrices.float_mean - matrices.mean)
-        gram = gram - matrices.mean[:, :, None] * matrices.mean[:, None, :]
-        cross = cross - float_mean[:, :, None] * matrices.mean[:, None, :]
+        mean = matrices.mean
+        _subtract_products(gram, mean, mean)
+        _subtract_products(cross, mean + part * (matrices.float_mean - mean), mean)
     return gram, cross
+
+
+def _subtract_products(sums: Values, first: Values, second: Values) -> None:
+    """Takes ``first second^T`` of each group off, by blocks of rows: the matrix of one layer may have 70 MB."""
+    for begin in range(0, sums.shape[1], _BLOCK):
+        rows = slice(begin, begin + _BLOCK)
+        sums[:, rows] -= first[:, rows, None] * second[:, None, :]
+
+
+def add_to_diagonals(matrices: Values, values: Values) -> None:
+    """Adds a number to the diagonal of each of some matrices ``[g, k, k]``, in place."""
+    np.einsum("gkk->gk", matrices)[...] += values[:, None]
+
+
+def _solved(gram: Values, damping: Values, difference: Values) -> Values:
+    """Returns ``D G^-1`` with a number added to the diagonal of each ``G``, which are as they were when it ends."""
+    diagonals = np.einsum("gkk->gk", gram)
+    had = diagonals.copy()
+    add_to_diagonals(gram, damping)
+    found = np.linalg.solve(gram, difference.transpose(0, 2, 1)).transpose(0, 2, 1)
+    diagonals[...] = had
+    return np.asarray(found, np.float64)
+
+
+def _difference(weights: Values, matrices: GramMatrices, centred: bool) -> tuple[Values, Values]:
+    """Returns ``G`` of the quantized input, and ``W (C - G)`` of the whole way to the float one."""
+    gram, cross = covariances(matrices, 1.0, centred)
+    cross -= gram
+    return gram, weights @ cross
 
 
 def error_share(weights: Values, matrices: GramMatrices, half: GramMatrices, damping: float, centred: bool) -> float:
@@ -53,17 +87,15 @@ def error_share(weights: Values, matrices: GramMatrices, half: GramMatrices, dam
     Returns:
         A number from 0 to 1, a multiple of 1/16.
     """
-    halves = [covariances(each, 1.0, centred) for each in (half, matrices.without(half))]
+    halves = [_difference(weights, matrices.without(half), centred), _difference(weights, half, centred)]
     agreed = power = 0.0
-    for (gram, cross), (other_gram, other_cross) in (halves, halves[::-1]):
+    for (gram, difference), (other_gram, other_difference) in (halves, halves[::-1]):
         size = gram.shape[-1]
         power_of_inputs = np.trace(gram, axis1=1, axis2=2) / size
         # Where no input but zero was seen the difference is zero too, and any inverse will do.
-        diagonal = np.where(power_of_inputs > 0, max(damping, _LEAST_DAMPING) * power_of_inputs, 1.0)
-        difference = weights @ (cross - gram)
-        damped = gram + diagonal[:, None, None] * np.eye(size)
-        change = np.linalg.solve(damped, difference.transpose(0, 2, 1)).transpose(0, 2, 1)
-        agreed += float(np.sum(change * (weights @ (other_cross - other_gram))))
+        added = np.where(power_of_inputs > 0, max(damping, _LEAST_DAMPING) * power_of_inputs, 1.0)
+        change = _solved(gram, added, difference)
+        agreed += float(np.sum(change * other_difference))
         power += float(np.sum((change @ other_gram) * change))
     share = min(max(agreed / power, 0.0), 1.0) if power > 0 else 0.0
     return round(2 * share / (1 + share) * _STEPS) / _STEPS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +14,9 @@ Values = NDArray[np.float64]
 # Inputs are rounded to this many bits and a sign, 96 dB below the largest. Products of two have 30 bits, so that sums
 # of up to 2^23 of them are exact in a double: the same in whatever order BLAS adds them.
 _BITS = 15
+
+# Rows of a matrix that are added to at once, so that no second one of its size is in memory.
+_BLOCK = 512
 
 
 def fixed_point_step(largest: float) -> float:
@@ -71,18 +76,15 @@ class GramMatrices:
 
     def copy(self) -> GramMatrices:
         """Returns matrices of the same rows, to which others may be added."""
-        return self._plus(self, 0)
+        return deepcopy(self)
 
     def without(self, some: GramMatrices) -> GramMatrices:
         """Returns the matrices of the rows that are not among `some` of these, exactly."""
-        return self._plus(some, -1)
-
-    def _plus(self, other: GramMatrices, sign: int) -> GramMatrices:
         groups, inputs = self._sum.shape
         found = GramMatrices(groups, inputs, self._step, self._float_step)
-        found.count = self.count + sign * other.count
+        found.count = self.count - some.count
         for name in ("_gram", "_sum", "_cross", "_float_sum"):
-            getattr(found, name)[...] = getattr(self, name) + sign * getattr(other, name)
+            np.subtract(getattr(self, name), getattr(some, name), out=getattr(found, name))
         return found
 
     @property
@@ -109,10 +111,22 @@ class GramMatrices:
 
 
 def _counted(rows: NDArray[np.floating], step: float) -> Values:
-    return np.rint(rows / rows.dtype.type(step)).astype(np.float64)
+    codes = rows / rows.dtype.type(step)
+    return np.rint(codes, out=codes).astype(np.float64)
 
 
 def _add_products(sums: Values, first: Values, second: Values) -> None:
-    """Adds ``first^T second`` of each group; where both are one array, BLAS computes half of it."""
+    """Adds ``first^T second`` of each group, of large ones by blocks of rows; sums are exact in any.
+
+    Where both are one array, the half of it that lies on and above the diagonal is computed.
+    """
+    inputs = first.shape[-1]
+    if inputs <= _BLOCK:
+        sums += first.transpose(0, 2, 1) @ second
+        return
     for total, one, other in zip(sums, first, second, strict=True):
-        total += one.T @ other
+        for begin in range(0, inputs, _BLOCK):
+            rows, behind = slice(begin, begin + _BLOCK), slice(begin if first is second else 0, None)
+            total[rows, behind] += one[:, rows].T @ other[:, behind]
+            if first is second:
+                total[behind, rows] = total[rows, behind].T
