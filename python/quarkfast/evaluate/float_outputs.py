@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from quarkfast import ort
+from quarkfast import _core, ort
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.logits import judge_also, logits_of
 from quarkfast.evaluate.metrics import sqnr
@@ -49,7 +49,7 @@ class FloatOutputs:
         """
         self._feeds = feeds
         self._names, self._logits, model = _with_logits(reference)
-        self._runs = _runs(ort.inference_session(model, ort.session_options(optimize=False)), feeds)
+        self._runs = _runs(ort.inference_session(model, ort.session_options(optimize=False, spinning=False)), feeds)
         self._parts = OutputParts(onnx.load_model_from_string(reference), feeds, self._runs)
 
     def judge(self, quantized: bytes) -> Ratios:
@@ -62,6 +62,7 @@ class FloatOutputs:
         """
         _, logits, model = _with_logits(quantized)
         found = _runs(exact_session(model), self._feeds)
+        _core.release_memory()  # of the session
         given = self._runs[0].keys() if self._runs else ()
         outputs = [ratio for name in self._names if name in given for ratio in self._ratios(found, name, name)]
         behind = [
@@ -97,8 +98,11 @@ def _with_logits(data: bytes) -> tuple[list[str], dict[str, str], bytes]:
 def _runs(session: Any, feeds: Sequence[Feed]) -> _Runs:
     """Returns every output of floats, by its name, for each feed; one of maps or of several tensors is none."""
     names = [output.name for output in session.get_outputs()]
-    runs = [dict(zip(names, ort.run(session, feed), strict=True)) for feed in feeds]
-    return [{name: np.array(each) for name, each in run.items() if _is_float(each)} for run in runs]
+    found = []
+    for feed in feeds:
+        run = dict(zip(names, ort.run(session, feed), strict=True))  # results keep a session's memory, copies do not
+        found.append({name: np.array(each) for name, each in run.items() if _is_float(each)})
+    return found
 
 
 def _is_float(output: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -47,14 +48,16 @@ class PairTrial:
         _judge_logits_also(model, wanted)
         self._names = [output.name for output in wanted.graph.output]
         tensors = _with_switches(model)
-        options = ort.session_options(optimize=False, spinning=False)
-        session = ort.inference_session(wanted.SerializeToString(), options)
+        session = _open(wanted.SerializeToString())
         runs = [dict(zip(self._names, ort.run(session, feed), strict=True)) for feed in feeds]
         floats = [{name: each for name, each in run.items() if each.dtype.kind == "f"} for run in runs]
         self.outputs = sum(floats[0][name].size for name in self._names[:given] if name in floats[0])
         self._parts = OutputParts(wanted, feeds, floats)
         self._wanted = [self._split(sample, list(run.values())) for sample, run in enumerate(runs)]
-        self._session = ort.inference_session(model.SerializeToString(), options)
+        del session, runs, floats
+        _core.release_memory()
+        self._model = model.SerializeToString()
+        self._session: Any = None
         self._feeds, self._all = feeds, tensors
         sizes = self._run(feeds[0], tensors)[-len(tensors) :] if tensors else []
         self.sizes = {name: int(size) for name, size in zip(tensors, sizes, strict=True)}
@@ -108,13 +111,19 @@ class PairTrial:
         ]
 
     def close(self) -> None:
-        """Ends the session, and gives its memory back."""
+        """Ends the session, and gives its memory back; another one is opened where noise is asked for again."""
         self._session = None
         _core.release_memory()
 
     def _run(self, feed: Feed, rounded: Collection[str]) -> list[NDArray[np.generic]]:
+        if self._session is None:
+            self._session = _open(self._model)
         switches = {f"{_SWITCH}{index}": np.array(name in rounded) for index, name in enumerate(self._all)}
         return ort.run(self._session, {**feed, **switches})
+
+
+def _open(model: bytes) -> Any:
+    return ort.inference_session(model, ort.session_options(optimize=False, spinning=False))
 
 
 def _judge_logits_also(model: onnx.ModelProto, reference: onnx.ModelProto) -> None:

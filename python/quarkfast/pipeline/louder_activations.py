@@ -85,7 +85,7 @@ class LouderActivations:
         return names, sum(self._sizes[name] for name in names) / self._total
 
     def close(self) -> None:
-        """Ends the session."""
+        """Ends the session until there is another choice to make."""
         self._trial.close()
 
     def _own_noise(self, rounded: frozenset[str]) -> float:

@@ -173,7 +173,7 @@ class _Ladder:
         self._goal = goal
         with clock.stage("judge"):
             self._wanted = FloatOutputs(self._reference, self._judged)
-            session = ort.inference_session(self._reference, ort.session_options(optimize=False))
+            session = ort.inference_session(self._reference, ort.session_options(optimize=False, spinning=False))
             self._float = Quality(np.inf, goal.measure(session, self._judged))
         self._tried: list[LeverResult] = []
         self._notes: list[str] = []
@@ -255,12 +255,12 @@ class _Ladder:
         for more in _AIMS:
             with self._clock.stage("choose tensors", louder.runs) as report:
                 names, share = louder.choose(self._aim(more), report)
+            louder.close()  # it takes as much memory as a quantization
             if before >= set(names) and self._goal.metric is not None:
                 continue
             if not self._widen(best.plan, names, share, wide) or self.is_met or self._goal.metric is None:
                 break
             before = set(names)
-        louder.close()
 
     def _aim(self, more: float) -> float:
         """Returns the ratio in dB to choose tensors for: the least that is wanted, or `more` than there is."""
