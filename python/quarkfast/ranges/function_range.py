@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,6 +20,7 @@ Values: TypeAlias = NDArray[np.float64]
 
 # Ends are tried at every 64th of themselves: that moves the step of codes by 1.6 % at most, the error by 0.14 dB.
 _PLACES = 64
+_SHARES = np.arange(_PLACES - 1, 0, -1, dtype=np.float64) / _PLACES
 
 # The range changes where the error falls by a decibel or more: below that another calibration could undo it.
 _WORTH = 10**-0.1
@@ -75,31 +76,27 @@ def range_for_function(
         return FunctionRange(*kept, error.decibels(*kept))
     best, least = (low, high), error(low, high)
     for scan in (_both_ends, _low_end, _high_end):
-        for found in scan(*best):
-            if not error.hides_what_lies_beyond(*found):
-                break
-            left = error(*found)
-            if left < least:
-                best, least = found, left
+        found = scan(*best)[:, : error.count_hidden(*scan(*best))]
+        left = error.of(*found)
+        if left.size and left.min() < least:
+            place = int(left.argmin())
+            best, least = (float(found[0, place]), float(found[1, place])), float(left[place])
     if least > _WORTH * error(*kept):
         best = kept
     return FunctionRange(*best, error.decibels(*best))
 
 
-def _both_ends(low: float, high: float) -> Iterator[ClippingRange]:
-    most = max(-low, high)
-    for place in range(_PLACES - 1, 0, -1):
-        yield max(low, -most * place / _PLACES), min(high, most * place / _PLACES)
+def _both_ends(low: float, high: float) -> Values:
+    ends = max(-low, high) * _SHARES
+    return np.stack([np.maximum(low, -ends), np.minimum(high, ends)])
 
 
-def _low_end(low: float, high: float) -> Iterator[ClippingRange]:
-    for place in range(_PLACES - 1, 0, -1):
-        yield low * place / _PLACES, high
+def _low_end(low: float, high: float) -> Values:
+    return np.stack([low * _SHARES, np.full_like(_SHARES, high)])
 
 
-def _high_end(low: float, high: float) -> Iterator[ClippingRange]:
-    for place in range(_PLACES - 1, 0, -1):
-        yield low, high * place / _PLACES
+def _high_end(low: float, high: float) -> Values:
+    return np.stack([np.full_like(_SHARES, low), high * _SHARES])
 
 
 class _FunctionError:
@@ -129,22 +126,36 @@ class _FunctionError:
         self._half = float(np.ptp(results)) / (params.qmax - params.qmin) / 2
 
     def __call__(self, low: float, high: float) -> float:
-        params = params_for(low, high, self._spec)
-        scale, zero = float(params.scale), int(params.zero_point)
-        codes = np.arange(params.qmin, params.qmax + 1, dtype=np.float64) - zero
+        return float(self.of(np.array([low]), np.array([high]))[0])
+
+    def of(self, lows: Values, highs: Values) -> Values:
+        """Returns the error with each of some ranges, none of which is NaN."""
+        params = params_for(lows, highs, self._spec)
+        codes = np.arange(params.qmin, params.qmax + 1, dtype=np.float64)
+        steps = zip(params.scale.tolist(), params.zero_point.tolist(), strict=True)
+        found = np.array([self._of_codes(codes - zero, scale) for scale, zero in steps])
+        return np.where(np.isnan(found), np.inf, found)
+
+    def _of_codes(self, codes: Values, scale: float) -> float:
         ends = np.searchsorted(self._values, (codes[:-1] + 0.5) * scale)
         ends = np.concatenate([[0], ends, [self._values.size]])
         squares, products, shares = (np.diff(sums[ends]) for sums in self._sums)
         given = self._compute(codes * scale)
         return float((squares - 2 * given * products + given**2 * shares).sum())
 
-    def hides_what_lies_beyond(self, low: float, high: float) -> bool:
-        """Whether rounding of the results hides that of all below `low` and above `high` there is one result each."""
-        below, above = np.searchsorted(self._values, [low, high])
-        at_low, at_high = self._compute(np.asarray([low, high]))
-        beyond = [abs(found[below - 1] - at_low) for found in self._below if below]
-        beyond += [abs(found[above] - at_high) for found in self._above if above < self._values.size]
-        return all(each <= self._half for each in beyond)
+    def count_hidden(self, lows: Values, highs: Values) -> int:
+        """Returns of how many ranges, from the first, rounding of the results hides what lies beyond.
+
+        That is that of all values below the low end, and of all above the high one, there is one result each.
+        """
+        below, above = np.searchsorted(self._values, lows), np.searchsorted(self._values, highs)
+        at_low, at_high, last = self._compute(lows), self._compute(highs), self._values.size - 1
+        hidden = np.ones(len(lows), np.bool_)
+        for found in self._below:
+            hidden &= (below == 0) | (np.abs(found[below - 1] - at_low) <= self._half)
+        for found in self._above:
+            hidden &= (above > last) | (np.abs(found[np.minimum(above, last)] - at_high) <= self._half)
+        return len(hidden) if hidden.all() else int(hidden.argmin())
 
     def decibels(self, low: float, high: float) -> float:
         """Returns the ratio of signal to noise of the results."""
