@@ -20,6 +20,7 @@ from quarkfast.graph.load import ModelSource
 from quarkfast.graph.placement import Placement
 from quarkfast.graph.quantizer import Quantizers
 from quarkfast.graph.save import to_proto
+from quarkfast.graph.scalar_functions import ScalarFunction
 from quarkfast.kernels import Range
 from quarkfast.pipeline.calibration_source import CalibrationSource
 from quarkfast.pipeline.progress import Clock
@@ -94,6 +95,7 @@ class Context(ModelContext):
         channel_maxima: The largest magnitude of each channel over the samples, by tensor; None without real samples.
         statistics: Of activations, by tensor.
         ranges: The range to keep of each activation.
+        functions: A placement, and the activations that functions read in it, if they have been looked for.
         cut: Activations that saturate where their reader is flat -> the ratio of signal to noise of its results, in dB.
         wider: Those of activations that reach further than what was seen: of few values, or of 16 bits.
         fingerprints: What calibration saw of each tensor, for the hash in the metadata.
@@ -128,6 +130,7 @@ class Context(ModelContext):
     channel_maxima: Mapping[str, NDArray[np.float32]] | None = None
     statistics: Mapping[str, TensorStatistics] = field(default_factory=dict)
     ranges: Mapping[str, Range] = field(default_factory=dict)
+    functions: tuple[Placement, Mapping[str, ScalarFunction]] | None = None
     cut: Mapping[str, float] = field(default_factory=dict)
     wider: Mapping[str, Range] = field(default_factory=dict)
     fingerprints: Mapping[str, Sequence[float]] = field(default_factory=dict)

@@ -39,8 +39,14 @@ class Planned(NamedTuple):
 
 
 def functions_of(context: Context) -> Mapping[str, ScalarFunction]:
-    """Returns the activations whose ranges are fitted to what reads them: a preset kept as its name says has none."""
-    return {} if context.scheme.strict else function_inputs(context.model, context.placement)
+    """Returns the activations whose ranges are fitted to what reads them: a preset kept as its name says has none.
+
+    They are looked for once for each placement.
+    """
+    if context.functions is None or context.functions[0] is not context.placement:
+        found = {} if context.scheme.strict else function_inputs(context.model, context.placement)
+        context.functions = context.placement, found
+    return context.functions[1]
 
 
 def few_valued_of(context: Context) -> tuple[str, ...]:
