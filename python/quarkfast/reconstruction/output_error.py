@@ -43,13 +43,14 @@ def output_ratios(
     Raises:
         ModelError: ONNX Runtime does not take a model or a sample.
     """
-    models = [judge_also(_copy(model), features) for model in (reference, quantized)]
-    names = [output.name for output in models[0].graph.output]
-    sessions = [exact_session(model) for model in models]
-    found, parts = [], None
+    names = [output.name for output in judge_also(_copy(reference), features).graph.output]
+    # It runs a part of the model itself, so before the sessions are open.
+    parts = OutputParts(reference, [dict(each) for each in feeds], [dict.fromkeys(names)])
+    _core.release_memory()
+    sessions = [exact_session(judge_also(_copy(model), features)) for model in (reference, quantized)]
+    found = []
     for sample, feed in enumerate(feeds):
         wanted, got = (dict(zip(names, ort.run(session, feed), strict=True)) for session in sessions)
-        parts = parts or OutputParts(reference, [dict(each) for each in feeds], [wanted])
         pairs = [pair for name in names if _is_float(wanted[name]) for pair in _parts(parts, sample, name, wanted, got)]
         powers = [_powers(expected.astype(np.float64), given.astype(np.float64)) for expected, given in pairs]
         ratios = [_decibels(*power) for power in powers if power.any()]
