@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import quarkfast
 from quarkfast.graph.load import load_model
 from quarkfast.reconstruction import linear_layers
 from quarkfast.reconstruction.input_rows import places_of
@@ -50,3 +51,13 @@ def test_a_mask_counts_where_it_has_a_number_for_each_row(mask, places, rng):
     (layer,) = linear_layers(load_model(_text_model(rng)))
     found = places_of(layer, np.zeros((1, 4, 3), np.float32), {"attention_mask": np.array(mask)}, 9)
     assert found.tolist() == places
+
+
+def test_samples_of_padding_alone_change_no_code(rng):
+    proto = _text_model(rng)
+    feeds = [{"x": rng.normal(size=(1, 4, 3)).astype(np.float32), "attention_mask": 0 * MASKS[0]} for _ in range(6)]
+    nearest, rounded = (
+        quarkfast.quantize(proto, preset="A8W8", calibration_data=feeds, rounding=rounding, search_ranges=False)
+        for rounding in ("nearest", "descent")
+    )
+    assert rounded.proto.graph == nearest.proto.graph
