@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from quarkfast.algorithms.rounding import SOLVERS, AdaQuant, AdaRound, CoordinateDescent, Gptq, RoundingProblem
+from quarkfast.algorithms.rounding.feedback_codes import inverse_factor
 
 # Settings are in units of weights and errors: these weights are a thousand times those of a network.
 KINDS = [
@@ -162,3 +163,19 @@ def test_codes_far_from_their_weights_stay_or_come_closer():
     low, high = far.limits_near(1.0)
     assert (high == far.codes).all()
     assert (low < far.codes).any()
+
+
+@pytest.mark.parametrize("size", [1, 2, 64, 65, 200])
+def test_the_factor_of_an_inverse_is_triangular_and_its_square_the_inverse(size, rng):
+    data = rng.normal(size=(2 * size + 8, size))
+    gram = data.T @ data
+    factor = inverse_factor(gram)
+    assert np.array_equal(factor, np.triu(factor))
+    # Backward stable: the residual is at most of the order of size * eps * condition (Higham 2002, chapter 14).
+    most = 8 * size * np.finfo(float).eps * np.linalg.cond(gram)
+    assert np.abs(factor.T @ factor @ gram - np.eye(size)).max() <= most
+
+
+def test_a_matrix_without_a_factor_is_refused():
+    with pytest.raises(np.linalg.LinAlgError):
+        inverse_factor(np.array([[1.0, 2.0], [2.0, 1.0]]))

@@ -13,6 +13,9 @@ __all__ = ["feedback_codes", "inverse_factor"]
 
 Values = NDArray[np.float64]
 
+# Rows of a triangular matrix that is inverted as any other.
+_SMALL = 64
+
 
 def feedback_codes(problem: RoundingProblem, *, act_order: bool, block_size: int) -> NDArray[Any]:
     """Returns codes; the nearest ones in rows that these make no better, or if ``G`` is singular.
@@ -77,11 +80,24 @@ def inverse_factor(gram: Values) -> Values:
     """Returns the upper triangular `U` with ``U^T U = G^-1``.
 
     With the order of rows and columns turned round, ``G = L L^T`` has the lower triangular factor whose inverse, turned
-    round again, is `U`: one factorization and one inverse of a triangular matrix.
+    round again, is `U`.
 
     Raises:
         LinAlgError: If ``G`` is not positive definite.
     """
-    turned = np.linalg.cholesky(gram[::-1, ::-1])
-    inverse: Values = np.linalg.inv(turned)[::-1, ::-1]
-    return np.triu(inverse)
+    factor = np.asarray(np.linalg.cholesky(gram[::-1, ::-1]), np.float64)
+    _invert_lower(factor)
+    return np.ascontiguousarray(factor[::-1, ::-1])
+
+
+def _invert_lower(factor: Values) -> None:
+    """Inverts a lower triangular matrix in place, by halves: a sixth of the work of a general inverse."""
+    size = len(factor)
+    if size <= _SMALL:
+        factor[...] = np.tril(np.linalg.inv(factor))
+        return
+    half = size // 2
+    top, below, bottom = factor[:half, :half], factor[half:, :half], factor[half:, half:]
+    _invert_lower(top)
+    _invert_lower(bottom)
+    below[...] = -(bottom @ below) @ top
