@@ -73,6 +73,15 @@ def test_activations_get_16_bits_beside_a_rounding_that_is_given():
     assert any(each.lever.startswith("int16 for ") and each.kept for each in result.summary.levers)
 
 
+@pytest.mark.parametrize("rounding", ["nearest", "descent"])
+def test_activations_come_before_weights_whose_codes_were_chosen_by_outputs(rounding):
+    names = [
+        each.lever.split(" ")[0] for each in quantized(200.0, rounding=rounding, weight_type="int8").summary.levers
+    ]
+    order = ["weights", "int16"] if rounding == "nearest" else ["int16", "weights"]
+    assert [name for name in names if name in order] == order
+
+
 def test_logits_count_as_outputs_do():
     """Probabilities of a model that is sure tell little of what its logits lost."""
     sure = model()

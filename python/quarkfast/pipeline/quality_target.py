@@ -136,8 +136,10 @@ def quantize_to_goal(
         plan = _Plan(replace(scheme, **fields), target)
         if plan != ladder.plan and ladder.pull(lever, plan):
             given[name] = value
-    ladder.improve_weights()
-    ladder.widen_activations()
+    levers = [ladder.improve_weights, ladder.widen_activations]
+    # Codes that are chosen by outputs have made weights better already: what they lose beside other codes says little.
+    for pull in levers[::-1] if ladder.plan.makes_up else levers:
+        pull()
     return ladder.finish()
 
 
