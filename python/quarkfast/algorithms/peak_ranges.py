@@ -14,12 +14,12 @@ from quarkfast.config import Scheme, TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.evaluate.partial_model import Feed, Piece
 from quarkfast.graph.access import is_constant, is_standard, name_of
+from quarkfast.graph.operators import MOVERS
 from quarkfast.kernels import Range
 from quarkfast.ranges.params import params_for
 
 __all__ = ["PEAK_RANGES", "PeakRangeSettings"]
 
-_MOVES = frozenset({"Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 _SOFTMAX = frozenset({"LogSoftmax", "Softmax"})
 
 # Between a range and the one that holds all, where scales are no powers of two.
@@ -97,7 +97,7 @@ def _softmaxes(value: ir.Value) -> list[str]:
 def _moves(node: ir.Node) -> bool:
     """Whether a node moves what it reads by constants alone: what comes of it then depends on nothing else."""
     others = [value for value in node.inputs[1:] if value is not None]
-    return node.op_type in _MOVES and all(map(is_constant, others))
+    return node.op_type in MOVERS and all(map(is_constant, others))
 
 
 def _is_cut(context: Context, name: str) -> bool:

@@ -9,7 +9,16 @@ from typing import NamedTuple
 from quarkfast.deferred import ir
 from quarkfast.graph.contrib import key_of
 
-__all__ = ["DEQUANTIZERS", "OPERATORS", "QUANTIZERS", "Operator", "find_operator", "is_dequantized", "is_quantized"]
+__all__ = [
+    "DEQUANTIZERS",
+    "MOVERS",
+    "OPERATORS",
+    "QUANTIZERS",
+    "Operator",
+    "find_operator",
+    "is_dequantized",
+    "is_quantized",
+]
 
 _ROUNDERS = {"BFPQuantizeDequantize", "BFPFixNeuron", "MXQuantizeDequantize", "MXFixNeuron"}
 
@@ -20,6 +29,9 @@ DEQUANTIZERS = frozenset(
     {"DequantizeLinear", "ExtendedDequantizeLinear", "VitisDequantizeLinear", "DequantizeBlock"} | _ROUNDERS
 )
 """Operators that give back floats which a narrower type can hold."""
+
+MOVERS = frozenset({"Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
+"""Operators that move numbers of one tensor, or leave some out, and compute nothing."""
 
 ChannelAxis = Callable[[ir.Node, int], int]
 

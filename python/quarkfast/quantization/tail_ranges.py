@@ -8,6 +8,7 @@ from dataclasses import replace
 from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard, name_of
+from quarkfast.graph.operators import MOVERS
 from quarkfast.graph.placement import Placement
 from quarkfast.kernels import Range
 from quarkfast.quantization.headroom import has_bits_to_spare
@@ -24,7 +25,6 @@ _ENDS = frozenset({"ArgMax", "LogSoftmax", "Sigmoid", "Softmax", "TopK"})
 
 # What leaves values within limits of its own, so that none lies beyond what was seen by much.
 _BOUNDED = frozenset({"Clip", "HardSigmoid", "Hardmax", "LpNormalization", "Sigmoid", "Softmax", "Softsign", "Tanh"})
-_MOVES = frozenset({"Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 
 
 def few_valued(model: ir.Model, placement: Placement) -> tuple[str, ...]:
@@ -56,7 +56,7 @@ def _is_answer(value: ir.Value) -> bool:
     readers = [reader for reader, _ in value.uses()]
     return (value.is_graph_output() or bool(readers)) and all(
         is_standard(reader)
-        and (reader.op_type in _ENDS or (reader.op_type in _MOVES and _is_answer(reader.outputs[0])))
+        and (reader.op_type in _ENDS or (reader.op_type in MOVERS and _is_answer(reader.outputs[0])))
         for reader in readers
     )
 
@@ -68,7 +68,7 @@ def _is_open(value: ir.Value, placement: Placement) -> bool:
     while (node := value.producer()) is not None:
         if name_of(value) in placement.bounds or (is_standard(node) and node.op_type in _BOUNDED):
             return False
-        if not is_standard(node) or node.op_type not in _MOVES or node.inputs[0] is None:
+        if not is_standard(node) or node.op_type not in MOVERS or node.inputs[0] is None:
             return True
         value = node.inputs[0]
     return False
