@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from quarkfast.algorithms.rounding import SOLVERS, AdaQuant, AdaRound, CoordinateDescent, Gptq, RoundingProblem
-from quarkfast.algorithms.rounding.feedback_codes import inverse_factor
+from quarkfast.algorithms.rounding.inverse_factors import InverseFactors, inverse_factor
 
 # Settings are in units of weights and errors: these weights are a thousand times those of a network.
 KINDS = [
@@ -169,7 +169,7 @@ def test_codes_far_from_their_weights_stay_or_come_closer():
 def test_the_factor_of_an_inverse_is_triangular_and_its_square_the_inverse(size, rng):
     data = rng.normal(size=(2 * size + 8, size))
     gram = data.T @ data
-    factor = inverse_factor(gram)
+    factor = inverse_factor(gram, np.arange(size))
     assert np.array_equal(factor, np.triu(factor))
     # Backward stable: the residual is at most of the order of size * eps * condition (Higham 2002, chapter 14).
     most = 8 * size * np.finfo(float).eps * np.linalg.cond(gram)
@@ -178,4 +178,28 @@ def test_the_factor_of_an_inverse_is_triangular_and_its_square_the_inverse(size,
 
 def test_a_matrix_without_a_factor_is_refused():
     with pytest.raises(np.linalg.LinAlgError):
-        inverse_factor(np.array([[1.0, 2.0], [2.0, 1.0]]))
+        inverse_factor(np.array([[1.0, 2.0], [2.0, 1.0]]), np.arange(2))
+
+
+def test_factors_that_are_known_change_no_code():
+    form = problem(8)
+    known = replace(form, factors=InverseFactors.of(form.gram, act_order=True))
+    for solver in (CoordinateDescent(), Gptq(act_order=True), Gptq()):
+        assert np.array_equal(solver.solve(form), solver.solve(known))
+
+
+@pytest.mark.parametrize("act_order", [True, False])
+def test_weights_of_least_error_solve_the_form(act_order):
+    form = problem(9)
+    factors = InverseFactors.of(form.gram, act_order=act_order)
+    wanted = np.rint(form.weights)
+    found = factors.of_least_error(wanted @ form.gram, form.weights)
+    # Both products with the factor are backward stable, as is the factor: of the order of k * eps * condition.
+    most = 8 * 5 * np.finfo(float).eps * np.linalg.cond(form.gram).max() * np.abs(wanted).max()
+    assert np.abs(found - wanted).max() <= most
+
+
+@pytest.mark.parametrize("gram", [[[0.0, 0.0], [0.0, 0.0]], [[1e-320, 0.0], [0.0, 1.0]]])
+def test_weights_of_inputs_that_say_nothing_stay(gram):
+    factors = InverseFactors.of(np.array([gram]), act_order=True)
+    assert factors.of_least_error(np.ones((1, 1, 2)), np.full((1, 1, 2), 5.0))[0, 0, 0] == 5.0

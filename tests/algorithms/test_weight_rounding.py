@@ -282,17 +282,6 @@ def test_samples_say_how_much_of_an_input_s_error_layers_make_up_for(monkeypatch
     assert shares == [{"asked": 0.5, None: 1.0}.get(part, part)] * 3
 
 
-def test_codes_lie_around_the_weights_of_least_error_and_not_around_those_of_the_model():
-    gram, target = np.array([[[2.0, 1.0], [1.0, 1.0]]]), np.array([[[7.0, 4.0]]])
-    assert weight_rounding._of_least_error(gram, target, np.zeros((1, 1, 2))).tolist() == [[[3.0, 1.0]]]
-
-
-@pytest.mark.parametrize("gram", [[[0.0, 0.0], [0.0, 0.0]], [[1e-320, 0.0], [0.0, 1.0]]])
-def test_weights_of_inputs_that_say_nothing_stay(gram):
-    found = weight_rounding._of_least_error(np.array([gram]), np.ones((1, 1, 2)), np.full((1, 1, 2), 5.0))
-    assert found[0, 0, 0] == 5.0
-
-
 def test_no_part_of_the_error_is_as_the_quantized_input_alone():
     def codes(*options):
         scheme = replace(PRESETS["XINT8"], rounding="descent", rounding_options=(("update_bias", False), *options))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from quarkfast.algorithms.algorithm import Context
 from quarkfast.algorithms.rounding import SOLVERS, CoordinateDescent, Gptq, RoundingProblem, Solver
 from quarkfast.algorithms.rounding.error_feedback import round_with_feedback
 from quarkfast.algorithms.rounding.group_scales import solve_with_scales
+from quarkfast.algorithms.rounding.inverse_factors import InverseFactors
 from quarkfast.config import Scheme
 from quarkfast.reconstruction import LinearLayer, linear_layers
 from quarkfast.reconstruction.error_share import add_to_diagonals, covariances, error_share
@@ -108,25 +108,17 @@ def round_weight(tensor: Any, seen: LayerStatistics, settings: WeightRoundingSet
         found = layer.from_rows(round_with_feedback(decoded, gram, target, blocks, _rounder(tensor)))
         return tensor.with_nearest(found.astype(np.float32))
     codes, scales = layer.to_rows(tensor.encoded()), layer.to_rows(tensor.scales)
-    best = _of_least_error(gram, target, wanted)
+    factors = InverseFactors.of(gram, act_order=True)
+    best = factors.of_least_error(target, wanted)
+    lowest, highest = tensor.limits
+    problem = RoundingProblem(codes, decoded, best, scales, gram, target, lowest, highest, factors)
     size = getattr(tensor, "scaled_inputs", 0)
     if size and settings.scale_rounds is not None:
-        problem = RoundingProblem(codes, decoded, best, scales, gram, target, *tensor.limits)
         fitted = solve_with_scales(problem, settings.solver, size, settings.scale_rounds)
         return tensor.with_codes(*map(layer.from_rows, fitted))
     if not np.ptp(scales, axis=-1).any():
-        scales = scales[..., 0]
-    problem = RoundingProblem(codes, decoded, best, scales, gram, target, *tensor.limits)
+        problem = replace(problem, scales=scales[..., 0])
     return tensor.with_codes(layer.from_rows(settings.solver.solve(problem)))
-
-
-def _of_least_error(gram: Values, target: Values, weights: Values) -> Values:
-    """Returns ``T G^-1``, the float weights that leave the least error; `weights` where ``G`` has no inverse."""
-    found = weights.copy()
-    for group, own in enumerate(gram):
-        with suppress(np.linalg.LinAlgError):
-            found[group] = np.linalg.solve(own, target[group].T).T
-    return np.where(np.isfinite(found), found, weights)
 
 
 def _rounder(tensor: Any) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.rounding.feedback_codes import inverse_factor
+from quarkfast.algorithms.rounding.inverse_factors import inverse_factor
 
 __all__ = ["round_with_feedback"]
 
@@ -60,7 +60,7 @@ def _rounded(
 ) -> Values:
     order = np.concatenate(blocks)
     try:
-        factor = inverse_factor(gram[np.ix_(order, order)])
+        factor = inverse_factor(gram, order)
     except np.linalg.LinAlgError:
         return nearest
     weights = (target[:, order] @ factor.T) @ factor

@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quarkfast.algorithms.rounding.inverse_factors import InverseFactors
 from quarkfast.algorithms.rounding.problem import RoundingProblem, better_rows
 
-__all__ = ["feedback_codes", "inverse_factor"]
+__all__ = ["feedback_codes"]
 
 Values = NDArray[np.float64]
-
-# Rows of a triangular matrix that is inverted as any other.
-_SMALL = 64
 
 
 def feedback_codes(problem: RoundingProblem, *, act_order: bool, block_size: int) -> NDArray[Any]:
@@ -37,17 +35,17 @@ def feedback_codes(problem: RoundingProblem, *, act_order: bool, block_size: int
         >>> feedback_codes(problem, act_order=False, block_size=2).tolist()
         [[[0, 1]]]
     """
+    factors = problem.factors
+    if factors is None or not act_order:
+        factors = InverseFactors.of(problem.gram, act_order=act_order)
     groups = range(len(problem.gram))
-    return better_rows(problem, np.stack([_of_group(problem, each, act_order, block_size) for each in groups]))
+    return better_rows(problem, np.stack([_of_group(problem, each, factors, block_size) for each in groups]))
 
 
-def _of_group(problem: RoundingProblem, group: int, act_order: bool, block_size: int) -> NDArray[Any]:
+def _of_group(problem: RoundingProblem, group: int, factors: InverseFactors, block_size: int) -> NDArray[Any]:
     nearest: NDArray[Any] = problem.codes[group]
-    gram = problem.gram[group]
-    order = np.argsort(-np.diag(gram), kind="stable") if act_order else np.arange(len(gram))
-    try:
-        factor = inverse_factor(gram[np.ix_(order, order)])
-    except np.linalg.LinAlgError:
+    order, factor = factors.orders[group], factors.factors[group]
+    if factor is None:
         return nearest
     steps = np.broadcast_to(problem.steps[group], nearest.shape)[:, order]
     zeros = np.rint(nearest[:, order] - problem.decoded[group][:, order] / steps)
@@ -74,30 +72,3 @@ def _rounded(
             inside[:, k + 1 :] -= errors[:, k, None] * own[k, k + 1 :]
         weights[:, first + block_size :] -= errors @ factor[block, first + block_size :]
     return codes
-
-
-def inverse_factor(gram: Values) -> Values:
-    """Returns the upper triangular `U` with ``U^T U = G^-1``.
-
-    With the order of rows and columns turned round, ``G = L L^T`` has the lower triangular factor whose inverse, turned
-    round again, is `U`.
-
-    Raises:
-        LinAlgError: If ``G`` is not positive definite.
-    """
-    factor = np.asarray(np.linalg.cholesky(gram[::-1, ::-1]), np.float64)
-    _invert_lower(factor)
-    return np.ascontiguousarray(factor[::-1, ::-1])
-
-
-def _invert_lower(factor: Values) -> None:
-    """Inverts a lower triangular matrix in place, by halves: a sixth of the work of a general inverse."""
-    size = len(factor)
-    if size <= _SMALL:
-        factor[...] = np.tril(np.linalg.inv(factor))
-        return
-    half = size // 2
-    top, below, bottom = factor[:half, :half], factor[half:, :half], factor[half:, half:]
-    _invert_lower(top)
-    _invert_lower(bottom)
-    below[...] = -(bottom @ below) @ top

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from quarkfast.algorithms.rounding.inverse_factors import InverseFactors
+
 __all__ = ["RoundingProblem", "Solver", "better_rows"]
 
 Values = NDArray[np.float64]
@@ -29,6 +31,7 @@ class RoundingProblem:
         target: ``T``, ``[g, m, k]``: float weights times the product of the input to match and the input there is.
         lowest: Lowest code.
         highest: Highest code.
+        factors: Those of the inverses of ``G``, inputs from the largest mean square down, if they are known.
 
     Example:
         >>> import numpy as np
@@ -46,6 +49,7 @@ class RoundingProblem:
     target: Values
     lowest: int
     highest: int
+    factors: InverseFactors | None = None
 
     @property
     def steps(self) -> Values:

@@ -1,0 +1,95 @@
+"""Triangular factors of the inverses of Gram matrices, which error feedback goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["InverseFactors", "inverse_factor"]
+
+Values = NDArray[np.float64]
+
+# Rows of a triangular matrix that is inverted as any other.
+_SMALL = 64
+
+
+@dataclass(frozen=True, slots=True)
+class InverseFactors:
+    """For each group of a layer an order of its inputs and the factor of the inverse of its ``G`` in that order.
+
+    Attributes:
+        orders: Places of the inputs, ``[k]`` of each group.
+        factors: The upper triangular `U` with ``U^T U = G^-1``, ``[k, k]`` of each group; None where ``G`` is not
+            positive definite.
+    """
+
+    orders: Sequence[NDArray[np.int64]]
+    factors: Sequence[Values | None]
+
+    @classmethod
+    def of(cls, gram: Values, *, act_order: bool) -> InverseFactors:
+        """Returns the factors of matrices ``[g, k, k]``.
+
+        Args:
+            gram: ``G`` of each group.
+            act_order: Whether inputs come from the largest mean square down, and not in their order.
+        """
+        orders = [np.argsort(-np.diag(own), kind="stable") if act_order else np.arange(len(own)) for own in gram]
+        return cls(orders, [_factor(own, order) for own, order in zip(gram, orders, strict=True)])
+
+    def of_least_error(self, target: Values, weights: Values) -> Values:
+        """Returns ``T G^-1``, the float weights that leave the least error, ``[g, m, k]``.
+
+        Args:
+            target: ``T`` of each group (`quarkfast.algorithms.rounding.problem.RoundingProblem`).
+            weights: What stays where ``G`` has no inverse.
+
+        Example:
+            >>> import numpy as np
+            >>> factors = InverseFactors.of(np.array([[[2.0, 1.0], [1.0, 1.0]]]), act_order=True)
+            >>> factors.of_least_error(np.array([[[7.0, 4.0]]]), np.zeros((1, 1, 2))).round(9).tolist()
+            [[[3.0, 1.0]]]
+        """
+        found = weights.copy()
+        for group, (order, factor) in enumerate(zip(self.orders, self.factors, strict=True)):
+            if factor is not None:
+                with np.errstate(over="ignore", invalid="ignore"):
+                    found[group][:, order] = (target[group][:, order] @ factor.T) @ factor
+        return np.where(np.isfinite(found), found, weights)
+
+
+def _factor(gram: Values, order: NDArray[np.int64]) -> Values | None:
+    try:
+        return inverse_factor(gram, order)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def inverse_factor(gram: Values, order: NDArray[np.int64]) -> Values:
+    """Returns the upper triangular `U` with ``U^T U = G^-1``, rows and columns of `G` in an order.
+
+    In the order turned round ``G = L L^T`` has the lower triangular factor whose inverse, turned round again, is `U`.
+
+    Raises:
+        LinAlgError: If ``G`` is not positive definite.
+    """
+    turned = order[::-1]
+    factor = np.asarray(np.linalg.cholesky(gram[np.ix_(turned, turned)]), np.float64)
+    _invert_lower(factor)
+    return np.ascontiguousarray(factor[::-1, ::-1])
+
+
+def _invert_lower(factor: Values) -> None:
+    """Inverts a lower triangular matrix in place, by halves: a sixth of the work of a general inverse."""
+    size = len(factor)
+    if size <= _SMALL:
+        factor[...] = np.tril(np.linalg.inv(factor))
+        return
+    half = size // 2
+    top, below, bottom = factor[:half, :half], factor[half:, :half], factor[half:, half:]
+    _invert_lower(top)
+    _invert_lower(bottom)
+    below[...] = -(bottom @ below) @ top
