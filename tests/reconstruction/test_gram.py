@@ -8,41 +8,83 @@ def _rows(rng, groups=2, count=64, inputs=5):
     return rng.normal(size=(groups, count, inputs)).astype(np.float32)
 
 
-def test_the_matrices_are_means_of_products_of_rounded_rows(rng):
-    rows, floats = _rows(rng), _rows(rng)
-    step, float_step = fixed_point_step(np.abs(rows).max()), fixed_point_step(np.abs(floats).max())
-    found = GramMatrices(2, 5, step, float_step)
-    found.add(rows, floats)
+def _weights(rng, outputs, inputs=5):
+    return rng.normal(size=(2, outputs, inputs)).astype(np.float32)
+
+
+def _steps(*arrays):
+    return [fixed_point_step(np.abs(each).max()) for each in arrays]
+
+
+# Of one output what the outputs lack is multiplied, of seven what the inputs lack.
+OUTPUTS = pytest.mark.parametrize("outputs", [1, 2, 7])
+
+
+@OUTPUTS
+def test_the_matrices_are_means_of_products_of_rounded_rows(rng, outputs):
+    rows, missing, weights = _rows(rng), _rows(rng), _weights(rng, outputs)
+    step, missing_step = _steps(rows, missing)
+    found = GramMatrices(weights, step, missing_step)
+    found.add(rows, missing)
     # Multiples of powers of two with 15 bits: products and sums are exact in float64 in any order.
-    x, y = (np.rint(each / size).astype(np.float64) * size for each, size in ((rows, step), (floats, float_step)))
+    x, d = (np.rint(each / size).astype(np.float64) * size for each, size in ((rows, step), (missing, missing_step)))
     assert found.gram.tolist() == (np.einsum("gni,gnj->gij", x, x) / 64).tolist()
-    assert found.cross.tolist() == (np.einsum("gni,gnj->gij", y, x) / 64).tolist()
     assert found.mean.tolist() == (x.sum(axis=1) / 64).tolist()
-    assert found.float_mean.tolist() == (y.sum(axis=1) / 64).tolist()
+    assert found.missing_mean.tolist() == (d.sum(axis=1) / 64).tolist()
+    # Weights are rounded to 2^-23 of at most twice the largest of their row, outputs to as much of at most four times
+    # the sum of the magnitudes of weights times the largest input.
+    lacking = np.einsum("gmk,gnk->gmn", weights, d, dtype=np.float64)
+    most = 2.0**-21 * 5 * np.abs(weights).max() * np.abs(d).max() * np.abs(x).max() + np.finfo(float).eps
+    assert np.abs(found.missing - np.einsum("gmn,gnk->gmk", lacking, x) / 64).max() <= most
 
 
-def test_the_order_and_the_parts_of_rows_change_no_bit(rng):
-    rows, floats = _rows(rng, count=999), _rows(rng, count=999)
-    steps = fixed_point_step(np.abs(rows).max()), fixed_point_step(np.abs(floats).max())
-    once, parts = GramMatrices(2, 5, *steps), GramMatrices(2, 5, *steps)
-    once.add(rows, floats)
+@OUTPUTS
+def test_the_order_and_the_parts_of_rows_change_no_bit(rng, outputs):
+    rows, missing, weights = _rows(rng, count=999), _rows(rng, count=999), _weights(rng, outputs)
+    steps = _steps(rows, missing)
+    once, parts, merged = (GramMatrices(weights, *steps) for _ in range(3))
+    once.add(rows, missing)
     order = rng.permutation(999)
-    for part in np.array_split(order, 7):
-        parts.add(rows[:, part], floats[:, part])
-    for name in ("gram", "cross", "mean", "float_mean"):
-        assert getattr(once, name).tobytes() == getattr(parts, name).tobytes()
+    for place, part in enumerate(np.array_split(order, 7)):
+        added = GramMatrices(weights, *steps) if place else parts
+        added.add(rows[:, part], missing[:, part])
+        if place:
+            merged.merge(added)
+    merged.merge(parts)
+    for name in ("gram", "missing", "mean", "missing_mean"):
+        assert getattr(once, name).tobytes() == getattr(merged, name).tobytes()
+    assert once.count == merged.count
 
 
-def test_without_a_float_path_the_quantized_one_stands_for_it(rng):
+@pytest.mark.parametrize("inputs", [9, 600])
+def test_outputs_are_whole_numbers_whose_sums_are_exact(rng, inputs):
+    """All weights and inputs as large as can be: every sum is below 2^53, and so the same in any order."""
+    weights = np.full((1, 2, inputs), 1.9999999, np.float32)
+    found = GramMatrices(weights, 1.0, 1.0)
+    codes = np.full((1, 64, inputs), 2.0**15)
+    outputs = found._outputs.of(codes)
+    assert np.array_equal(outputs, np.rint(outputs))
+    assert 2.0**20 <= np.abs(outputs).max() <= 2.0**22
+
+
+@pytest.mark.parametrize("outputs", [1, 7])
+def test_weights_of_zero_lack_nothing(rng, outputs):
     rows = _rows(rng)
-    found = GramMatrices(2, 5, fixed_point_step(np.abs(rows).max()))
+    found = GramMatrices(np.zeros((2, outputs, 5), np.float32), *_steps(rows, rows))
+    found.add(rows, rows)
+    assert not found.missing.any()
+
+
+def test_without_a_float_path_nothing_is_missing(rng):
+    rows = _rows(rng)
+    found = GramMatrices(_weights(rng, 3), *_steps(rows))
     found.add(rows)
-    assert found.cross.tolist() == found.gram.tolist()
-    assert found.float_mean.tolist() == found.mean.tolist()
+    assert not found.missing.any()
+    assert not found.missing_mean.any()
 
 
 def test_matrices_without_rows_are_zero():
-    found = GramMatrices(1, 3, 1.0)
+    found = GramMatrices(np.ones((1, 2, 3)), 1.0)
     assert not found.gram.any()
     assert not found.mean.any()
 
@@ -55,17 +97,3 @@ def test_the_largest_input_has_15_or_16_bits(largest):
 @pytest.mark.parametrize("largest", [0.0, np.inf, np.nan])
 def test_inputs_without_a_largest_are_counted_in_ones(largest):
     assert fixed_point_step(largest) == 1.0
-
-
-def test_rows_are_taken_away_exactly(rng):
-    rows, floats = _rows(rng), _rows(rng)
-    steps = fixed_point_step(np.abs(rows).max()), fixed_point_step(np.abs(floats).max())
-    found, rest = GramMatrices(2, 5, *steps), GramMatrices(2, 5, *steps)
-    found.add(rows[:, :7], floats[:, :7])
-    some = found.copy()
-    found.add(rows[:, 7:], floats[:, 7:])
-    rest.add(rows[:, 7:], floats[:, 7:])
-    left = found.without(some)
-    assert left.count == rest.count
-    for name in ("gram", "cross", "mean", "float_mean"):
-        assert np.array_equal(getattr(left, name), getattr(rest, name))

@@ -33,7 +33,7 @@ def test_means_of_inputs_that_vary_by_channel_are_exact(name, opset, rng):
     x = varied if layer.window is None else varied[..., :1].repeat(dimensions[-1], -1)
     if len(dimensions) == 3:
         x = x[:, :, :1].repeat(dimensions[1], 2)
-    rows = rows_at(layer, x, np.arange(count_rows(layer, x)))
+    (rows,) = rows_at(layer, [x], np.arange(count_rows(layer, x)))
     found, outputs = InputMeans(proto, None, [layer]).run([{"x": each[None]} for each in x])
     assert [len(each) for each in outputs] == [1, 1, 1, 1]
     # The graph's means are of at most 64 numbers in float32: 6 roundings of a sum, and one of the quotient.

@@ -55,7 +55,7 @@ def test_rows_times_weight_are_the_output(name, rng):
     proto = _model(text, shape, weight)
     (layer,) = linear_layers(load_model(proto))
     (expected,) = run_exactly(proto, {"x": x})
-    rows = rows_at(layer, x, np.arange(count_rows(layer, x)))
+    (rows,) = rows_at(layer, [x], np.arange(count_rows(layer, x)))
     got = np.einsum("gnk,gmk->ngm", rows, layer.to_rows(weight)).reshape(len(rows[0]), -1)
     last = expected if layer.window is None else np.moveaxis(expected, 1, -1)
     assert got.tolist() == last.reshape(-1, got.shape[1]).tolist()

@@ -28,7 +28,7 @@ def test_gram_matrices_are_those_of_tokens_alone(both, rng):
     padded = [{**feed, "x": np.where(feed["attention_mask"][..., None], feed["x"], 1e-3)} for feed in feeds]
     for given in (feeds, padded):
         layers = linear_layers(load_model(proto))
-        reconstruct(Models(proto, proto), layers, given, lambda each: seen.append(each.matrices) or {}, both=both)
+        reconstruct(Models(proto, proto), layers, given, lambda each: seen.append(each.take()) or {}, both=both)
     tokens = np.concatenate([feed["x"][feed["attention_mask"] == 1] for feed in feeds]).astype(np.float64)
     assert [each.count for each in seen] == [5, 5]
     # Inputs are rounded to 15 bits: each by at most half a step, 2^-15 of the power of two above the largest.

@@ -18,7 +18,6 @@ from quarkfast.algorithms.rounding.inverse_factors import InverseFactors
 from quarkfast.config import Scheme
 from quarkfast.reconstruction import LinearLayer, linear_layers
 from quarkfast.reconstruction.error_share import add_to_diagonals, covariances, error_share
-from quarkfast.reconstruction.gram import GramMatrices
 from quarkfast.reconstruction.output_error import output_ratios
 from quarkfast.reconstruction.reconstruct import LayerStatistics, reconstruct
 
@@ -82,26 +81,20 @@ def round_weight(tensor: Any, seen: LayerStatistics, settings: WeightRoundingSet
 
     Args:
         tensor: The weight (`quarkfast.quantization.QuantizedTensor`).
-        seen: How it lies, and Gram matrices of the layer's input.
+        seen: How it lies, and Gram matrices of the layer's input, which are taken out.
         settings: The solver, and how far to trust the matrices.
         centred: Whether a bias takes care of means, so that only what varies counts.
 
     Returns:
         The tensor with other codes, and where they are its own with other scales.
     """
-    layer, matrices = seen.layer, seen.matrices
+    layer, inputs = seen.layer, seen.layer.matrix_shape[2]
     decoded = layer.to_rows(tensor.decoded()).astype(np.float64)
-    wanted = layer.to_rows(np.asarray(tensor.values.numpy())).astype(np.float64)
-    few = max(1.0, settings.rows_wanted * wanted.shape[-1] / max(matrices.count, 1))
+    few = max(1.0, settings.rows_wanted * inputs / max(seen.rows, 1))
     relative, part = settings.damping * few * few, settings.part_of_error
     if part is None:
-        part = 1.0 if seen.half is None else error_share(wanted, matrices, seen.half, relative, centred)
-    gram, cross = covariances(matrices, part, centred)
-    damping = relative * np.trace(gram, axis1=1, axis2=2) / gram.shape[-1]
-    add_to_diagonals(gram, damping)
-    add_to_diagonals(cross, damping)
-    target = wanted @ cross
-    del cross
+        part = error_share(seen.parts[0], seen.parts[1], relative, centred) if len(seen.parts) > 1 else 1.0
+    gram, target, wanted = _form(seen, part, relative, centred)
     if not tensor.is_integer:
         blocks = _blocks(tensor, layer)
         assert blocks is not None
@@ -119,6 +112,16 @@ def round_weight(tensor: Any, seen: LayerStatistics, settings: WeightRoundingSet
     if not np.ptp(scales, axis=-1).any():
         problem = replace(problem, scales=scales[..., 0])
     return tensor.with_codes(layer.from_rows(settings.solver.solve(problem)))
+
+
+def _form(seen: LayerStatistics, part: float, relative: float, centred: bool) -> tuple[Values, Values, Values]:
+    """Returns ``G`` and ``T`` with a part of the mean of the diagonal of ``G`` added to it, and the float weights."""
+    matrices = seen.take()
+    gram, target = covariances(matrices, part, centred)
+    damping = relative * np.trace(gram, axis1=1, axis2=2) / gram.shape[-1]
+    add_to_diagonals(gram, damping)
+    target += damping[:, None, None] * matrices.weights
+    return gram, target, matrices.weights
 
 
 def _rounder(tensor: Any) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
@@ -154,21 +157,23 @@ class _Rounding:
         self.changed: dict[str, Any] = {}
 
     def solve(self, seen: LayerStatistics) -> Mapping[str, NDArray[np.float32]]:
-        layer, matrices = seen.layer, seen.matrices
+        layer, means = seen.layer, seen.means()
         bias = self._biases.get(layer.bias or "") if self._settings.update_bias else None
         weight = self._weights[layer.weight]
         rounded = round_weight(weight, seen, self._settings, bias is not None)
         found = {layer.weight: rounded}
         if bias is not None and layer.bias is not None:
-            found[layer.bias] = bias.with_nearest(_bias(bias, weight, rounded, layer, matrices))
+            found[layer.bias] = bias.with_nearest(_bias(bias, weight, rounded, layer, *means))
         self.changed |= found
         return {name: tensor.decoded() for name, tensor in found.items()}
 
 
-def _bias(bias: Any, weight: Any, rounded: Any, layer: LinearLayer, matrices: GramMatrices) -> NDArray[np.float32]:
+def _bias(
+    bias: Any, weight: Any, rounded: Any, layer: LinearLayer, mean: Values, float_mean: Values
+) -> NDArray[np.float32]:
     """Returns the bias under which the mean output of the layer is what it should be."""
     wanted, got = (layer.to_rows(np.asarray(each, np.float64)) for each in (weight.values.numpy(), rounded.decoded()))
-    missing = np.einsum("gmk,gk->gm", wanted, matrices.float_mean) - np.einsum("gmk,gk->gm", got, matrices.mean)
+    missing = np.einsum("gmk,gk->gm", wanted, float_mean) - np.einsum("gmk,gk->gm", got, mean)
     given = np.asarray(bias.values.numpy(), np.float64)
     moved: NDArray[np.float32] = (given + missing.reshape(given.shape)).astype(np.float32)
     return moved

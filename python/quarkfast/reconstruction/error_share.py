@@ -22,22 +22,31 @@ _BLOCK = 512
 
 
 def covariances(matrices: GramMatrices, part: float, centred: bool) -> tuple[Values, Values]:
-    """Returns ``G`` of the quantized input and ``C`` of an input that is `part` of the way from there to the float one.
+    """Returns ``G`` of the quantized input, and ``T``: what weights are to make of it, times the input.
+
+    They are to make what the float weights make of an input that is `part` of the way to that of the float model, as a
+    whole ``W E[x x^T]``.
 
     Args:
         matrices: Means over rows.
         part: 0 for the quantized input, 1 for that of the float model.
         centred: Whether means are taken off.
+
+    Returns:
+        ``[groups, k, k]`` and ``[groups, m, k]``.
     """
-    gram, cross = matrices.gram, matrices.cross
-    cross -= gram
-    cross *= part
-    cross += gram
+    gram, missing = _difference(matrices, centred)
+    return gram, matrices.weights @ gram + part * missing
+
+
+def _difference(matrices: GramMatrices, centred: bool) -> tuple[Values, Values]:
+    """Returns ``G`` of the quantized input, and ``D = W E[d x^T]`` of what it lacks to the float one."""
+    gram, missing = matrices.gram, matrices.missing
     if centred:
         mean = matrices.mean
         _subtract_products(gram, mean, mean)
-        _subtract_products(cross, mean + part * (matrices.float_mean - mean), mean)
-    return gram, cross
+        _subtract_products(missing, np.einsum("gmk,gk->gm", matrices.weights, matrices.missing_mean), mean)
+    return gram, missing
 
 
 def _subtract_products(sums: Values, first: Values, second: Values) -> None:
@@ -52,50 +61,37 @@ def add_to_diagonals(matrices: Values, values: Values) -> None:
     np.einsum("gkk->gk", matrices)[...] += values[:, None]
 
 
-def _solved(gram: Values, damping: Values, difference: Values) -> Values:
-    """Returns ``D G^-1`` with a number added to the diagonal of each ``G``, which are as they were when it ends."""
-    diagonals = np.einsum("gkk->gk", gram)
-    had = diagonals.copy()
-    add_to_diagonals(gram, damping)
-    found = np.linalg.solve(gram, difference.transpose(0, 2, 1)).transpose(0, 2, 1)
-    diagonals[...] = had
-    return np.asarray(found, np.float64)
-
-
-def _difference(weights: Values, matrices: GramMatrices, centred: bool) -> tuple[Values, Values]:
-    """Returns ``G`` of the quantized input, and ``W (C - G)`` of the whole way to the float one."""
-    gram, cross = covariances(matrices, 1.0, centred)
-    cross -= gram
-    return gram, weights @ cross
-
-
-def error_share(weights: Values, matrices: GramMatrices, half: GramMatrices, damping: float, centred: bool) -> float:
+def error_share(half: GramMatrices, other: GramMatrices, damping: float, centred: bool) -> float:
     """Returns the part of the difference between float and quantized input that a layer does well to make up for.
 
-    With ``D = W (C - G)`` the change of weights that makes up for the difference on some samples is ``X = D G^-1``. Of
-    few samples much of it is chance. ``s X`` leaves the least error on the samples of another half, ``D'`` and ``G'``,
-    with ``s = <X, D'> / <X G', X>``. Each half judges the other, both products are added up, and as all samples
-    together have half the variance of chance, ``2 s / (1 + s)`` is the share of what they say.
+    With ``D = W E[d x^T]`` of the difference `d` on some samples, ``X = D G^-1`` is the change of weights that makes up
+    for it. Of few samples much of it is chance. ``s X`` leaves the least error on the samples of another half, ``D'``
+    and ``G'``, with ``s = <X, D'> / <X G', X>``. Each half judges the other, both products are added up, and as all
+    samples together have half the variance of chance, ``2 s / (1 + s)`` is the share of what they say.
 
     Args:
-        weights: The float weights, ``[groups, m, k]``.
-        matrices: Those of all samples.
-        half: Those of every second one.
+        half: Means over every second sample.
+        other: Those of the others.
         damping: What is added to the diagonal of ``G``, as a part of its mean.
         centred: Whether a bias takes care of means.
 
     Returns:
         A number from 0 to 1, a multiple of 1/16.
     """
-    halves = [_difference(weights, matrices.without(half), centred), _difference(weights, half, centred)]
+    changes = [_change(each, damping, centred) for each in (half, other)]
     agreed = power = 0.0
-    for (gram, difference), (other_gram, other_difference) in (halves, halves[::-1]):
-        size = gram.shape[-1]
-        power_of_inputs = np.trace(gram, axis1=1, axis2=2) / size
-        # Where no input but zero was seen the difference is zero too, and any inverse will do.
-        added = np.where(power_of_inputs > 0, max(damping, _LEAST_DAMPING) * power_of_inputs, 1.0)
-        change = _solved(gram, added, difference)
-        agreed += float(np.sum(change * other_difference))
-        power += float(np.sum((change @ other_gram) * change))
+    for change, judge in zip(changes, (other, half), strict=True):
+        gram, difference = _difference(judge, centred)
+        agreed += float(np.sum(change * difference))
+        power += float(np.sum((change @ gram) * change))
     share = min(max(agreed / power, 0.0), 1.0) if power > 0 else 0.0
     return round(2 * share / (1 + share) * _STEPS) / _STEPS
+
+
+def _change(matrices: GramMatrices, damping: float, centred: bool) -> Values:
+    """Returns ``D G^-1``, the change of weights that makes up for the difference of some samples, with damping."""
+    gram, difference = _difference(matrices, centred)
+    power_of_inputs = np.trace(gram, axis1=1, axis2=2) / gram.shape[-1]
+    # Where no input but zero was seen the difference is zero too, and any inverse will do.
+    add_to_diagonals(gram, np.where(power_of_inputs > 0, max(damping, _LEAST_DAMPING) * power_of_inputs, 1.0))
+    return np.asarray(np.linalg.solve(gram, difference.transpose(0, 2, 1)).transpose(0, 2, 1), np.float64)

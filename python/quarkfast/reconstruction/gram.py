@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +12,10 @@ Values = NDArray[np.float64]
 # Inputs are rounded to this many bits and a sign, 96 dB below the largest. Products of two have 30 bits, so that sums
 # of up to 2^23 of them are exact in a double: the same in whatever order BLAS adds them.
 _BITS = 15
+
+# Bits of weights, and of what they make of an input: products of the first, summed over up to 2^16 inputs, and products
+# of the second, summed over up to 2^16 rows, are exact too.
+_WEIGHT_BITS, _OUTPUT_BITS = 22, 22
 
 # Rows of a matrix that are added to at once, so that no second one of its size is in memory.
 _BLOCK = 512
@@ -30,62 +32,60 @@ def fixed_point_step(largest: float) -> float:
 
 
 class GramMatrices:
-    """Means of ``x^ x^T``, ``x x^T``-like products and inputs over rows of a layer's input.
+    """Means over rows of a layer's input of what its weights are chosen by.
 
-    With `x` the input of the float model and `x^` that of the quantized one, both columns of `k` numbers, and
-    ``E`` the mean over rows: `gram` is ``E[x^ x^T]`` of the quantized input alone, `cross` is ``E[x x^T]`` of both.
+    With `W` the float weights, ``x^`` the input of the quantized model and `d` what it lacks to that of the float
+    model, columns of `k` numbers, and ``E`` the mean over rows: `gram` is ``E[x^ x^T]``, `missing` ``W E[d x^T]``.
 
     Attributes:
+        weights: The float weights, ``[groups, m, k]``.
         count: Number of rows so far.
 
     Example:
         >>> import numpy as np
-        >>> found = GramMatrices(1, 2, 0.5)
-        >>> found.add(np.array([[[1.0, 2.0], [3.0, 0.0]]]))
-        >>> found.gram.tolist(), found.mean.tolist()
-        ([[[5.0, 1.0], [1.0, 2.0]]], [[2.0, 1.0]])
+        >>> found = GramMatrices(np.array([[[1.0, -1.0]]]), 0.5, 0.25)
+        >>> found.add(np.array([[[1.0, 2.0], [3.0, 0.0]]]), np.array([[[0.25, 0.0], [0.0, 0.5]]]))
+        >>> found.gram.tolist(), found.missing.tolist()
+        ([[[5.0, 1.0], [1.0, 2.0]]], [[[-0.625, 0.25]]])
     """
 
-    def __init__(self, groups: int, inputs: int, step: float, float_step: float | None = None) -> None:
+    def __init__(self, weights: NDArray[np.floating], step: float, missing_step: float | None = None) -> None:
         """Begins with no rows.
 
         Args:
-            groups: Number of groups of the layer.
-            inputs: Numbers in a row.
+            weights: The float weights, ``[groups, m, k]``.
             step: What inputs of the quantized model are counted in (:func:`fixed_point_step`).
-            float_step: The same of the float model; None where only the quantized one is looked at.
+            missing_step: The same of what they lack to those of the float model; None where that is not looked at.
         """
-        self.count = 0
-        self._step, self._float_step = step, float_step
-        self._gram = np.zeros((groups, inputs, inputs))
-        self._sum = np.zeros((groups, inputs))
-        both = float_step is not None
-        self._cross = np.zeros((groups, inputs, inputs)) if both else self._gram
-        self._float_sum = np.zeros((groups, inputs)) if both else self._sum
+        self.weights, self.count = np.asarray(weights, np.float64), 0
+        groups, outputs, inputs = self.weights.shape
+        self._step, self._missing_step = step, missing_step
+        self._gram, self._sum = np.zeros((groups, inputs, inputs)), np.zeros((groups, inputs))
+        self._missing_sum = np.zeros((groups, inputs))
+        # What few outputs lack is multiplied instead of what many inputs do.
+        self._outputs = _Outputs(self.weights) if 2 * outputs <= inputs else None
+        rows = 0 if missing_step is None else outputs if self._outputs else inputs
+        self._missing = np.zeros((groups, rows, inputs))
 
-    def add(self, rows: NDArray[np.floating], float_rows: NDArray[np.floating] | None = None) -> None:
-        """Adds rows ``[groups, n, k]`` of the quantized model, and those of the float model that belong to them."""
+    def add(self, rows: NDArray[np.floating], missing: NDArray[np.floating] | None = None) -> None:
+        """Adds rows ``[groups, n, k]`` of the quantized model, and what each lacks to that of the float model."""
         codes = _counted(rows, self._step)
         self.count += codes.shape[1]
         _add_products(self._gram, codes, codes)
         self._sum += codes.sum(axis=1)
-        if float_rows is not None and self._float_step is not None:
-            floats = _counted(float_rows, self._float_step)
-            _add_products(self._cross, floats, codes)
-            self._float_sum += floats.sum(axis=1)
+        if missing is not None and self._missing_step is not None:
+            lacking = _counted(missing, self._missing_step)
+            self._missing_sum += lacking.sum(axis=1)
+            _add_products(self._missing, self._outputs.of(lacking) if self._outputs else lacking, codes)
 
-    def copy(self) -> GramMatrices:
-        """Returns matrices of the same rows, to which others may be added."""
-        return deepcopy(self)
+    def merge(self, other: GramMatrices) -> None:
+        """Adds the rows of matrices with the same weights and steps, exactly."""
+        self.count += other.count
+        for mine, theirs in zip(self._sums(), other._sums(), strict=True):
+            mine += theirs
 
-    def without(self, some: GramMatrices) -> GramMatrices:
-        """Returns the matrices of the rows that are not among `some` of these, exactly."""
-        groups, inputs = self._sum.shape
-        found = GramMatrices(groups, inputs, self._step, self._float_step)
-        found.count = self.count - some.count
-        for name in ("_gram", "_sum", "_cross", "_float_sum"):
-            np.subtract(getattr(self, name), getattr(some, name), out=getattr(found, name))
-        return found
+    def _sums(self) -> tuple[Values, ...]:
+        return self._gram, self._sum, self._missing, self._missing_sum
 
     @property
     def gram(self) -> Values:
@@ -93,10 +93,14 @@ class GramMatrices:
         return self._gram * (self._step * self._step / max(self.count, 1))
 
     @property
-    def cross(self) -> Values:
-        """``E[x x^T]``: rows belong to the float input, columns to the quantized one."""
-        step = self._step if self._float_step is None else self._float_step
-        return self._cross * (step * self._step / max(self.count, 1))
+    def missing(self) -> Values:
+        """``W E[d x^T]``, ``[groups, m, k]``."""
+        if self._missing_step is None:
+            return np.zeros_like(self.weights)
+        scale = self._missing_step * self._step / max(self.count, 1)
+        if self._outputs is None:
+            return self.weights @ (self._missing * scale)
+        return self._missing * (self._outputs.steps * scale)
 
     @property
     def mean(self) -> Values:
@@ -104,10 +108,36 @@ class GramMatrices:
         return self._sum * (self._step / max(self.count, 1))
 
     @property
-    def float_mean(self) -> Values:
-        """``E[x]``, ``[groups, k]``."""
-        step = self._step if self._float_step is None else self._float_step
-        return self._float_sum * (step / max(self.count, 1))
+    def missing_mean(self) -> Values:
+        """``E[d]``, ``[groups, k]``."""
+        return self._missing_sum * ((self._missing_step or 0.0) / max(self.count, 1))
+
+
+class _Outputs:
+    """What weights make of counted inputs, in whole numbers.
+
+    Attributes:
+        steps: What outputs are counted in, beside the step of the inputs, ``[groups, m, 1]``.
+    """
+
+    def __init__(self, weights: Values) -> None:
+        largest = np.abs(weights).max(axis=-1, keepdims=True)
+        steps = _powers_of_two(largest) * 2.0**-_WEIGHT_BITS
+        self._codes = np.rint(weights / steps)
+        # Of no output is the magnitude above the sum of those of its weights times that of the largest input.
+        self._shift = _powers_of_two(np.abs(self._codes).sum(axis=-1, keepdims=True)) * 2.0 ** (_BITS - _OUTPUT_BITS)
+        self.steps = steps * self._shift
+
+    def of(self, codes: Values) -> Values:
+        found = codes @ self._codes.transpose(0, 2, 1)
+        found /= self._shift.transpose(0, 2, 1)
+        return np.rint(found, out=found)
+
+
+def _powers_of_two(values: Values) -> Values:
+    """Returns for each number above zero the least power of two that is no smaller, for others 1."""
+    mantissas, exponents = np.frexp(values)
+    return np.where(values > 0, np.ldexp(1.0, exponents - (mantissas == 0.5)), 1.0)
 
 
 def _counted(rows: NDArray[np.floating], step: float) -> Values:
@@ -120,12 +150,12 @@ def _add_products(sums: Values, first: Values, second: Values) -> None:
 
     Where both are one array, the half of it that lies on and above the diagonal is computed.
     """
-    inputs = first.shape[-1]
-    if inputs <= _BLOCK:
+    size = first.shape[-1]
+    if size <= _BLOCK:
         sums += first.transpose(0, 2, 1) @ second
         return
     for total, one, other in zip(sums, first, second, strict=True):
-        for begin in range(0, inputs, _BLOCK):
+        for begin in range(0, size, _BLOCK):
             rows, behind = slice(begin, begin + _BLOCK), slice(begin if first is second else 0, None)
             total[rows, behind] += one[:, rows].T @ other[:, behind]
             if first is second:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,26 +68,31 @@ def spread_places(count: int, wanted: int, first: int = 0) -> NDArray[np.int64]:
     return ((steps * np.uint64(count)) >> np.uint64(32)).astype(np.int64)
 
 
-def rows_at(layer: LinearLayer, x: NDArray[np.float32], places: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Returns rows ``[groups, len(places), k]`` of an input, in the order of the layer's weight."""
-    groups, _, inputs = layer.matrix_shape
+def rows_at(
+    layer: LinearLayer, inputs: Sequence[NDArray[np.float32]], places: NDArray[np.int64]
+) -> list[NDArray[np.float32]]:
+    """Returns rows ``[groups, len(places), k]`` of inputs of one shape, in the order of the layer's weight."""
+    groups, _, numbers = layer.matrix_shape
     if layer.window is None:
-        return x.reshape(-1, x.shape[-1])[places][None]
-    rows = _patches(layer.window, x, places).reshape(len(places), groups, inputs)
-    return np.ascontiguousarray(np.moveaxis(rows, 1, 0))
+        return [x.reshape(-1, x.shape[-1])[places][None] for x in inputs]
+    taken = [each.reshape(len(places), groups, numbers) for each in _patches(layer.window, inputs, places)]
+    return [np.ascontiguousarray(rows.transpose(1, 0, 2)) for rows in taken]
 
 
-def _patches(window: Window, x: NDArray[np.float32], places: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Returns ``[len(places), channels, kernel numbers]``; what lies outside of the input is zero."""
-    sizes = x.shape[2:]
-    outputs = tuple(window.output_size(axis, size) for axis, size in enumerate(sizes))
-    sample, *spatial = np.unravel_index(places, (x.shape[0], *outputs))
-    flat: NDArray[np.int64] = np.zeros((len(places), 1), np.int64)
+def _patches(
+    window: Window, inputs: Sequence[NDArray[np.float32]], places: NDArray[np.int64]
+) -> Iterator[NDArray[np.float32]]:
+    """Yields ``[len(places), channels, kernel numbers]``; what lies outside of the input is zero."""
+    count, channels, *sizes = inputs[0].shape
+    outputs = [window.output_size(axis, size) for axis, size in enumerate(sizes)]
+    flat, *spatial = (each[:, None] for each in np.unravel_index(places, (count, *outputs)))
     exists = np.ones((len(places), 1), np.bool_)
     for axis, (size, index) in enumerate(zip(sizes, spatial, strict=True)):
-        found, inside = window.sources(axis, index.astype(np.int64), size)
+        found, inside = window.sources(axis, index[:, 0], size)
         flat = (flat[:, :, None] * size + np.clip(found, 0, size - 1)[:, None]).reshape(len(places), -1)
         exists = (exists[:, :, None] & inside[:, None]).reshape(len(places), -1)
-    values = x.reshape(*x.shape[:2], -1)[sample[:, None], :, flat]  # [places, kernel, channels]
-    values[~exists] = 0
-    return np.moveaxis(values, 1, 2)
+    for x in inputs:
+        # Channels last, so that what is taken at each place lies in one piece.
+        values = x.reshape(count, channels, -1).transpose(0, 2, 1).reshape(-1, channels)[flat]
+        values[~exists] = 0
+        yield values.transpose(0, 2, 1)

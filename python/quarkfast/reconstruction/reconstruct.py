@@ -34,13 +34,33 @@ class LayerStatistics(NamedTuple):
 
     Attributes:
         layer: The layer.
-        matrices: Gram matrices of its input.
-        half: Those of every second sample, if they were asked for.
+        parts: Gram matrices of its input: of all samples, or of every second one and of the others, if halves were
+            asked for. Who solves a layer may take them out to save memory.
     """
 
     layer: LinearLayer
-    matrices: GramMatrices
-    half: GramMatrices | None = None
+    parts: list[GramMatrices]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(each.count for each in self.parts)
+
+    def means(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Returns the means of the input in the quantized model and in the float model, ``[groups, k]``."""
+        shares = [each.count / max(self.rows, 1) for each in self.parts]
+        mean, missing = (
+            np.sum([share * value for share, value in zip(shares, values, strict=True)], axis=0)
+            for values in zip(*((each.mean, each.missing_mean) for each in self.parts), strict=True)
+        )
+        return mean, mean + missing
+
+    def take(self) -> GramMatrices:
+        """Returns the matrices of all samples, and leaves none."""
+        matrices = self.parts.pop(0)
+        while self.parts:
+            matrices.merge(self.parts.pop())
+        return matrices
 
 
 Feed = Mapping[str, NDArray[Any]]
@@ -71,7 +91,7 @@ def reconstruct(
         feeds: Samples; the same number of rows in each.
         solve: Called once for each layer.
         both: Whether to run the float model too, so that layers make up for the errors in front of them.
-        halves: Whether to tell what every second sample shows by itself.
+        halves: Whether to tell what every second sample shows, and what the others do, by itself.
         report: Called with the number of layers that are done.
 
     Raises:
@@ -85,9 +105,11 @@ def reconstruct(
         if both:
             paths.append(stack.enter_context(StagedModel(models.float_model, by_node, feeds, _BUDGET)))
         initializers = {tensor.name: tensor for tensor in models.quantized.graph.initializer}
+        weights = {tensor.name: tensor for tensor in models.float_model.graph.initializer}
         for stage in range(quantized.stages + 1):
             for name in quantized.layers_of(stage):
-                found = solve(_statistics(by_node[name], paths, feeds, halves))
+                own = onnx.numpy_helper.to_array(weights[by_node[name].weight])
+                found = solve(_statistics(by_node[name], own, paths, feeds, halves))
                 for tensor, values in found.items():
                     initializers[tensor].CopyFrom(onnx.numpy_helper.from_array(values, tensor))
                 done += 1
@@ -98,24 +120,37 @@ def reconstruct(
 
 
 def _statistics(
-    layer: LinearLayer, paths: Sequence[StagedModel], feeds: Sequence[Feed], halves: bool
+    layer: LinearLayer,
+    weights: NDArray[np.float32],
+    paths: Sequence[StagedModel],
+    feeds: Sequence[Feed],
+    halves: bool,
 ) -> LayerStatistics:
-    groups, _, inputs = layer.matrix_shape
-    samples = len(feeds)
-    steps = [fixed_point_step(max(_largest(path.input_of(layer.node, i)) for i in range(samples))) for path in paths]
-    matrices, half = GramMatrices(groups, inputs, *steps), None
-    for part in (range(0, samples, 2), range(1, samples, 2)) if halves else (range(samples),):
+    samples = range(len(feeds))
+    inputs = ([path.input_of(layer.node, sample) for path in paths] for sample in samples)
+    largest = np.max([[_largest(each) for each in (own, *_missing(own, *floats))] for own, *floats in inputs], axis=0)
+    steps = [fixed_point_step(float(each)) for each in largest]
+    parts = []
+    for part in (samples[::2], samples[1::2]) if halves else (samples,):
+        parts.append(GramMatrices(layer.to_rows(weights), *steps))
         for rows in _rows(layer, paths, feeds, part):
-            matrices.add(*rows)
-        half = half or (matrices.copy() if halves else None)
+            parts[-1].add(*rows)
     _core.release_memory()  # of the rows, before solvers copy matrices
-    return LayerStatistics(layer, matrices, half)
+    return LayerStatistics(layer, parts)
+
+
+def _missing(own: NDArray[np.float32], *floats: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
+    """Yields what an input of the quantized model lacks to that of the float model, if there is one."""
+    for each in floats:
+        yield each - own
 
 
 def _rows(
     layer: LinearLayer, paths: Sequence[StagedModel], feeds: Sequence[Feed], part: Sequence[int]
 ) -> Iterator[list[NDArray[np.float32]]]:
-    """Yields rows of each path in chunks: one product of many rows takes a tenth of the time of products of few.
+    """Yields rows of the quantized model and what they lack to those of the float model, if that is run, in chunks.
+
+    One product of many rows takes a tenth of the time of products of few.
 
     Of each sample in `part` there are as many as if all samples were wanted.
     """
@@ -123,9 +158,9 @@ def _rows(
     wanted = -(-min(max(_ROWS_PER_INPUT * inputs, _FEWEST), _MOST) // len(feeds))
     chunk: list[list[NDArray[np.float32]]] = []
     for sample in part:
-        seen = [path.input_of(layer.node, sample) for path in paths]
-        places = places_of(layer, seen[0], feeds[sample], wanted, sample * wanted)
-        chunk.append([rows_at(layer, each, places) for each in seen])
+        own, *floats = (path.input_of(layer.node, sample) for path in paths)
+        places = places_of(layer, own, feeds[sample], wanted, sample * wanted)
+        chunk.append(rows_at(layer, [own, *_missing(own, *floats)], places))
         if sample == part[-1] or sum(each[0].nbytes for each in chunk) >= _CHUNK:
             yield [np.concatenate(each, axis=1) for each in zip(*chunk, strict=True)]
             chunk.clear()
