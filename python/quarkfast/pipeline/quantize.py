@@ -190,14 +190,12 @@ def quantize(
     clock = Clock(progress)
     run: Callable[..., tuple[bytes, Summary]]
     with clock.stage("import"):  # onnx, onnx_ir and all that needs them, after mistakes in arguments are found
-        if scheme.mixed_precision is None:
-            from quarkfast.pipeline.quantize_model import quantize_model
+        from quarkfast.pipeline.judged_options import is_judged, quantize_judged
+        from quarkfast.pipeline.mixed_precision import quantize_mixed
+        from quarkfast.pipeline.quantize_model import quantize_model
 
-            run = quantize_model
-        else:
-            from quarkfast.pipeline.mixed_precision import quantize_mixed
-
-            run = quantize_mixed
+        run = quantize_judged if is_judged(scheme) else quantize_model
+        run = run if scheme.mixed_precision is None else quantize_mixed
     path = None if output is None else check_output(output)
     if not all(each is None for each in (min_sqnr, max_drop, metric, metric_data)):
         from quarkfast.pipeline.quality_target import quantize_to_goal, read_goal

@@ -1,0 +1,135 @@
+"""Options that rewrite the float model on request, and are left out where the outputs on samples are worse for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from quarkfast.calibration.data import CalibrationData, Feed, model_inputs, open_data
+from quarkfast.config import Scheme
+from quarkfast.graph.external import check_not_a_source
+from quarkfast.graph.load import ModelSource, external_files, load_model, model_bytes
+from quarkfast.graph.save import to_proto
+from quarkfast.pipeline.progress import Clock
+from quarkfast.pipeline.quantize_model import quantize_model
+from quarkfast.pipeline.single_rows import cut_to_rows
+from quarkfast.pipeline.summary import Summary
+from quarkfast.reconstruction.output_error import output_ratios
+from quarkfast.statistics import Calibration
+from quarkfast.targets import Target
+
+__all__ = ["is_judged", "quantize_judged"]
+
+# What the options are called, with their fields in a scheme and what leaves them out.
+_OPTIONS = (("SmoothQuant", "smooth_alpha", None), ("Hadamard rotation", "rotation", "none"))
+
+# Samples that are judged and not calibrated with, at most a quarter of all, and those that calibrate for that.
+_HELD_APART, _CALIBRATING = 16, 48
+
+# Fewer samples than this tell nothing of others.
+_FEWEST = 4
+
+# Bytes of a model above which three of it are not held at once.
+_LARGEST = 1 << 30
+
+
+def is_judged(scheme: Scheme) -> bool:
+    """Whether a scheme has an option that is judged: not with `strict`, which keeps what was asked for.
+
+    Example:
+        >>> from quarkfast.config import PRESETS, scheme_from
+        >>> is_judged(PRESETS["A8W8"]), is_judged(scheme_from("A8W8", {"smooth_alpha": 0.5}))
+        (False, True)
+    """
+    return not scheme.strict and bool(_asked(scheme))
+
+
+def quantize_judged(
+    model: ModelSource,
+    path: Path | None,
+    scheme: Scheme,
+    target: Target,
+    calibration_data: CalibrationData | None,
+    calibration: Calibration | str | os.PathLike[str] | None,
+    max_memory: int | str | None,
+    clock: Clock,
+    histograms: bool = False,
+) -> tuple[bytes, Summary]:
+    """Quantizes `model`, without the options that rewrite it if these make its outputs worse.
+
+    Two models are made, with these options and without them, by some of the samples, and judged on others. What is
+    returned is made by all samples. Random samples, a calibration and large models judge nothing: options stay.
+
+    Raises:
+        QuarkfastError: As :func:`quarkfast.quantize`. Nothing is left behind.
+    """
+    given: tuple[Any, ...] = (max_memory, clock, histograms)
+    loaded = load_model(model)
+    if calibration_data is None or model_bytes(model, loaded) > _LARGEST:
+        return quantize_model(model, path, scheme, target, calibration_data, calibration, *given)
+    if path is not None:
+        check_not_a_source(path, model, external_files(loaded))
+    samples = open_data(calibration_data, model_inputs(loaded), scheme.samples, scheme.batch_size, scheme.preprocess)
+    if samples.random:
+        return quantize_model(model, path, scheme, target, calibration_data, calibration, *given)
+    reference = to_proto(loaded)
+    del loaded
+    cut_to_rows(samples, reference.SerializeToString())
+    feeds = [dict(feed) for feed in samples]
+    read = replace(scheme, samples=None, preprocess=None)
+    note = None
+    if len(feeds) >= _FEWEST:
+        apart = min(_HELD_APART, len(feeds) // 4)
+        parts = feeds[: len(feeds) - apart][:_CALIBRATING], feeds[len(feeds) - apart :]
+        note = _undone(model, reference, read, target, *parts, max_memory, clock)
+    data, summary = quantize_model(model, path, read if note is None else _without(read), target, feeds, None, *given)
+    return data, summary if note is None else replace(summary, notes=(*summary.notes, note))
+
+
+def _asked(scheme: Scheme) -> list[str]:
+    """Returns the names of the options that a scheme has."""
+    return [name for name, field, none in _OPTIONS if getattr(scheme, field) != none]
+
+
+def _without(scheme: Scheme) -> Scheme:
+    left_out: dict[str, Any] = {field: none for _, field, none in _OPTIONS}
+    return replace(scheme, **left_out)
+
+
+def _undone(
+    model: ModelSource,
+    reference: onnx.ModelProto,
+    scheme: Scheme,
+    target: Target,
+    calibrating: Sequence[Feed],
+    judged: Sequence[Feed],
+    max_memory: int | str | None,
+    clock: Clock,
+) -> str | None:
+    """Returns why the options are left out; None where they stay."""
+
+    def ratios(tried: Scheme) -> NDArray[np.float64]:
+        data, _ = quantize_model(model, None, tried, target, calibrating, None, max_memory, clock)
+        with clock.stage("judge"):
+            return output_ratios(reference, onnx.load_model_from_string(data), judged)
+
+    has, had = ratios(scheme), ratios(_without(scheme))
+    known = np.isfinite(has) & np.isfinite(had)
+    gains = (has - had)[known]
+    if not gains.size or gains.mean() >= -_standard_error(gains):
+        return None
+    told = f"outputs have {has[known].mean():.1f} dB with it and {had[known].mean():.1f} without"
+    return (
+        f"{' and '.join(_asked(scheme))} was left out: on {gains.size} samples held apart {told}; strict=True keeps it"
+    )
+
+
+def _standard_error(gains: NDArray[np.float64]) -> float:
+    return float(np.std(gains, ddof=1)) / float(np.sqrt(gains.size)) if gains.size > 1 else 0.0
