@@ -17,7 +17,7 @@ from quarkfast.evaluate.logits import judge_also, judge_logits
 from quarkfast.graph.external_constants import proto_and_folder, with_constants_as_inputs
 from quarkfast.reconstruction import InputMeans, LinearLayer, linear_layers
 
-__all__ = ["BIAS_CORRECTION", "BiasCorrectionSettings", "corrected_bias"]
+__all__ = ["BIAS_CORRECTION", "BiasCorrectionSettings", "bias_of", "corrected_bias"]
 
 # Weights of more bits leave means where they are: 16 take 48 dB less than 8.
 _MOST_BITS = 8
@@ -64,11 +64,32 @@ def corrected_bias(bias: Any, weight: Any, layer: LinearLayer, mean: NDArray[np.
         M. Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", 2019, section 4.2,
         with means of samples instead of those of a BatchNormalization.
     """
-    wanted, got = (layer.to_rows(np.asarray(each, np.float64)) for each in (weight.values.numpy(), weight.decoded()))
+    return bias_of(bias, weight, weight, layer, mean, mean)
+
+
+def bias_of(
+    bias: Any,
+    weight: Any,
+    rounded: Any,
+    layer: LinearLayer,
+    mean: NDArray[np.float64],
+    float_mean: NDArray[np.float64],
+) -> NDArray[np.float32]:
+    """Returns the bias under which the mean output of a layer in the quantized model is that of the float model.
+
+    Args:
+        bias: The bias.
+        weight: The weight, whose float values are the float model's.
+        rounded: The weight with the codes of the quantized model.
+        layer: How it lies.
+        mean: The mean of the rows that it multiplies in the quantized model, ``[groups, inputs]``.
+        float_mean: The same in the float model.
+    """
+    wanted, got = (layer.to_rows(np.asarray(each, np.float64)) for each in (weight.values.numpy(), rounded.decoded()))
+    missing = np.einsum("gmk,gk->gm", wanted, float_mean) - np.einsum("gmk,gk->gm", got, mean)
     given = np.asarray(bias.values.numpy(), np.float64)
-    missing = np.einsum("gmk,gk->gm", wanted - got, mean)
-    corrected: NDArray[np.float32] = (given + missing.reshape(given.shape)).astype(np.float32)
-    return corrected
+    moved: NDArray[np.float32] = (given + missing.reshape(given.shape)).astype(np.float32)
+    return moved
 
 
 def _run(context: Context, settings: BiasCorrectionSettings) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -11,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Context
+from quarkfast.algorithms.bias_correction import bias_of
+from quarkfast.algorithms.held_apart import Gains, split_samples
 from quarkfast.algorithms.rounding import SOLVERS, CoordinateDescent, Gptq, RoundingProblem, Solver
 from quarkfast.algorithms.rounding.error_feedback import round_with_feedback
 from quarkfast.algorithms.rounding.group_scales import solve_with_scales
@@ -34,11 +35,6 @@ _ROWS_WANTED = 8
 # with this; ResNet-20 loses 0.8 dB of 10.6 by it. The paper of GPTQ has as many rows, 128 texts of 2,048 words for
 # 4,096 inputs.
 _ROWS_WANTED_ALONE = 64
-
-# Samples held apart, by which the result is judged: every fifth, more of those that layers are not run on, and no more
-# than these. What one image of CIFAR-10 gains differs from the mean by 3 dB: 16 of them see 0.5 dB of gain, which 1,000
-# others have, as a loss three times in ten, 40 of them once in seven.
-_APART, _MOST_APART = 5, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,20 +159,9 @@ class _Rounding:
         rounded = round_weight(weight, seen, self._settings, bias is not None)
         found = {layer.weight: rounded}
         if bias is not None and layer.bias is not None:
-            found[layer.bias] = bias.with_nearest(_bias(bias, weight, rounded, layer, *means))
+            found[layer.bias] = bias.with_nearest(bias_of(bias, weight, rounded, layer, *means))
         self.changed |= found
         return {name: tensor.decoded() for name, tensor in found.items()}
-
-
-def _bias(
-    bias: Any, weight: Any, rounded: Any, layer: LinearLayer, mean: Values, float_mean: Values
-) -> NDArray[np.float32]:
-    """Returns the bias under which the mean output of the layer is what it should be."""
-    wanted, got = (layer.to_rows(np.asarray(each, np.float64)) for each in (weight.values.numpy(), rounded.decoded()))
-    missing = np.einsum("gmk,gk->gm", wanted, float_mean) - np.einsum("gmk,gk->gm", got, mean)
-    given = np.asarray(bias.values.numpy(), np.float64)
-    moved: NDArray[np.float32] = (given + missing.reshape(given.shape)).astype(np.float32)
-    return moved
 
 
 def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
@@ -198,7 +183,7 @@ def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
     if not context.has_real_samples:
         context.notes.append("weight rounding was left out: the samples are random")
         return False
-    fitting, apart = _split(context, settings)
+    fitting, apart = split_samples(context, settings.samples)
     both = settings.from_float_input
     models, rounding = context.simulate([layer.weight for layer in layers]), _Rounding(context, settings)
     features = layers[-1].data
@@ -210,7 +195,13 @@ def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
 
     reconstruct(models, layers, fitting, rounding.solve, both=both, halves=halves, report=report)
     after = output_ratios(models.float_model, models.quantized, apart, features)
-    return _judge(context, rounding.changed, before, after, len(layers))
+    gains = Gains(before, after)
+    if not gains.any() or gains.are_losses():
+        context.notes.append(f"weight rounding was undone, for it made the model no better: {gains}")
+        return False
+    context.replace_codes(rounding.changed)
+    context.notes.append(f"weight rounding: codes of {len(layers)} layers chosen by their output; {gains}")
+    return True
 
 
 def _layers(context: Context) -> list[LinearLayer]:
@@ -222,37 +213,6 @@ def _layers(context: Context) -> list[LinearLayer]:
         if layer.weight in tensors
         and (tensors[layer.weight].is_integer or _blocks(tensors[layer.weight], layer) is not None)
     ]
-
-
-def _split(context: Context, settings: WeightRoundingSettings) -> tuple[list[Any], list[Any]]:
-    """Returns samples to fit to, and others to judge by: the same where there are fewer than a handful."""
-    samples = context.read_samples(settings.samples + _MOST_APART)
-    count = min(max(len(samples) // _APART, len(samples) - settings.samples), _MOST_APART)
-    if not count:
-        return samples, samples
-    chosen = {(place + 1) * len(samples) // count - 1 for place in range(count)}
-    fitting = [each for place, each in enumerate(samples) if place not in chosen]
-    return fitting[: settings.samples], [samples[place] for place in sorted(chosen)]
-
-
-def _judge(
-    context: Context, changed: Mapping[str, Any], before: NDArray[np.float64], after: NDArray[np.float64], layers: int
-) -> bool:
-    """Puts the new codes into the plan, unless the outputs show that they are worse."""
-    known = np.isfinite(before)
-    gains = after[known] - before[known]
-    had, has = (float(np.mean(each[known])) if known.any() else 0.0 for each in (before, after))
-    measured = f"on {gains.size} samples held apart outputs have {has:.1f} dB instead of {had:.1f} dB in the mean"
-    if not gains.any() or float(np.mean(gains)) < -_standard_error(gains):
-        context.notes.append(f"weight rounding was undone, for it made the model no better: {measured}")
-        return False
-    context.replace_codes(changed)
-    context.notes.append(f"weight rounding: codes of {layers} layers chosen by their output; {measured}")
-    return True
-
-
-def _standard_error(gains: NDArray[np.float64]) -> float:
-    return float(np.std(gains, ddof=1)) / math.sqrt(gains.size) if gains.size > 1 else 0.0
 
 
 def settings_of(scheme: Scheme) -> WeightRoundingSettings:

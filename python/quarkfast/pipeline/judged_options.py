@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from quarkfast.algorithms.held_apart import Gains
 from quarkfast.calibration.data import CalibrationData, Feed, model_inputs, open_data
 from quarkfast.config import Scheme
 from quarkfast.graph.external import check_not_a_source
@@ -115,21 +115,12 @@ def _undone(
 ) -> str | None:
     """Returns why the options are left out; None where they stay."""
 
-    def ratios(tried: Scheme) -> NDArray[np.float64]:
+    def ratios(tried: Scheme) -> NDArray[Any]:
         data, _ = quantize_model(model, None, tried, target, calibrating, None, max_memory, clock)
         with clock.stage("judge"):
             return output_ratios(reference, onnx.load_model_from_string(data), judged)
 
-    has, had = ratios(scheme), ratios(_without(scheme))
-    known = np.isfinite(has) & np.isfinite(had)
-    gains = (has - had)[known]
-    if not gains.size or gains.mean() >= -_standard_error(gains):
+    gains = Gains(ratios(_without(scheme)), ratios(scheme))
+    if not gains.are_losses():
         return None
-    told = f"outputs have {has[known].mean():.1f} dB with it and {had[known].mean():.1f} without"
-    return (
-        f"{' and '.join(_asked(scheme))} was left out: on {gains.size} samples held apart {told}; strict=True keeps it"
-    )
-
-
-def _standard_error(gains: NDArray[np.float64]) -> float:
-    return float(np.std(gains, ddof=1)) / float(np.sqrt(gains.size)) if gains.size > 1 else 0.0
+    return f"{' and '.join(_asked(scheme))} was left out, for it made the model worse: {gains}; strict=True keeps it"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["GramMatrices", "fixed_point_step"]
+__all__ = ["GramMatrices", "counted", "fixed_point_step"]
 
 Values = NDArray[np.float64]
 
@@ -29,6 +29,12 @@ def fixed_point_step(largest: float) -> float:
         (True, 1.0)
     """
     return float(2.0 ** (np.ceil(np.log2(largest)) - _BITS)) if 0 < largest < np.inf else 1.0
+
+
+def counted(rows: NDArray[np.floating], step: float) -> Values:
+    """Returns rows in whole steps, rounded half to even."""
+    codes = rows / rows.dtype.type(step)
+    return np.rint(codes, out=codes).astype(np.float64)
 
 
 class GramMatrices:
@@ -69,12 +75,12 @@ class GramMatrices:
 
     def add(self, rows: NDArray[np.floating], missing: NDArray[np.floating] | None = None) -> None:
         """Adds rows ``[groups, n, k]`` of the quantized model, and what each lacks to that of the float model."""
-        codes = _counted(rows, self._step)
+        codes = counted(rows, self._step)
         self.count += codes.shape[1]
         _add_products(self._gram, codes, codes)
         self._sum += codes.sum(axis=1)
         if missing is not None and self._missing_step is not None:
-            lacking = _counted(missing, self._missing_step)
+            lacking = counted(missing, self._missing_step)
             self._missing_sum += lacking.sum(axis=1)
             _add_products(self._missing, self._outputs.of(lacking) if self._outputs else lacking, codes)
 
@@ -138,11 +144,6 @@ def _powers_of_two(values: Values) -> Values:
     """Returns for each number above zero the least power of two that is no smaller, for others 1."""
     mantissas, exponents = np.frexp(values)
     return np.where(values > 0, np.ldexp(1.0, exponents - (mantissas == 0.5)), 1.0)
-
-
-def _counted(rows: NDArray[np.floating], step: float) -> Values:
-    codes = rows / rows.dtype.type(step)
-    return np.rint(codes, out=codes).astype(np.float64)
 
 
 def _add_products(sums: Values, first: Values, second: Values) -> None:

@@ -1,10 +1,9 @@
-"""Goes through a model layer by layer, with what each sees once the layers before it have their final weights."""
+"""Chooses weights layer by layer, by Gram matrices of what each sees once those before it have their final weights."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -16,6 +15,7 @@ from quarkfast.reconstruction.input_rows import places_of, rows_at
 from quarkfast.reconstruction.linear_layer import LinearLayer
 from quarkfast.reconstruction.models import Models
 from quarkfast.reconstruction.stages import StagedModel
+from quarkfast.reconstruction.walk import Feed, go_through
 
 __all__ = ["LayerStatistics", "reconstruct"]
 
@@ -24,9 +24,6 @@ _ROWS_PER_INPUT, _FEWEST, _MOST = 8, 2048, 16384
 
 # Bytes of rows to multiply at once.
 _CHUNK = 8 << 20
-
-# Bytes of tensors between two stages to keep in memory, of each of the two models.
-_BUDGET = 64 << 20
 
 
 class LayerStatistics(NamedTuple):
@@ -63,8 +60,6 @@ class LayerStatistics(NamedTuple):
         return matrices
 
 
-Feed = Mapping[str, NDArray[Any]]
-
 Solve = Callable[[LayerStatistics], Mapping[str, NDArray[np.float32]]]
 """From what a layer sees to new values of initializers of the quantized model: its weight, its bias, or none."""
 
@@ -81,8 +76,7 @@ def reconstruct(
 ) -> None:
     """Solves each of `layers` in the order of the graph, and puts what comes of it into the quantized model.
 
-    Both models are run once over the samples, in stages: what a layer sees is computed with the new weights of all
-    layers before it. Rows of a convolution's input are taken from places that are spread evenly over each sample,
+    Rows of a convolution's input are taken from places that are spread evenly over each sample,
     those of a product's input from tokens that are no padding.
 
     Args:
@@ -97,26 +91,13 @@ def reconstruct(
     Raises:
         ModelError: ONNX Runtime does not take a part of a model.
     """
-    by_node = {layer.node: layer for layer in layers}
-    done = 0
-    with ExitStack() as stack:
-        quantized = stack.enter_context(StagedModel(models.quantized, by_node, feeds, _BUDGET))
-        paths = [quantized]
-        if both:
-            paths.append(stack.enter_context(StagedModel(models.float_model, by_node, feeds, _BUDGET)))
-        initializers = {tensor.name: tensor for tensor in models.quantized.graph.initializer}
-        weights = {tensor.name: tensor for tensor in models.float_model.graph.initializer}
-        for stage in range(quantized.stages + 1):
-            for name in quantized.layers_of(stage):
-                own = onnx.numpy_helper.to_array(weights[by_node[name].weight])
-                found = solve(_statistics(by_node[name], own, paths, feeds, halves))
-                for tensor, values in found.items():
-                    initializers[tensor].CopyFrom(onnx.numpy_helper.from_array(values, tensor))
-                done += 1
-                report(done)
-            for path in paths:
-                path.run(stage)
-            _core.release_memory()  # of the sessions
+    weights = {tensor.name: tensor for tensor in models.float_model.graph.initializer}
+
+    def see(layer: LinearLayer, paths: Sequence[StagedModel]) -> Mapping[str, NDArray[np.float32]]:
+        own = onnx.numpy_helper.to_array(weights[layer.weight])
+        return solve(_statistics(layer, own, paths, feeds, halves))
+
+    go_through(models, layers, feeds, see, both=both, report=report)
 
 
 def _statistics(

@@ -1,0 +1,65 @@
+"""Samples that an algorithm is not fitted to, and what the outputs gain on them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.algorithms.algorithm import Context
+
+__all__ = ["Gains", "split_samples"]
+
+# Samples held apart, by which the result is judged: every fifth, more of those that layers are not run on, and no more
+# than these. What one image of CIFAR-10 gains differs from the mean by 3 dB: 16 of them see 0.5 dB of gain, which 1,000
+# others have, as a loss three times in ten, 40 of them once in seven.
+_APART, _MOST_APART = 5, 40
+
+
+def split_samples(context: Context, most: int) -> tuple[list[Any], list[Any]]:
+    """Returns at most that many samples to fit to, and others to judge by: the same where there is but a handful."""
+    samples = context.read_samples(most + _MOST_APART)
+    count = min(max(len(samples) // _APART, len(samples) - most), _MOST_APART)
+    if not count:
+        return samples, samples
+    chosen = {(place + 1) * len(samples) // count - 1 for place in range(count)}
+    fitting = [each for place, each in enumerate(samples) if place not in chosen]
+    return fitting[:most], [samples[place] for place in sorted(chosen)]
+
+
+class Gains:
+    """What the ratios of outputs on samples held apart were and are, in dB; those that are not finite are left out.
+
+    Example:
+        >>> gains = Gains(np.array([20.0, 21.0]), np.array([23.0, 22.0]))
+        >>> gains.mean, gains.are_losses(), str(gains)
+        (2.0, False, 'on 2 samples held apart outputs have 22.5 dB instead of 20.5 dB in the mean')
+    """
+
+    def __init__(self, before: NDArray[np.float64], after: NDArray[np.float64]) -> None:
+        """Takes one ratio of each sample, without the change and with it."""
+        known = np.isfinite(before)
+        self._before, self._after = before[known], after[known]
+        self._gains = self._after - self._before
+
+    @property
+    def mean(self) -> float:
+        """The mean gain in dB."""
+        return float(self._gains.mean()) if self._gains.size else 0.0
+
+    def any(self) -> bool:
+        """Whether any sample has another ratio."""
+        return bool(self._gains.any())
+
+    def are_losses(self) -> bool:
+        """Whether the mean is below zero by more than its standard error."""
+        size = self._gains.size
+        error = float(np.std(self._gains, ddof=1)) / math.sqrt(size) if size > 1 else 0.0
+        return self.mean < -error
+
+    def __str__(self) -> str:
+        """Returns both means in words."""
+        had, has = (float(each.mean()) if each.size else 0.0 for each in (self._before, self._after))
+        return f"on {self._gains.size} samples held apart outputs have {has:.1f} dB instead of {had:.1f} dB in the mean"

@@ -1,0 +1,70 @@
+"""Goes through a model layer by layer, with what each sees once the layers before it have their final weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from quarkfast import _core
+from quarkfast.reconstruction.linear_layer import LinearLayer
+from quarkfast.reconstruction.models import Models
+from quarkfast.reconstruction.stages import StagedModel
+
+__all__ = ["Feed", "go_through"]
+
+# Bytes of tensors between two stages to keep in memory, of each of the two models.
+_BUDGET = 64 << 20
+
+Feed = Mapping[str, NDArray[Any]]
+
+See = Callable[[LinearLayer, Sequence[StagedModel]], Mapping[str, NDArray[np.float32]]]
+"""From a layer, and the quantized model and perhaps the float one in front of it, to new values of initializers."""
+
+
+def go_through(
+    models: Models,
+    layers: Sequence[LinearLayer],
+    feeds: Sequence[Feed],
+    see: See,
+    *,
+    both: bool,
+    report: Callable[[int], None] = lambda done: None,
+) -> None:
+    """Shows each of `layers` in the order of the graph, and puts what comes of it into the quantized model.
+
+    Both models are run once over the samples, in stages: what a layer sees is computed with the new weights of all
+    layers before it.
+
+    Args:
+        models: The quantized one is changed in place.
+        layers: What to show.
+        feeds: Samples.
+        see: Called once for each layer; may read its input (`StagedModel.input_of`).
+        both: Whether to run the float model too.
+        report: Called with the number of layers that are done.
+
+    Raises:
+        ModelError: ONNX Runtime does not take a part of a model.
+    """
+    by_node = {layer.node: layer for layer in layers}
+    done = 0
+    with ExitStack() as stack:
+        quantized = stack.enter_context(StagedModel(models.quantized, by_node, feeds, _BUDGET))
+        paths = [quantized]
+        if both:
+            paths.append(stack.enter_context(StagedModel(models.float_model, by_node, feeds, _BUDGET)))
+        initializers = {tensor.name: tensor for tensor in models.quantized.graph.initializer}
+        for stage in range(quantized.stages + 1):
+            for name in quantized.layers_of(stage):
+                for tensor, values in see(by_node[name], paths).items():
+                    initializers[tensor].CopyFrom(onnx.numpy_helper.from_array(values, tensor))
+                done += 1
+                report(done)
+            for path in paths:
+                path.run(stage)
+            _core.release_memory()  # of the sessions
