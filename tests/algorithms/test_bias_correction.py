@@ -127,9 +127,9 @@ def test_a_bias_that_is_broadcast_stays():
     assert biases(plain) == biases(default)
 
 
-@pytest.mark.parametrize(("preset", "runs"), [("A8W8", True), ("U8S8", True), ("XINT8", False)])
-def test_weight_rounding_begins_at_biases_that_it_gives_anew(preset, runs):
+@pytest.mark.parametrize("preset", ["A8W8", "U8S8", "XINT8"])
+def test_weight_rounding_begins_at_biases_that_it_gives_anew(preset):
     scheme = replace(PRESETS[preset], rounding="descent")
-    assert (BIAS_CORRECTION.settings(scheme) is not None) == runs
+    assert BIAS_CORRECTION.settings(scheme) is not None
     kept = replace(scheme, rounding_options=(("update_bias", False),))
     assert BIAS_CORRECTION.settings(kept) is None

@@ -294,3 +294,18 @@ def test_no_part_of_the_error_is_as_the_quantized_input_alone():
     )
     assert all(np.array_equal(none[name], alone[name]) for name in alone)
     assert any(not np.array_equal(whole[name], alone[name]) for name in alone)
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "XINT8"])
+def test_biases_of_any_codes_make_up_for_means(preset):
+    """Inputs far from zero, whose products with rounded weights are off in the mean by more than a step of a bias."""
+
+    def biases(**options):
+        scheme = replace(
+            PRESETS[preset], rounding="descent", bias_correction=False, rounding_options=tuple(options.items())
+        )
+        result = quarkfast.quantize(_model(), preset=scheme, calibration_data=_correlated(40, 2) + 9)
+        arrays = {each.name: onnx.numpy_helper.to_array(each) for each in result.proto.graph.initializer}
+        return [arrays[f"{name}_quantized"].tolist() for name in ("b1", "b2", "b3")]
+
+    assert biases() != biases(update_bias=False)

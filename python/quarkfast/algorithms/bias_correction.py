@@ -199,7 +199,7 @@ def _settings(scheme: Scheme) -> Settings | None:
 
 def _is_replaced(scheme: Scheme) -> bool:
     """Whether weight rounding gives biases anew: codes chosen beside biases that stay are to match the float ones."""
-    return scheme.bias != "weight" and bool(dict(scheme.rounding_options).get("update_bias", True))
+    return bool(dict(scheme.rounding_options).get("update_bias", True))
 
 
 def _reread(settings: Any) -> int:

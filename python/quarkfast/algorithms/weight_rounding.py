@@ -36,6 +36,9 @@ _ROWS_WANTED = 8
 # 4,096 inputs.
 _ROWS_WANTED_ALONE = 64
 
+# The highest code of 8 bits; a float bias has none.
+_MOST_OF_8_BITS = 255
+
 
 @dataclass(frozen=True, slots=True)
 class WeightRoundingSettings:
@@ -156,12 +159,17 @@ class _Rounding:
         layer, means = seen.layer, seen.means()
         bias = self._biases.get(layer.bias or "") if self._settings.update_bias else None
         weight = self._weights[layer.weight]
-        rounded = round_weight(weight, seen, self._settings, bias is not None)
+        rounded = round_weight(weight, seen, self._settings, bias is not None and _takes_means(bias))
         found = {layer.weight: rounded}
         if bias is not None and layer.bias is not None:
             found[layer.bias] = bias.with_nearest(bias_of(bias, weight, rounded, layer, *means))
         self.changed |= found
         return {name: tensor.decoded() for name, tensor in found.items()}
+
+
+def _takes_means(bias: Any) -> bool:
+    """Whether a bias makes up for any mean: codes of 8 bits reach from the largest bias down by 42 dB alone."""
+    return getattr(bias, "limits", (0, _MOST_OF_8_BITS + 1))[1] > _MOST_OF_8_BITS
 
 
 def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
@@ -185,7 +193,8 @@ def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
         return False
     fitting, apart = split_samples(context, settings.samples)
     both = settings.from_float_input
-    models, rounding = context.simulate([layer.weight for layer in layers]), _Rounding(context, settings)
+    models = context.simulate([name for layer in layers for name in (layer.weight, layer.bias) if name])
+    rounding = _Rounding(context, settings)
     features = layers[-1].data
     before = output_ratios(models.float_model, models.quantized, apart, features)
     halves = both and settings.part_of_error is None

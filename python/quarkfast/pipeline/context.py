@@ -190,10 +190,19 @@ class Context(ModelContext):
         return {slot.tensor: tensor for slot, tensor in self.plan.constants if slot.role == "weight"}
 
     def coded_biases(self) -> Mapping[str, QuantizedTensor | FloatBias]:
-        """Returns the biases that have codes, by name; where weights alone have, float32 ones that may move."""
+        """Returns the biases that have integer codes, by name; where weights alone have, float32 ones that may move."""
         if self.scheme.weights_only:
             return self._float_biases()
-        return {} if self.plan is None else {slot.tensor: tensor for slot, tensor in self.plan.biases}
+        if self.plan is None:
+            return {}
+        found = {slot.tensor: tensor for slot, tensor in self.plan.biases}
+        constants = {slot.tensor: tensor for slot, tensor in self.plan.constants}
+        for layer in linear_layers(self.model):
+            tensor = constants.get(layer.bias or "")
+            groups, outputs, _ = layer.matrix_shape
+            if isinstance(tensor, QuantizedTensor) and tensor.is_integer and tensor.values.size == groups * outputs:
+                found[str(layer.bias)] = tensor
+        return found
 
     def _float_biases(self) -> dict[str, FloatBias]:
         from quarkfast.quantization.weight_only import FloatBias  # as the steps of its recipe import it
