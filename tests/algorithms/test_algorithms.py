@@ -81,7 +81,8 @@ def test_a_row_that_the_scheme_does_not_want_does_nothing():
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda each: each.name)
 def test_every_row_says_what_it_works_on_and_has_frozen_settings(algorithm):
     pairs = [(name, each) for name in ("DYNAMIC", "XINT8") for each in ("nearest", "descent")]
-    schemes = [replace(PRESETS[name], equalize=True, rotation="hadamard", rounding=each) for name, each in pairs]
+    wanted = {"equalize": True, "rotation": "hadamard", "output_bias_correction": True}
+    schemes = [replace(PRESETS[name], rounding=each, **wanted) for name, each in pairs]
     settings = next(each for each in map(algorithm.settings, schemes) if each is not None)
     assert algorithm.works_on in ("float weights", "scales", "codes")
     assert settings.__dataclass_params__.frozen

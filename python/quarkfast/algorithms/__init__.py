@@ -8,6 +8,7 @@ from quarkfast.algorithms.channel_smoothing import CHANNEL_SMOOTHING
 from quarkfast.algorithms.cross_layer_equalization import CROSS_LAYER_EQUALIZATION
 from quarkfast.algorithms.hadamard_rotation import HADAMARD_ROTATION
 from quarkfast.algorithms.outlier_channel_splitting import OUTLIER_CHANNEL_SPLITTING
+from quarkfast.algorithms.output_bias_correction import OUTPUT_BIAS_CORRECTION
 from quarkfast.algorithms.peak_ranges import PEAK_RANGES
 from quarkfast.algorithms.product_channels import smoothable_axes
 from quarkfast.algorithms.range_search import RANGE_SEARCH
@@ -25,6 +26,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     PEAK_RANGES,
     RANGE_SEARCH,
     BIAS_CORRECTION,
+    OUTPUT_BIAS_CORRECTION,
     WEIGHT_ROUNDING,
 )
 """The algorithms in the order in which they run. Samples decide which of smoothing and splitting does anything."""

@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Context
 
-__all__ = ["Gains", "split_samples"]
+__all__ = ["MOST_APART", "Gains", "split_samples"]
 
 # Samples held apart, by which the result is judged: every fifth, more of those that layers are not run on, and no more
 # than these. What one image of CIFAR-10 gains differs from the mean by 3 dB: 16 of them see 0.5 dB of gain, which 1,000
 # others have, as a loss three times in ten, 40 of them once in seven.
-_APART, _MOST_APART = 5, 40
+_APART, MOST_APART = 5, 40
 
 
-def split_samples(context: Context, most: int) -> tuple[list[Any], list[Any]]:
+def split_samples(context: Context, most: int, most_apart: int = MOST_APART) -> tuple[list[Any], list[Any]]:
     """Returns at most that many samples to fit to, and others to judge by: the same where there is but a handful."""
-    samples = context.read_samples(most + _MOST_APART)
-    count = min(max(len(samples) // _APART, len(samples) - most), _MOST_APART)
+    samples = context.read_samples(most + most_apart)
+    count = min(max(len(samples) // _APART, len(samples) - most), most_apart)
     if not count:
         return samples, samples
     chosen = {(place + 1) * len(samples) // count - 1 for place in range(count)}

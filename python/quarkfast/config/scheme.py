@@ -81,6 +81,8 @@ class Scheme:
         rounding_options: Settings of that which differ from its own, names and values.
         bias_correction: Whether biases make up for what rounded weights add to the mean of a layer's output, where that
             brings outputs closer (`quarkfast.algorithms.bias_correction`); other roundings than to nearest begin there.
+        output_bias_correction: Whether biases make up for the mean error of their layers' outputs in the quantized
+            model (`quarkfast.algorithms.output_bias_correction`); other roundings than to nearest do so anyway.
         strict: Whether weights keep the type and the granularity of `weight` even where these take much from the
             outputs (`quarkfast.quantization.weight_precision`), and the inputs of activation functions the range that
             the method finds (`quarkfast.quantization.function_inputs`).
@@ -142,6 +144,7 @@ class Scheme:
     rounding: WeightRounding = "nearest"
     rounding_options: tuple[tuple[str, Any], ...] = ()
     bias_correction: bool = True
+    output_bias_correction: bool = False
     strict: bool = False
     align_scales: bool | None = None
     search_ranges: bool | None = None

@@ -156,6 +156,20 @@ def set_smooth_alpha(scheme: Scheme, value: float) -> Scheme:
     return replace(scheme, smooth_alpha=float(value))
 
 
+def set_output_bias_correction(scheme: Scheme, value: bool) -> Scheme:
+    """Turns output bias correction on or off.
+
+    Raises:
+        ConfigError: If it is on, and activations or biases have no integer codes.
+    """
+    if value and (scheme.encoding != "qdq" or not scheme.activation.format.is_integer or scheme.bias == "float"):
+        raise ConfigError(
+            f"output_bias_correction: expected a preset whose activations and biases are integers with scales, "
+            f"got {scheme.name}; leave it out"
+        )
+    return replace(scheme, output_bias_correction=value)
+
+
 def set_align_scales(scheme: Scheme, value: bool) -> Scheme:
     """Turns the alignment of power-of-two scales on or off.
 

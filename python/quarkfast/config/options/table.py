@@ -206,6 +206,10 @@ _ROWS = (
         "Biases make up for what rounded weights add to the mean of a layer's output.", "BiasCorrection",
     ),
     Option(
+        "output_bias_correction", kinds.BOOL, changes.set_output_bias_correction, _TYPES,
+        "Biases make up for the mean error of their layers' outputs in the quantized model, layer by layer.",
+    ),
+    Option(
         "rounding", kinds.ROUNDING, changes.set_rounding, _TYPES,
         "How codes of weights are chosen: nearest to them, or by outputs (descent, adaround, adaquant, gptq).",
         metavar="METHOD",

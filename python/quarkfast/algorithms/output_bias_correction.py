@@ -1,0 +1,100 @@
+"""Output bias correction: biases make up for the mean error of their layers' outputs, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.algorithms.bias_correction import bias_of
+from quarkfast.algorithms.held_apart import Gains, split_samples
+from quarkfast.config import Scheme
+from quarkfast.reconstruction import LinearLayer, linear_layers
+from quarkfast.reconstruction.layer_means import layer_means
+from quarkfast.reconstruction.output_error import output_ratios
+from quarkfast.reconstruction.walk import go_through
+
+__all__ = ["OUTPUT_BIAS_CORRECTION", "OutputBiasCorrectionSettings", "correct_output_biases"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputBiasCorrectionSettings:
+    """Settings of output bias correction.
+
+    Attributes:
+        samples: Most samples that layers are run on.
+        held_apart: Most others, which judge.
+    """
+
+    samples: int = 16
+    held_apart: int = 16
+
+
+def correct_output_biases(context: Context, settings: OutputBiasCorrectionSettings) -> bool:
+    """Gives each layer the bias under which its mean output is that of the float model, if the outputs gain by it.
+
+    Rounded activations shift means too: what saturates, and what a curved function such as hard-swish or SiLU makes of
+    noise. Each layer sees its input in the quantized model with the biases that the layers in front of it have now, and
+    ``b' = b + W E[x] - W^ E[x^]`` with `x` and ``x^`` the inputs of both models. Samples held apart judge the outputs.
+
+    Args:
+        context: A plan with codes.
+        settings: How many samples.
+
+    Returns:
+        Whether the plan has other biases.
+
+    Source:
+        M. Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", 2019, appendix D,
+        empirical bias correction.
+    """
+    weights, biases = context.coded_weights(), context.coded_biases()
+    layers = [each for each in linear_layers(context.model) if each.weight in weights and each.bias in biases]
+    if not layers:
+        context.notes.append("output bias correction was left out: no layer has a bias of its own with integer codes")
+        return False
+    if not context.has_real_samples:
+        context.notes.append("output bias correction was left out: the samples are random")
+        return False
+    fitting, apart = split_samples(context, settings.samples, settings.held_apart)
+    models = context.simulate([str(name) for layer in layers for name in (layer.weight, layer.bias)])
+    changed: dict[str, Any] = {}
+
+    def see(layer: LinearLayer, paths: Sequence[Any]) -> Mapping[str, NDArray[np.float32]]:
+        mean, float_mean = layer_means(layer, paths, fitting)
+        name, weight = str(layer.bias), weights[layer.weight]
+        if not (np.isfinite(mean).all() and np.isfinite(float_mean).all()):
+            return {}
+        changed[name] = biases[name].with_nearest(bias_of(biases[name], weight, weight, layer, mean, float_mean))
+        return {name: changed[name].decoded()}
+
+    def report(done: int) -> None:
+        context.report(done, len(layers))
+
+    before = output_ratios(models.float_model, models.quantized, apart, layers[-1].data)
+    go_through(models, layers, fitting, see, both=True, report=report)
+    gains = Gains(before, output_ratios(models.float_model, models.quantized, apart, layers[-1].data))
+    if not gains.mean > 0:
+        context.notes.append(f"output bias correction was undone, for it made the model no better: {gains}")
+        return False
+    context.replace_codes(changed)
+    context.notes.append(f"output bias correction of {len(changed)} layers: {gains}")
+    return True
+
+
+def _settings(scheme: Scheme) -> Settings | None:
+    wanted = scheme.output_bias_correction and scheme.encoding == "qdq" and scheme.rounding == "nearest"
+    return OutputBiasCorrectionSettings() if wanted else None
+
+
+def _reread(settings: Any) -> int:
+    return int(settings.samples + settings.held_apart)
+
+
+OUTPUT_BIAS_CORRECTION = Algorithm(
+    "output bias correction", "codes", _settings, correct_output_biases, stage="round", reread=_reread
+)
