@@ -62,10 +62,40 @@ def test_outputs_and_logits_are_judged_apart():
     assert ratios.outputs > 100
 
 
+def test_what_is_in_doubt_are_two_standard_errors():
+    text = '<ir_version: 10, opset_import: ["": 17]> g (float[N] x) => (float[N] y) { y = %s }'
+    wanted, found = (onnx.parser.parse_model(text % node).SerializeToString() for node in ("Abs (x)", "Round (x)"))
+    feeds = [{"x": np.float32([each])} for each in (1.25, 7.5, 3.75, 9.125)]
+    power = np.square([1.25, 7.5, 3.75, 9.125])
+    noise = np.square([0.25, 0.5, 0.25, 0.125])
+    ratio = noise.sum() / power.sum()
+    spread = np.sqrt(4 / 3 * np.square(noise - ratio * power).sum()) / power.sum()
+    ratios = FloatOutputs(wanted, feeds).judge(found)
+    assert ratios.outputs == pytest.approx(-10 * np.log10(ratio))
+    assert ratios.doubt == pytest.approx(2 * 10 / np.log(10) * spread / ratio)
+    # Without noise, and of one sample, nothing is in doubt.
+    assert FloatOutputs(wanted, feeds).judge(wanted) == (np.inf, None, 0.0)
+    assert FloatOutputs(wanted, feeds[:1]).judge(found).doubt == 0
+
+
+def test_the_output_that_is_least_with_its_doubt_taken_off_decides():
+    """Of two outputs the one with the greater ratio has all its noise on one sample."""
+    text = """<ir_version: 10, opset_import: ["": 17]> g (float[1] x, float[1] v) => (float[1] y, float[1] z)
+        { y = %s (x) z = %s (v) }"""
+    wanted, found = (onnx.parser.parse_model(text % (name, name)) for name in ("Abs", "Round"))
+    feeds = [{"x": np.float32([1.25]), "v": np.float32([each])} for each in (1, 1, 1, 1.25)]
+    both = FloatOutputs(wanted.SerializeToString(), feeds).judge(found.SerializeToString())
+    found.graph.node[0].op_type = "Abs"
+    second = FloatOutputs(wanted.SerializeToString(), feeds).judge(found.SerializeToString())
+    assert both.outputs == pytest.approx(20 * np.log10(5))
+    assert second.outputs > both.outputs
+    assert both.outputs - both.doubt == pytest.approx(second.outputs - second.doubt)
+
+
 def test_outputs_that_no_function_flattens_have_no_logits():
     text = '<ir_version: 10, opset_import: ["": 17]> g (float[N, 2] x) => (float[N, 2] y) { y = Neg (x) }'
     data = onnx.parser.parse_model(text).SerializeToString()
-    assert FloatOutputs(data, [{"x": X}]).judge(data) == (np.inf, None)
+    assert FloatOutputs(data, [{"x": X}]).judge(data) == (np.inf, None, 0.0)
 
 
 def test_logits_that_only_one_model_has_do_not_count():

@@ -57,7 +57,8 @@ def test_a_target_that_cannot_be_met_is_told_and_the_best_is_kept():
     result = quantized(200.0)
     levers = result.summary.levers
     best = max(each.sqnr for each in levers if each.kept)
-    assert f"min_sqnr: 200 dB cannot be met, {best:.1f} dB is the best that was found" in result.summary.notes
+    found = f"min_sqnr: 200 dB cannot be met, {best:.1f} dB is the best that was found, "
+    assert any(note.startswith(found) for note in result.summary.notes)
     names = ["as asked", "method=minmse", "rounding=descent"]
     assert [each.lever for each in levers[:3]] == names
 
@@ -118,6 +119,36 @@ def test_the_worse_of_outputs_and_logits_must_rise(found, best, better):
     assert goal.is_better(one, other, Quality(np.inf)) == better
 
 
+def test_a_ratio_is_met_with_what_is_in_doubt_taken_off():
+    goal, reference = Goal(min_sqnr=25.0), Quality(np.inf)
+    assert goal.is_met(Quality(26.0, None, 27.0, doubt=1.0), reference)
+    unsure = Quality(26.0, None, 27.0, doubt=1.1)
+    assert not goal.is_met(unsure, reference)
+    assert goal.notes(unsure, reference) == [
+        "min_sqnr: 25 dB cannot be met, 26.0 dB (27.0 of logits) is the best that was found, 24.9 assured"
+    ]
+    assert goal.is_better(Quality(25.5, doubt=0.4), unsure, reference)
+
+
+def test_a_target_that_few_samples_meet_by_chance_pulls_another_lever():
+    """One of the samples that judge has most of the noise: others may have more of it."""
+    plain = quantized(-50.0).summary
+    (first,) = plain.levers
+    assert first.assured < first.sqnr - 0.5
+    assert plain.judged == 8
+    between = (first.assured + first.sqnr) / 2
+    levers = quantized(between).summary.levers
+    assert len(levers) > 1
+    assert levers[-1].assured >= between
+
+
+def test_one_sample_that_judges_says_nothing_of_others():
+    result = quantized(-50.0, calibration_data=samples(7)).summary
+    assert result.judged == 1
+    assert result.levers[0].assured == result.levers[0].sqnr
+    assert ("judged on", "1 sample held apart, which says nothing of others") in result.rows()
+
+
 def test_a_metric_that_falls_is_not_made_up_for_by_decibels():
     goal = Goal(max_drop=1.0, metric=lambda session, data: 0.0)
     reference = Quality(np.inf, 90.0)
@@ -141,9 +172,11 @@ def test_weights_get_16_bits_where_they_take_what_is_missing():
     given = {"preset": "A16W8", "calibration_data": samples()}
     result = quarkfast.quantize(small_weight_that_matters(), min_sqnr=46.0, **given)
     last = result.summary.levers[-1]
-    assert last.lever == "weights that alone leave 50.0 dB"
+    # Half of the noise that is aimed at, which is as far above 46 dB as is in doubt.
+    aim = 46 + max(1.0, result.summary.levers[0].sqnr - result.summary.levers[0].assured)
+    assert last.lever == f"weights that alone leave {aim + 10 * np.log10(2):.1f} dB"
     assert last.kept
-    assert last.sqnr > 46 > result.summary.levers[0].sqnr
+    assert last.sqnr > last.assured > 46 > result.summary.levers[0].sqnr
     types = {each.name: each.data_type for each in result.proto.graph.initializer}
     assert types["w_quantized"] == onnx.TensorProto.INT16
     assert types["v_quantized"] == types["u_quantized"] == onnx.TensorProto.INT8
@@ -213,7 +246,7 @@ def test_the_command_line_writes_a_report_of_the_levers(tmp_path):
     )
     levers = json.loads((tmp_path / "r.json").read_text())["levers"]
     assert levers[0]["lever"] == "as asked"
-    assert set(levers[0]) == {"lever", "seconds", "bytes", "sqnr", "kept", "metric", "logits"}
+    assert set(levers[0]) == {"lever", "seconds", "bytes", "sqnr", "kept", "metric", "logits", "assured"}
     assert (tmp_path / "q.onnx").read_bytes() == quantized(35.0).model_bytes
 
 

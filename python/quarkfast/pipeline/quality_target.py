@@ -46,7 +46,8 @@ _HELD_APART = 16
 # Samples of those that calibrate on which weights alone are judged.
 _SEARCHED = 2
 
-# In dB, what the choice of tensors aims at above the target: its samples are others than those that are judged.
+# In dB, what the choice of tensors aims at above the target, or what is in doubt where that is more: its samples are
+# others than those that are judged.
 _MARGIN = 1.0
 
 # In dB above what there is, what the choice of tensors aims at, one after the other, where a metric is to be reached.
@@ -200,13 +201,14 @@ class _Ladder:
         with self._clock.stage("judge"):
             ratios = self._wanted.judge(made.data)
             metric = self._goal.measure(exact_session(made.data), self._judged)
-            found = Quality(ratios.outputs, metric, ratios.logits)
+            found = Quality(ratios.outputs, metric, ratios.logits, ratios.doubt)
         kept = self._best is None or self._goal.is_better(found, self._best.quality, self._float)
         if kept:
             self._best = _Result(made.data, made.summary, plan, found)
             self._plain = self._plain if plan.makes_up else made
         seconds = time.perf_counter() - start
-        self._tried.append(LeverResult(lever, seconds, len(made.data), found.sqnr, kept, found.metric, found.logits))
+        result = LeverResult(lever, seconds, len(made.data), found.sqnr, kept, found.metric, found.logits)
+        self._tried.append(replace(result, assured=found.assured))
         return kept
 
     def _quantize(self, plan: _Plan) -> _Quantized:
@@ -267,8 +269,10 @@ class _Ladder:
     def _aim(self, more: float) -> float:
         """Returns the ratio in dB to choose tensors for: the least that is wanted, or `more` than there is."""
         assert self._best is not None
-        found, least = self._best.quality.worst, self._goal.min_sqnr
-        return least + _MARGIN if least is not None and found < least else found + more
+        found, least = self._best.quality, self._goal.min_sqnr
+        if least is None or found.assured >= least:
+            return found.worst + more
+        return least + max(_MARGIN, found.doubt)
 
     def _widen(self, plan: _Plan, names: Sequence[str], share: float, wide: str) -> bool:
         """Pulls the lever; returns whether there was anything to widen, and the target takes it."""
@@ -297,4 +301,5 @@ class _Ladder:
             shares = wide_shares(best.data, best.summary.records or Records(), self._judged[0])
         seconds = dict(self._clock.seconds)
         levers = tuple(self._tried)
-        return best.data, replace(best.summary, notes=notes, levers=levers, seconds=seconds, above_8_bits=shares)
+        found = replace(best.summary, notes=notes, levers=levers, judged=len(self._judged), above_8_bits=shares)
+        return best.data, replace(found, seconds=seconds)

@@ -39,6 +39,8 @@ class LeverResult:
         kept: Whether it stayed.
         metric: The user's metric, with exact sums; None without one.
         logits: As `sqnr`, of the worst of what Softmax and Sigmoid make outputs of; None where they make none.
+        assured: What a quality target is held against: the worst of both with two standard errors taken off, since few
+            samples judge; None with mixed precision.
     """
 
     lever: str
@@ -48,13 +50,16 @@ class LeverResult:
     kept: bool
     metric: float | None = None
     logits: float | None = None
+    assured: float | None = None
 
     def __str__(self) -> str:
         """Returns one line."""
         metric = "" if self.metric is None else f"metric {self.metric:.6g}, "
         end = "" if self.kept else ", not kept"
         logits = "" if self.logits is None else f" (logits {self.logits:.1f})"
-        return f"{self.lever}: {metric}{self.sqnr:.1f} dB{logits}, {self.bytes:,} bytes, {self.seconds:.1f} s{end}"
+        assured = "" if self.assured is None else f", {self.assured:.1f} assured"
+        ratios = f"{self.sqnr:.1f} dB{logits}{assured}"
+        return f"{self.lever}: {metric}{ratios}, {self.bytes:,} bytes, {self.seconds:.1f} s{end}"
 
     @property
     def quality(self) -> tuple[float, float]:
@@ -108,6 +113,7 @@ class Summary:
         preflight: What keeps an NPU from running the model or a part of it, one sentence each with a remedy.
         reductions: What the weights of layers lost so that their sums fit 16 bits.
         levers: With a quality target or ``mixed_precision``, what was tried, in this order.
+        judged: With a quality target, how many samples held apart its levers were judged on.
         above_8_bits: With a quality target, what part of the bytes of activations and of weights has more than 8 bits.
         records: Every node and every quantized tensor, for the page that `QuantizedModel.write_report` writes; no part
             of the plain data.
@@ -140,13 +146,15 @@ class Summary:
     preflight: tuple[str, ...] = ()
     reductions: tuple[Reduction, ...] = ()
     levers: tuple[LeverResult, ...] = ()
+    judged: int = 0
     above_8_bits: WideShares | None = None
     records: Records | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON, which has no infinity: None stands for it."""
         outputs = [(name, value if math.isfinite(value) else None) for name, value in self.outputs]
-        levers = [asdict(each) | {"sqnr": _finite(each.sqnr), "logits": _finite(each.logits)} for each in self.levers]
+        ratios = ("sqnr", "logits", "assured")
+        levers = [asdict(each) | {name: _finite(getattr(each, name)) for name in ratios} for each in self.levers]
         plain: dict[str, Any] = {"outputs": outputs, "levers": levers}
         if levers:
             plain["pareto_front"] = [each.lever for each in pareto_front(self.levers)]
@@ -183,6 +191,8 @@ class Summary:
         if self.reductions:
             rows.append(("portable", _reduced(self.reductions)))
         rows += [("lever", str(each)) for each in self.levers]
+        if self.judged:
+            rows.append(("judged on", _judged(self.judged)))
         if self.above_8_bits is not None:
             rows.append(("above 8 bits", str(self.above_8_bits)))
         rows += [("NPU", finding) for finding in self.preflight]
@@ -191,6 +201,12 @@ class Summary:
     def __str__(self) -> str:
         """Returns the rows as lines."""
         return "\n".join(f"{key}: {value}" for key, value in self.rows())
+
+
+def _judged(count: int) -> str:
+    if count == 1:
+        return "1 sample held apart, which says nothing of others"
+    return f"{count} samples held apart; assured are two standard errors less"
 
 
 def _reduced(found: Sequence[Reduction]) -> str:

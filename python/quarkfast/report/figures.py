@@ -147,11 +147,21 @@ def _tried_plot(levers: Sequence[Mapping[str, Any]], front: frozenset[str], *, m
 
 
 def _tried_table(levers: Sequence[Mapping[str, Any]], front: frozenset[str], *, metric: bool) -> Markup:
-    heads = ["tried", "dB", *(["metric"] if metric else []), "bytes", "seconds", "kept", "Pareto front"]
+    assured = any(each.get("assured") is not None for each in levers)
+    heads = [
+        "tried",
+        "dB",
+        *(["dB assured"] if assured else []),
+        *(["metric"] if metric else []),
+        "bytes",
+        "seconds",
+        "kept",
+        "Pareto front",
+    ]
     rows = [
         (
             f"{index}. {each['lever']}",
-            decibels(math.inf if each["sqnr"] is None else each["sqnr"]),
+            *(decibels(math.inf if each[name] is None else each[name]) for name in ("sqnr", *["assured"] * assured)),
             *([number(each["metric"])] if metric else []),
             f"{each['bytes']:,}",
             f"{each['seconds']:.1f}",
