@@ -1,4 +1,4 @@
-"""What a quality target brings and costs: ``python -m bench.quality_target SHARED [MODEL PRESET [DB]]``.
+"""What a quality target brings and costs: ``python -m bench.quality_target SHARED [MODEL [PRESET [DB]]]``.
 
 SHARED holds ``models/`` and ``data/`` (`bench.data.wild`). Samples that calibrate are given, the others measure, with
 exact sums: of the text recognizer 384 lines. It is asked for a drop of one point of the words of the lines that
@@ -7,7 +7,7 @@ calibrate, the others for 25 dB, or for DB. Prints a line of a Markdown table fo
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -89,17 +89,23 @@ def _figures(subject: Subject, model: bytes, wanted: list[Any]) -> str:
     return told if figure is None else f"{told}, {figure:.1f} %"
 
 
-def main(shared: Path, wanted: tuple[str, ...]) -> None:
-    """Prints the table."""
-    known = subjects(shared, Path(), Path())
+def main() -> None:
+    """Prints the table of the models on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("shared", type=Path)
+    parser.add_argument("model", nargs="?", choices=sorted({name for name, _ in CASES}), help="all by default")
+    parser.add_argument("preset", nargs="?", help="all of the model's by default")
+    parser.add_argument("db", nargs="?", type=float, help="dB that are asked for")
+    given = parser.parse_args()
+    known = subjects(given.shared, Path(), Path())
     for name, preset in CASES:
-        if not wanted or wanted[:2] == (name, preset):
+        if given.model in (None, name) and given.preset in (None, preset):
             subject = known[name]()
-            goal: Mapping[str, Any] = {"min_sqnr": float(wanted[2]) if wanted[2:] else 25.0}
-            if name == RECOGNIZER and not wanted[2:]:
-                subject, goal = recognizer(subject, shared / "data")
+            goal: Mapping[str, Any] = {"min_sqnr": 25.0 if given.db is None else given.db}
+            if name == RECOGNIZER and given.db is None:
+                subject, goal = recognizer(subject, given.shared / "data")
             print(row(subject, preset, goal), flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), tuple(sys.argv[2:]))
+    main()
