@@ -265,6 +265,24 @@ def test_pairs_left_out_of_a_trial_round_nothing():
     trial.close()
 
 
+def test_a_tensor_that_two_pairs_read_is_left_out_at_both():
+    """One of them reads codes that another node reads too, so that these stay."""
+    ops = '<ir_version: 10, opset_import: ["": 21]>'
+    wanted = onnx.parser.parse_model(f"{ops} g (float[4] x) => (float[4] y) {{ y = Add (x, x) }}")
+    quantized = onnx.parser.parse_model(
+        f"""{ops} g (float[4] x) => (float[4] y) <float s = {{0.5}}, int8 z = {{0}}> {{
+            a = QuantizeLinear (x, s, z)  b = DequantizeLinear (a, s, z)  c = DequantizeLinear (a, s, z)
+            y = Add (b, c)
+        }}"""
+    )
+    x = np.float32([0.25, 0.6, 1.0, -1.2])
+    trial = PairTrial(quantized.SerializeToString(), wanted.SerializeToString(), [{"x": x}])
+    assert trial.sizes == {"x": 4}
+    assert trial.noise(()) == 0
+    rounded = np.rint(x / np.float32(0.5)) * 0.5
+    assert trial.noise(["x"]) == pytest.approx(np.square(x - rounded).sum() / np.square(x).sum(), rel=1e-6)
+
+
 @pytest.mark.parametrize("bad", [("c",), ("b", "f"), ("h",)])
 def test_tensors_are_chosen_by_what_they_do_within_the_limit(bad):
     """Noise adds up: one tensor that makes most of it is found among others."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -136,30 +137,52 @@ def _judge_logits_also(model: onnx.ModelProto, reference: onnx.ModelProto) -> No
 
 
 def _with_switches(model: onnx.ModelProto) -> list[str]:
-    """Puts a Where behind every pair of an activation, and the size of the tensor among the outputs, in place."""
+    """Puts the pairs of each activation into an If, and the size of the tensor among the outputs, in place.
+
+    A run computes the branch that it takes and no other: most runs round few tensors.
+    """
     graph = model.graph
     constants = {each.name for each in graph.initializer}
     codes = {node.output[0]: node for node in graph.node if node.op_type in _QUANTIZE}
-    nodes, tensors = list[onnx.NodeProto](), list[str]()
+    read = Counter(name for node in graph.node for name in node.input)
+    outputs = {each.name for each in graph.output}
+    nodes, tensors, inside = list[onnx.NodeProto](), list[str](), set[str]()
     for node in graph.node:
-        nodes.append(node)
         source = codes.get(node.input[0]) if node.op_type in _DEQUANTIZE else None
         if source is None or source.input[0] in constants:
+            nodes.append(node)
             continue
-        if source.input[0] not in tensors:
+        tensor = source.input[0]
+        if tensor not in tensors:
             index = len(tensors)
-            tensors.append(source.input[0])
+            tensors.append(tensor)
             graph.input.append(onnx.helper.make_tensor_value_info(f"{_SWITCH}{index}", onnx.TensorProto.BOOL, []))
             graph.output.append(onnx.helper.make_tensor_value_info(f"{_SIZE}{index}", onnx.TensorProto.INT64, []))
-            nodes.append(onnx.helper.make_node("Size", [source.input[0]], [f"{_SIZE}{index}"]))
-        index, kept = tensors.index(source.input[0]), node.output[0]
-        rounded = f"{kept}_quarkfast_rounded"
-        node.output[0] = rounded
-        nodes.append(onnx.helper.make_node("Where", [f"{_SWITCH}{index}", rounded, source.input[0]], [kept]))
-    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+            nodes.append(onnx.helper.make_node("Size", [tensor], [f"{_SIZE}{index}"]))
+        alone = read[source.output[0]] == 1 and source.output[0] not in outputs
+        inside |= {source.output[0]} if alone else set()
+        nodes.append(_choice(f"{_SWITCH}{tensors.index(tensor)}", [source] if alone else [], node, tensor))
+    kept = [node for node in nodes if not inside & set(node.output)]
+    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in kept]
     del graph.node[:]
     graph.node.extend(copies)
     return tensors
+
+
+def _choice(switch: str, before: Sequence[onnx.NodeProto], pair: onnx.NodeProto, tensor: str) -> onnx.NodeProto:
+    """Returns an If that gives what a pair makes of a tensor where the switch is on, and else the tensor."""
+    name = pair.output[0]
+    branches = []
+    for suffix in ("rounded", "left"):
+        output = f"{name}_quarkfast_{suffix}"
+        last = onnx.helper.make_node("Identity", [tensor], [output])
+        body = [last]
+        if suffix == "rounded":
+            rounded = onnx.NodeProto.FromString(pair.SerializeToString())
+            rounded.output[0] = output
+            body = [*before, rounded]
+        branches.append(onnx.helper.make_graph(body, output, [], [onnx.ValueInfoProto(name=output)]))
+    return onnx.helper.make_node("If", [switch], [name], then_branch=branches[0], else_branch=branches[1])
 
 
 def _squares(samples: Sequence[_Parts]) -> NDArray[np.float64]:
