@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import onnx
@@ -24,6 +24,7 @@ from quarkfast.graph.scalar_functions import ScalarFunction
 from quarkfast.kernels import Range
 from quarkfast.pipeline.calibration_source import CalibrationSource
 from quarkfast.pipeline.progress import Clock
+from quarkfast.pipeline.remembered import Remembered
 from quarkfast.pipeline.replan import Planned, plan_with, take_plan
 from quarkfast.pipeline.simulate import read_samples, simulate, simulate_activations
 from quarkfast.quantization import Diagnostics, Plan, QuantizedBlocks, QuantizedTensor, Records
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from quarkfast.quantization.weight_only import CodedWeight, FloatBias, WeightPlacement, WeightPlan
 
 __all__ = ["Context", "ModelContext", "WrittenModel"]
+
+_Found = TypeVar("_Found")
 
 
 @dataclass(kw_only=True)
@@ -88,6 +91,7 @@ class Context(ModelContext):
         unchanged: Whether there is nothing to quantize, so that the recipe ends early.
         placement: Where pairs go.
         effort: How far weights are improved by other forms.
+        remembered: What quantizations of the same model on the same samples have found out; None for one alone.
         weight_rules: Forms of weights other than the scheme's own.
         weight_plan: Which weights are stored in a narrower type, and their codes, where activations are left alone.
         request: The statistics that the steps of the stage wanted.
@@ -123,6 +127,7 @@ class Context(ModelContext):
     unchanged: bool = False
     placement: Placement = field(init=False)
     effort: Effort = USUAL
+    remembered: Remembered | None = None
     weight_rules: tuple[TensorRule, ...] = ()
     weight_plan: WeightPlan = field(init=False)
     request: StatisticsRequest = field(default_factory=StatisticsRequest)
@@ -181,6 +186,10 @@ class Context(ModelContext):
         plan = self.plan if planned is None else planned.plan
         assert plan is not None
         return simulate_activations(self, plan)
+
+    def once(self, kind: str, asked: object, make: Callable[[], _Found]) -> _Found:
+        """Returns what `make` finds on the model and the samples, or found in another quantization of the same."""
+        return make() if self.remembered is None else self.remembered.find(kind, self.model, asked, make)
 
     def coded_weights(self) -> Mapping[str, QuantizedTensor | QuantizedBlocks | CodedWeight]:
         """Returns the weights of layers that have codes, by name."""

@@ -60,7 +60,8 @@ def split_outliers(context: Context) -> bool:
     feeds = samples.head(_SAMPLES)
     if samples.resizable:
         feeds = list(islice(regroup(iter(feeds), 1), _SAMPLES))
-    seen, count = observe(context.model, StatisticsRequest.of_channels(axes), feeds)
+    request = StatisticsRequest.of_channels(axes)
+    seen, count = context.once("channel maxima", request, lambda: observe(context.model, request, feeds))
     # One infinity or NaN may lie in any channel, so nothing is known of such a tensor.
     finite = {name: each for name, each in seen.items() if each.range.finite == each.range.count}
     maxima = {name: each.channel_absmax for name, each in finite.items() if each.channel_absmax is not None}

@@ -29,6 +29,7 @@ from quarkfast.pipeline.louder_activations import LouderActivations
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quality_goal import Goal, Quality, read_goal
 from quarkfast.pipeline.quantize_model import quantize_model
+from quarkfast.pipeline.remembered import Remembered
 from quarkfast.pipeline.resolve import resolve
 from quarkfast.pipeline.single_rows import cut_to_rows
 from quarkfast.pipeline.summary import LeverResult, Summary
@@ -182,6 +183,7 @@ class _Ladder:
         self._notes: list[str] = []
         self._best: _Result | None = None
         self._plain: _Quantized | None = None
+        self._remembered = Remembered()
 
     @property
     def is_met(self) -> bool:
@@ -214,7 +216,7 @@ class _Ladder:
     def _quantize(self, plan: _Plan) -> _Quantized:
         scheme = replace(plan.scheme, samples=None, preprocess=None)
         given = (self._calibration, None, self._max_memory, self._clock, self._histograms, plan.effort)
-        return _Quantized(*quantize_model(self._model, None, scheme, plan.target, *given))
+        return _Quantized(*quantize_model(self._model, None, scheme, plan.target, *given, self._remembered))
 
     def _with_nearest_codes(self) -> _Quantized:
         """Returns the best result whose codes make up for nothing; of a rounding that the user asked for, another."""

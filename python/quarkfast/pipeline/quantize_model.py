@@ -22,6 +22,7 @@ from quarkfast.pipeline.context import Context, WrittenModel
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.recipe_runner import run_recipe
 from quarkfast.pipeline.recipes import lowest_opset_of, recipe_of
+from quarkfast.pipeline.remembered import Remembered
 from quarkfast.pipeline.summary import FloatNode, Summary
 from quarkfast.quantization.weight_precision import USUAL, Effort
 from quarkfast.statistics import Calibration
@@ -44,6 +45,7 @@ def quantize_model(
     clock: Clock,
     histograms: bool = False,
     effort: Effort = USUAL,
+    remembered: Remembered | None = None,
 ) -> tuple[bytes, Summary]:
     """Runs the recipe of `scheme` over `model`, and returns the bytes of the ONNX file and the summary.
 
@@ -58,6 +60,7 @@ def quantize_model(
         clock: Measures the stages.
         histograms: Whether a histogram of each activation is gathered also where no method reads it.
         effort: How far weights are improved by other forms than the scheme's own.
+        remembered: What others of the same model on the same samples have found out, and what this one adds.
 
     Raises:
         QuarkfastError: As :func:`quarkfast.quantize`. Nothing is left behind.
@@ -96,6 +99,7 @@ def quantize_model(
         two_files=outside,
         histograms=histograms,
         effort=effort,
+        remembered=remembered,
     )
     del loaded  # preparation puts another in its place
     with context.resources:

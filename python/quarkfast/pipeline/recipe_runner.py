@@ -67,4 +67,9 @@ def _gather(steps: Sequence[Step], context: Context, rows: int | None) -> None:
     if request:
         if rows != 0:
             context.source.keep(context.model, context.scheme, rows)
-        context.calibration = context.source.gather(context.model, request, context.key, context.scheme, context.clock)
+        model, key, scheme, clock = context.model, context.key, context.scheme, context.clock
+        context.calibration = context.once(
+            "calibration",
+            (request, key, scheme.batch_size),
+            lambda: context.source.gather(model, request, key, scheme, clock),
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme
 from quarkfast.errors import UnsupportedError
 from quarkfast.evaluate.constant_trial import ConstantTrial, decibels
@@ -14,7 +15,15 @@ from quarkfast.graph.opset import opset_version
 from quarkfast.pipeline.context import Context
 from quarkfast.pipeline.preparation_steps import convert_operator_set
 from quarkfast.quantization import needs_ranges, place
-from quarkfast.quantization.weight_precision import Choice, Form, choose_forms, forms_of, has_eight_bits, weights_of
+from quarkfast.quantization.weight_precision import (
+    Choice,
+    Form,
+    Weight,
+    choose_forms,
+    forms_of,
+    has_eight_bits,
+    weights_of,
+)
 from quarkfast.targets import Target
 from quarkfast.transforms.fold_constants import fold_constants
 from quarkfast.transforms.infer_types import infer_types
@@ -44,17 +53,25 @@ def raise_precision(context: Context) -> bool:
     weights = weights_of(context.model, context.placement, context.scheme)
     if feed is None or not weights or sum(each.values.nbytes for each in weights) > _MOST_TRIED:
         return False
+    forms = forms_taken(context.scheme, context.target)
+    asked = [(each.slot, each.axis) for each in weights], forms, context.effort
+    choice = context.once("forms of weights", asked, lambda: _choose(context, weights, feed, forms))
+    if choice is None or not choice.is_wanted:
+        return False
+    return _place_anew(context, choice, len(weights))
+
+
+def _choose(context: Context, weights: Sequence[Weight], feed: Feed, forms: Sequence[Form]) -> Choice | None:
+    """Returns the forms by one sample; None for a model that gives other outputs each time it runs."""
     values = {each.name: each.values for each in weights}
     proto, folder = proto_and_folder(with_constants_as_inputs(context.model, values))
     if context.effort.logits:
         for logits in logits_of(proto).values():
             judge_also(proto, logits)
-    trial, forms = ConstantTrial(proto, folder, values, [feed]), forms_taken(context.scheme, context.target)
+    trial = ConstantTrial(proto, folder, values, [feed])
     choice = choose_forms(weights, trial.noise, forms, context.effort) if trial.is_steady else None
     trial.close()
-    if choice is None or not choice.is_wanted:
-        return False
-    return _place_anew(context, choice, len(weights))
+    return choice
 
 
 def forms_taken(scheme: Scheme, target: Target) -> list[Form]:
