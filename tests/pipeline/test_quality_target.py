@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -184,12 +185,16 @@ def test_weights_get_16_bits_where_they_take_what_is_missing():
     assert not [each for each in strict.summary.levers if each.lever.startswith("weights")]
 
 
-def test_activations_keep_the_types_that_a_device_takes():
-    result = quarkfast.quantize(model(), preset="XINT8", calibration_data=samples(), min_sqnr=60.0)
-    # XINT8 has minmse already.
-    names = ["as asked", "rounding=descent"]
-    assert [each.lever for each in result.summary.levers] == names
-    assert "min_sqnr: ryzenai-xint8 takes no int16 activations" in result.summary.notes
+def test_nodes_stay_float_where_a_device_takes_no_16_bits():
+    narrow = replace(quarkfast.TARGETS["ryzenai-a8w8"], activation_types=("int8",))
+    plain, result = (quantized(least, target=narrow) for least in (-50.0, 60.0))
+    assert result.summary.levers[-1].lever == "float for 5 nodes ('gemm_0', 'sigmoid_1', 'mul_2', ...)"
+    assert result.summary.levers[-1].kept
+    assert ratio(result) > ratio(plain) + 1.5
+    assert 0 < result.summary.above_8_bits.activations <= 0.25
+    assert "min_sqnr: ryzenai-a8w8 takes no int16 activations" in result.summary.notes
+    left = {each.name: each.reason for each in result.summary.left_float}
+    assert {"sigmoid_1", "mul_2"} <= left.keys()
 
 
 def test_progress_tells_how_many_runs_choose_tensors():

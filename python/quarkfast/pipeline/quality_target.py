@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from quarkfast.graph.access import name_of
 from quarkfast.graph.external import check_not_a_source
 from quarkfast.graph.load import ModelSource, external_files, load_model
 from quarkfast.graph.save import to_proto
+from quarkfast.pipeline.float_nodes import nodes_left_float
 from quarkfast.pipeline.louder_activations import LouderActivations
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quality_goal import Goal, Quality, read_goal
@@ -244,15 +246,18 @@ class _Ladder:
         self.pull(f"weights that alone leave {decibels(most)}", replace(best.plan, effort=effort))
 
     def widen_activations(self) -> None:
-        """Gives 16 bits to the activations that take most from the outputs, to more of them until that is enough."""
+        """Gives 16 bits to the activations that take most from the outputs, to more of them until that is enough.
+
+        Where the target takes no 16 bits, the nodes around them stay float.
+        """
         best = self._best
         assert best is not None
         wide, target = wider_integer(best.plan.scheme.activation.dtype), best.plan.target
         if self.is_met or wide is None:
             return
-        if target.activation_types and wide not in target.activation_types:
+        takes = not target.activation_types or wide in target.activation_types
+        if not takes:
             self._notes.append(f"{self._goal.name}: {target.name} takes no {wide} activations")
-            return
         plain = self._with_nearest_codes()
         with self._clock.stage("choose tensors"):
             records = plain.summary.records or Records()
@@ -264,7 +269,8 @@ class _Ladder:
             louder.close()  # it takes as much memory as a quantization
             if before >= set(names) and self._goal.metric is not None:
                 continue
-            if not self._widen(best.plan, names, share, wide) or self.is_met or self._goal.metric is None:
+            pulled = self._widen(best.plan, names, share, wide) if takes else self._leave_float(best.plan, names, plain)
+            if not pulled or self.is_met or self._goal.metric is None:
                 break
             before = set(names)
 
@@ -283,13 +289,25 @@ class _Ladder:
         rules = tuple(TensorRule(name, Change.of({"dtype": wide}, "tensors")) for name in names if name not in own)
         if not rules:
             return False
-        shown = ", ".join(repr(rule.tensor) for rule in rules[:_SHOWN]) + (", ..." if len(rules) > _SHOWN else "")
+        shown = _shown([rule.tensor for rule in rules])
         widened = replace(plan, scheme=replace(scheme, tensors=(*scheme.tensors, *rules)))
         try:
             self.pull(f"{wide} for {len(rules)} activations ({shown}; {100 * share:.0f} % of their bytes)", widened)
         except (ConfigError, UnsupportedError) as error:
             self._notes.append(f"{self._goal.name}: {plan.target.name} takes no {wide} activations: {error}")
             return False
+        return True
+
+    def _leave_float(self, plan: _Plan, names: Sequence[str], plain: _Quantized) -> bool:
+        """Leaves nodes float so that activations need no codes; returns whether there are any."""
+        with self._clock.stage("choose tensors"):
+            records = plain.summary.records or Records()
+            nodes = nodes_left_float(plain.data, records, names, self._calibration[0])
+        if not nodes:
+            return False
+        exclude = (*plan.scheme.exclude, *(f"^{re.escape(name)}" for name in nodes))
+        left = replace(plan, scheme=replace(plan.scheme, exclude=exclude))
+        self.pull(f"float for {len(nodes)} nodes ({_shown(nodes)})", left)
         return True
 
     def finish(self) -> tuple[bytes, Summary]:
@@ -305,3 +323,7 @@ class _Ladder:
         levers = tuple(self._tried)
         found = replace(best.summary, notes=notes, levers=levers, judged=len(self._judged), above_8_bits=shares)
         return best.data, replace(found, seconds=seconds)
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")

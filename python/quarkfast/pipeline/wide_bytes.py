@@ -56,7 +56,7 @@ def wide_shares(model: bytes, records: Records, feed: Feed) -> WideShares:
     proto = onnx.load_model_from_string(model)
     stored = stored_activations(model, records, feed)
     activations = share_above_8_bits((size, bits_of(records, name)) for name, size in stored.items())
-    return WideShares(activations, share_above_8_bits(_weights(proto.graph, records)))
+    return WideShares(activations, share_above_8_bits(sized_weights(proto.graph, records).values()))
 
 
 def share_above_8_bits(sized: Iterable[tuple[int, int]]) -> float:
@@ -116,18 +116,14 @@ def _sizes(model: bytes, wanted: Iterable[str], feed: Feed) -> dict[str, int]:
     return {name: int(size) for name, size in zip(names, ort.run(session, feed), strict=True)}
 
 
-def _weights(graph: onnx.GraphProto, records: Records) -> list[tuple[int, int]]:
-    """Returns elements and bits of each constant of two dimensions or more, those that stay float among them."""
-    found = [
-        (math.prod(each.shape), bits_of(records, each.name))
+def sized_weights(graph: onnx.GraphProto, records: Records) -> dict[str, tuple[int, int]]:
+    """Returns name -> elements and bits of constants of two dimensions or more, those that stay float among them."""
+    found = {
+        each.name: (math.prod(each.shape), bits_of(records, each.name))
         for each in records.tensors.values()
         if each.kind in ("weight", "constant") and each.shape is not None and len(each.shape) > 1
-    ]
+    }
     read = {name for node in graph.node if node.op_type not in _PAIRS for name in node.input}
     floats = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
-    found += [
-        (math.prod(each.dims), _FLOAT_BITS)
-        for each in graph.initializer
-        if each.name in read and each.data_type in floats and len(each.dims) > 1
-    ]
-    return found
+    left = [each for each in graph.initializer if each.data_type in floats and len(each.dims) > 1]
+    return found | {each.name: (math.prod(each.dims), _FLOAT_BITS) for each in left if each.name in read}
