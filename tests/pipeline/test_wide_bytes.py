@@ -67,3 +67,44 @@ def test_a_quality_target_says_how_much_it_took():
     plain = quarkfast.quantize(model(), preset="A8W8", calibration_data=samples())
     assert plain.summary.above_8_bits is None
     assert plain.summary.to_dict()["above_8_bits"] is None
+
+
+def lstm() -> onnx.ModelProto:
+    rng = np.random.default_rng(5)
+    weights = {
+        "w": rng.normal(0, 0.3, (1, 16, 8)).astype(np.float32),
+        "r": rng.normal(0, 0.3, (1, 16, 4)).astype(np.float32),
+        "v": rng.normal(0, 0.3, (4, 8)).astype(np.float32),
+    }
+    text = """g (float[N, 8] x) => (float[1, N, 8] y) {
+        a = Unsqueeze (x, zero)  all, h = LSTM <hidden_size = 4> (a, w, r)  y = MatMul (h, v)
+    }"""
+    return tiny_model(text, weights | {"zero": np.int64([0])})
+
+
+def test_outputs_that_a_node_leaves_out_are_not_stored():
+    data = {"x": np.random.default_rng(3).normal(size=(16, 8)).astype(np.float32)}
+    result = quarkfast.quantize(lstm(), preset="A8W8", calibration_data=data)
+    made, records = onnx.load_model_from_string(result.model_bytes), result.summary.records
+    (node,) = (node for node in made.graph.node if node.op_type == "LSTM")
+    node.output[0] = ""
+    nodes = [each._replace(outputs=("", "h")) if each.op_type == "LSTM" else each for each in records.nodes]
+    stored = stored_activations(made.SerializeToString(), records._replace(nodes=tuple(nodes)), FEED)
+    assert "" not in stored
+    assert stored["h"] == 8
+
+
+def parts() -> onnx.ModelProto:
+    weights = {"v": np.random.default_rng(7).normal(0, 0.3, (8, 8)).astype(np.float32)}
+    text = """g (float[N, 8] x) => (float[N, 8] y) {
+        a = MatMul (x, v)  s = SplitToSequence <axis = 0> (a)  b = ConcatFromSequence <axis = 0> (s)  y = MatMul (b, v)
+    }"""
+    return tiny_model(text, weights)
+
+
+def test_sequences_are_not_counted():
+    data = {"x": np.random.default_rng(3).normal(size=(16, 8)).astype(np.float32)}
+    result = quarkfast.quantize(parts(), preset="A8W8", calibration_data=data)
+    stored = stored_activations(result.model_bytes, result.summary.records, FEED)
+    assert "s" not in stored
+    assert stored["b"] == 16

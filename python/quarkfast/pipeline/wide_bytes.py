@@ -102,6 +102,7 @@ def stored_activations(model: bytes, records: Records, feed: Feed) -> dict[str, 
 def _sizes(model: bytes, wanted: Iterable[str], feed: Feed) -> dict[str, int]:
     proto = onnx.load_model_from_string(model)
     known = {name for node in proto.graph.node for name in node.output} | {each.name for each in proto.graph.input}
+    known -= {"", *_no_tensors(proto)}  # "" is an output that a node leaves out
     names = [name for name in dict.fromkeys(wanted) if name in known]
     for index, name in enumerate(names):
         proto.graph.node.append(onnx.helper.make_node("Size", [name], [f"{_SIZE}{index}"]))
@@ -114,6 +115,12 @@ def _sizes(model: bytes, wanted: Iterable[str], feed: Feed) -> dict[str, int]:
     options = ort.session_options(optimize=False, spinning=False)
     session = ort.inference_session(proto.SerializeToString(), options)
     return {name: int(size) for name, size in zip(names, ort.run(session, feed), strict=True)}
+
+
+def _no_tensors(model: onnx.ModelProto) -> set[str]:
+    """Returns the names of sequences, maps and optional values, as far as operators say what they give."""
+    graph = onnx.shape_inference.infer_shapes(model).graph
+    return {each.name for each in (*graph.value_info, *graph.output) if each.type.WhichOneof("value") != "tensor_type"}
 
 
 def sized_weights(graph: onnx.GraphProto, records: Records) -> dict[str, tuple[int, int]]:
