@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from quarkfast.evaluate.float_outputs import FloatOutputs
-from quarkfast.evaluate.logits import logits_of
+from quarkfast.evaluate.logits import Logits, logits_of
 from quarkfast.evaluate.pair_trial import PairTrial
 
 FLOAT = """<ir_version: 10, opset_import: ["": 17]>
@@ -44,8 +44,8 @@ def decibels(signal: np.ndarray, noise: np.ndarray) -> float:
 
 
 def test_logits_lie_behind_pairs_too():
-    assert logits_of(model(FLOAT)) == {"y": "x2"}
-    assert logits_of(model(ROUNDED)) == {"y": "r"}
+    assert logits_of(model(FLOAT)) == {"y": Logits("x2", np.inf)}
+    assert logits_of(model(ROUNDED)) == {"y": Logits("r", np.inf)}
 
 
 def test_a_model_input_is_no_logits():
@@ -118,4 +118,30 @@ def test_a_trial_counts_the_noise_of_logits():
     noise = np.square(squares - np.rint(squares)).sum() / np.square(squares).sum()
     assert trial.noise(["m"]) == pytest.approx(noise, rel=1e-4)
     assert trial.noise([]) == 0
+    trial.close()
+
+
+# Scores whose logits have a step of 0.5 and end at 6.5, where a Sigmoid is flat.
+SCORES = """<ir_version: 10, opset_import: ["": 17]>
+g (float[N, 2] x) => (float[N, 2] y) <float half = {0.5}, float end = {6.5}, float start = {-6.5}, int8 zero = {0}> {
+    m = Neg (x)
+    c = QuantizeLinear (m, half, zero)
+    d = DequantizeLinear (c, half, zero)
+    r = Clip (d, start, end)
+    y = Sigmoid (r)
+}"""
+FLOAT_SCORES = """<ir_version: 10, opset_import: ["": 17]>
+g (float[N, 2] x) => (float[N, 2] y) { m = Neg (x) y = Sigmoid (m) }"""
+
+
+def test_logits_do_not_count_where_a_sigmoid_is_flat():
+    values = np.float32([[30.0, -9.3], [5.26, -12.0]])
+    wanted, found = (onnx.parser.parse_model(text).SerializeToString() for text in (FLOAT_SCORES, SCORES))
+    flat = np.log(511)
+    signal = np.clip(values.astype(np.float64), -flat, flat)
+    noise = signal - np.clip(np.rint(np.float64(2 * values)) / 2, -flat, flat)
+    ratios = FloatOutputs(wanted, [{"x": values}]).judge(found)
+    assert ratios.logits == pytest.approx(decibels(signal, noise), abs=1e-4)
+    trial = PairTrial(found, wanted, [{"x": values}])
+    assert trial.noise(["m"]) == pytest.approx(10 ** (-min(ratios.outputs, ratios.logits) / 10), rel=1e-4)
     trial.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from quarkfast import _core, ort
 from quarkfast.evaluate.exact_sums import exact_session
-from quarkfast.evaluate.logits import judge_also, logits_of
+from quarkfast.evaluate.logits import Logits, judge_also, logits_of
 from quarkfast.evaluate.metrics import sqnr
 from quarkfast.evaluate.output_parts import OutputParts
 from quarkfast.evaluate.partial_model import Feed
@@ -24,6 +24,11 @@ __all__ = ["FloatOutputs", "Ratios"]
 _STANDARD_ERRORS = 2
 
 _Runs = list[dict[str, NDArray[np.generic]]]
+_Change = Callable[[NDArray[Any]], NDArray[Any]]
+
+
+def _unchanged(values: NDArray[Any]) -> NDArray[Any]:
+    return values
 
 
 class Ratios(NamedTuple):
@@ -32,7 +37,8 @@ class Ratios(NamedTuple):
     Attributes:
         outputs: Of the worst output, or the worst part of one (`quarkfast.evaluate.output_parts`); infinite where there
             is none of floats.
-        logits: Of the worst of what Softmax and Sigmoid make outputs of; None where they make none.
+        logits: Of the worst of what Softmax and Sigmoid make outputs of, up to where a Sigmoid is flat; None where they
+            make none.
         doubt: How much less than the worst of these other samples may have: two standard errors of the one that is the
             least with them taken off. 0 for one sample, which says nothing about others.
     """
@@ -77,7 +83,7 @@ class FloatOutputs:
             ratio
             for name, one in self._logits.items()
             if name in logits
-            for ratio in self._ratios(found, one, logits[name])
+            for ratio in self._ratios(found, one.tensor, logits[name].tensor, one.telling)
         ]
         worst = min((each.value for each in (*outputs, *behind)), default=np.inf)
         surely = min((each.value - each.doubt for each in (*outputs, *behind)), default=np.inf)
@@ -87,9 +93,9 @@ class FloatOutputs:
             worst - surely if np.isfinite(worst) else 0.0,
         )
 
-    def _ratios(self, found: _Runs, wanted: str, got: str) -> list[_Ratio]:
+    def _ratios(self, found: _Runs, wanted: str, got: str, telling: _Change = _unchanged) -> list[_Ratio]:
         """Returns the ratio of each part of a tensor over all samples, by its names in both models."""
-        pairs = [(one[wanted], other[got]) for one, other in zip(self._runs, found, strict=True)]
+        pairs = [(telling(one[wanted]), telling(other[got])) for one, other in zip(self._runs, found, strict=True)]
         if any(one.size != other.size for one, other in pairs):
             return [_Ratio(-np.inf)]
         parts = [
@@ -105,12 +111,12 @@ class _Ratio(NamedTuple):
     doubt: float = 0.0
 
 
-def _with_logits(data: bytes) -> tuple[list[str], dict[str, str], bytes]:
+def _with_logits(data: bytes) -> tuple[list[str], dict[str, Logits], bytes]:
     """Returns the outputs of a model, output -> logits, and the model with these among its outputs."""
     model = onnx.load_model_from_string(data)
     names, logits = [output.name for output in model.graph.output], logits_of(model)
-    for name in logits.values():
-        judge_also(model, name)
+    for each in logits.values():
+        judge_also(model, each.tensor)
     return names, logits, model.SerializeToString() if logits else data
 
 

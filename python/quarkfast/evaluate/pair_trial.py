@@ -11,7 +11,7 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core, ort
-from quarkfast.evaluate.logits import logits_of
+from quarkfast.evaluate.logits import Logits, logits_of
 from quarkfast.evaluate.output_parts import OutputParts
 from quarkfast.evaluate.partial_model import Feed
 
@@ -46,7 +46,7 @@ class PairTrial:
         """
         model, wanted = onnx.load_model_from_string(quantized), onnx.load_model_from_string(reference)
         given = len(wanted.graph.output)
-        _judge_logits_also(model, wanted)
+        self._logits = _judge_logits_also(model, wanted)
         self._names = [output.name for output in wanted.graph.output]
         tensors = _with_switches(model)
         session = _open(wanted.SerializeToString())
@@ -108,8 +108,11 @@ class PairTrial:
         return [
             np.asarray(part, np.float64)
             for name, each in zip(self._names, outputs, strict=True)
-            for part in (self._parts.split(sample, name, each) if each.dtype.kind == "f" else [])
+            for part in (self._parts.split(sample, name, self._telling(name, each)) if each.dtype.kind == "f" else [])
         ]
+
+    def _telling(self, name: str, values: NDArray[np.generic]) -> NDArray[np.generic]:
+        return self._logits[name].telling(values) if name in self._logits else values
 
     def close(self) -> None:
         """Ends the session, and gives its memory back; another one is opened where noise is asked for again."""
@@ -127,13 +130,19 @@ def _open(model: bytes) -> Any:
     return ort.inference_session(model, ort.session_options(optimize=False, spinning=False))
 
 
-def _judge_logits_also(model: onnx.ModelProto, reference: onnx.ModelProto) -> None:
-    """Puts the logits that both models have, and that are no outputs yet, behind the outputs in one order, in place."""
-    own, wanted = logits_of(model), logits_of(reference)
-    for name, logits in wanted.items():
-        if name in own and logits not in {output.name for output in reference.graph.output}:
-            model.graph.output.append(onnx.ValueInfoProto(name=own[name]))
-            reference.graph.output.append(onnx.ValueInfoProto(name=logits))
+def _judge_logits_also(model: onnx.ModelProto, reference: onnx.ModelProto) -> dict[str, Logits]:
+    """Puts the logits that both models have, and that are no outputs yet, behind the outputs in one order, in place.
+
+    Returns:
+        Name in `reference` -> these logits.
+    """
+    own, added = logits_of(model), dict[str, Logits]()
+    for name, logits in logits_of(reference).items():
+        if name in own and logits.tensor not in {output.name for output in reference.graph.output}:
+            model.graph.output.append(onnx.ValueInfoProto(name=own[name].tensor))
+            reference.graph.output.append(onnx.ValueInfoProto(name=logits.tensor))
+            added[logits.tensor] = logits
+    return added
 
 
 def _with_switches(model: onnx.ModelProto) -> list[str]:

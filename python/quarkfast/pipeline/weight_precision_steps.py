@@ -67,7 +67,7 @@ def _choose(context: Context, weights: Sequence[Weight], feed: Feed, forms: Sequ
     proto, folder = proto_and_folder(with_constants_as_inputs(context.model, values))
     if context.effort.logits:
         for logits in logits_of(proto).values():
-            judge_also(proto, logits)
+            judge_also(proto, logits.tensor)
     trial = ConstantTrial(proto, folder, values, [feed])
     choice = choose_forms(weights, trial.noise, forms, context.effort) if trial.is_steady else None
     trial.close()
