@@ -102,6 +102,7 @@ class Context(ModelContext):
         functions: A placement, and the activations that functions read in it, if they have been looked for.
         cut: Activations that saturate where their reader is flat -> the ratio of signal to noise of its results, in dB.
         wider: Those of activations that reach further than what was seen: of few values, or of 16 bits.
+        range_notes: What there is to say of both.
         fingerprints: What calibration saw of each tensor, for the hash in the metadata.
         samples: Number of calibration samples.
         quantizers: Every scale and zero point.
@@ -138,6 +139,7 @@ class Context(ModelContext):
     functions: tuple[Placement, Mapping[str, ScalarFunction]] | None = None
     cut: Mapping[str, float] = field(default_factory=dict)
     wider: Mapping[str, Range] = field(default_factory=dict)
+    range_notes: list[str] = field(default_factory=list)
     fingerprints: Mapping[str, Sequence[float]] = field(default_factory=dict)
     samples: int = 0
     quantizers: Quantizers | None = None

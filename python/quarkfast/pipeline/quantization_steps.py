@@ -18,26 +18,21 @@ from quarkfast.graph.save import serialize
 from quarkfast.graph.unchanged import NO_OUTPUT
 from quarkfast.pipeline.context import Context, WrittenModel
 from quarkfast.pipeline.metadata import write_metadata
+from quarkfast.pipeline.method_ranges import method_ranges
 from quarkfast.pipeline.model_plan import describe
 from quarkfast.pipeline.replan import few_valued_of, functions_of, quantizers_for
 from quarkfast.quantization import (
     diagnose,
-    fit_function_inputs,
     is_portable,
     make_plan,
     needs_ranges,
-    note_of_headroom,
-    note_of_tails,
-    notes_of_cuts,
     observed_channels,
     place,
     record_plan,
     resolve_conflicts,
     saturation_note,
-    widen_tails,
-    with_headroom,
 )
-from quarkfast.ranges.estimate import estimate_ranges, needs_histogram
+from quarkfast.ranges.estimate import needs_histogram
 from quarkfast.statistics import StatisticsRequest, TensorStatistics
 from quarkfast.targets.simulations import simulate
 from quarkfast.transforms.narrow_half import narrow_half
@@ -162,17 +157,10 @@ def choose_ranges(context: Context) -> bool:
     if found.key is None:  # a table of another tool, whose method has chosen the ranges already
         context.ranges = {name: each.range for name, each in statistics.items()}
     else:
-        context.ranges = estimate_ranges({name: statistics[name] for name in observed}, context.placement.specs)
-        functions = functions_of(context)
-        context.ranges, context.cut = fit_function_inputs(functions, context.placement, context.ranges, statistics)
-        context.notes += notes_of_cuts(functions, context.cut)
-        if not found.random:
-            names = [name for name in few_valued_of(context) if name not in context.cut]
-            context.wider = widen_tails(names, context.placement, context.ranges, statistics, found.samples)
-            doubled = {} if context.scheme.strict else with_headroom(context.placement, context.ranges)
-            context.notes += [*note_of_tails(context.wider, context.ranges), *note_of_headroom(doubled)]
-            context.wider = {**context.wider, **doubled}
-            context.ranges = {**context.ranges, **context.wider}
+        samples = 0 if found.random else found.samples
+        chosen = method_ranges(context, statistics, context.placement.specs, samples)
+        context.ranges, context.cut, context.wider, context.range_notes = chosen
+        context.notes += context.range_notes
     context.statistics, context.samples = statistics, found.samples
     context.fingerprints = {name: _fingerprint(each) for name, each in statistics.items()}
     return False

@@ -24,6 +24,22 @@ if TYPE_CHECKING:
 __all__ = ["Planned", "few_valued_of", "functions_of", "plan_with", "quantizers_for", "take_plan"]
 
 
+class MethodRanges(NamedTuple):
+    """The range to keep of each activation, and why.
+
+    Attributes:
+        ranges: Of every activation that is observed.
+        cut: Those that end where their reader is flat -> the ratio of signal to noise of its results, in dB.
+        wider: Those that reach further than what was seen.
+        notes: What there is to say of both.
+    """
+
+    ranges: Mapping[str, Range]
+    cut: Mapping[str, float]
+    wider: Mapping[str, Range]
+    notes: list[str]
+
+
 class Planned(NamedTuple):
     """Ranges, with the scales and the codes that follow.
 
@@ -79,6 +95,7 @@ def take_plan(context: Context, planned: Planned) -> None:
     gone = [*notes_of_cuts(functions, context.cut), *(context.quantizers.notes if context.quantizers else ())]
     kept = [note for note in context.notes if note not in gone]
     context.cut = {name: ratio for name, ratio in context.cut.items() if planned.ranges[name] == context.ranges[name]}
-    context.notes = [*kept, *notes_of_cuts(functions, context.cut), *planned.quantizers.notes]
-    context.ranges, context.quantizers, context.plan = planned
+    notes = notes_of_cuts(functions, context.cut)
+    context.notes = [*kept, *notes, *planned.quantizers.notes]
+    context.ranges, context.quantizers, context.plan = planned.ranges, planned.quantizers, planned.plan
     context.diagnostics = diagnose(planned.plan, context.statistics, context.cut)

@@ -1,0 +1,49 @@
+"""Ranges of activations: those of a method, fitted to what reads each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from quarkfast.pipeline.replan import MethodRanges, few_valued_of, functions_of
+from quarkfast.quantization import (
+    fit_function_inputs,
+    note_of_headroom,
+    note_of_tails,
+    notes_of_cuts,
+    widen_tails,
+    with_headroom,
+)
+from quarkfast.ranges.estimate import estimate_ranges
+from quarkfast.statistics import TensorStatistics
+
+if TYPE_CHECKING:
+    from quarkfast.config import TensorSpec
+    from quarkfast.pipeline.context import Context
+
+__all__ = ["method_ranges"]
+
+
+def method_ranges(
+    context: Context, statistics: Mapping[str, TensorStatistics], specs: Mapping[str, TensorSpec], samples: int
+) -> MethodRanges:
+    """Returns the ranges that methods keep, fitted to the functions that read them and to what few values do not show.
+
+    Args:
+        context: Knows the model and where pairs go.
+        statistics: Of the activations.
+        specs: The type and the method of each.
+        samples: How many samples were seen; 0 for random ones, of which nothing follows about others.
+    """
+    found = estimate_ranges({name: statistics[name] for name in context.placement.observed}, specs)
+    functions = functions_of(context)
+    ranges, cut = fit_function_inputs(functions, context.placement, found, statistics)
+    notes = notes_of_cuts(functions, cut)
+    if not samples:
+        return MethodRanges(ranges, cut, {}, notes)
+    names = [name for name in few_valued_of(context) if name not in cut]
+    wider = widen_tails(names, context.placement, ranges, statistics, samples)
+    doubled = {} if context.scheme.strict else with_headroom(context.placement, ranges)
+    notes += [*note_of_tails(wider, ranges), *note_of_headroom(doubled)]
+    wider = {**wider, **doubled}
+    return MethodRanges({**ranges, **wider}, cut, wider, notes)
