@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from quarkfast import ort
 from quarkfast.evaluate.exact_sums import exact_session
-from quarkfast.evaluate.logits import judge_also, judge_logits
+from quarkfast.evaluate.logits import judge_also, judge_logits, logits_of
 from quarkfast.evaluate.partial_model import Feed
 
 __all__ = ["SampleNoise"]
@@ -39,13 +39,14 @@ class SampleNoise:
         Raises:
             ModelError: ONNX Runtime does not take the model or a sample.
         """
+        self._logits = {each.tensor: each for each in logits_of(reference).values()}
         judged = judge_also(judge_logits(reference), features)
         self._names, self._wanted = [output.name for output in judged.graph.output], list[list[NDArray[Any]]]()
         session, numbers = exact_session(judged), 0
         for feed in feeds:
             if len(self._wanted) >= least and numbers >= enough:
                 break
-            self._wanted.append(_outputs(session, feed))
+            self._wanted.append(self._outputs(session, feed))
             numbers += sum(each.size for each in self._wanted[-1])
         self._feeds = feeds[: len(self._wanted)]
         zeros = [[np.zeros_like(each) for each in outputs] for outputs in self._wanted]
@@ -67,14 +68,17 @@ class SampleNoise:
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self._names)
         session = exact_session(model)
         noises = [
-            _noises(wanted, _outputs(session, feed)) for feed, wanted in zip(self._feeds, self._wanted, strict=True)
+            _noises(wanted, self._outputs(session, feed))
+            for feed, wanted in zip(self._feeds, self._wanted, strict=True)
         ]
         found: NDArray[np.float64] = (np.array(noises)[:, self._counted] / self._power[self._counted]).mean(axis=1)
         return found
 
-
-def _outputs(session: Any, feed: Feed) -> list[NDArray[Any]]:
-    return [np.array(each) for each in ort.run(session, feed)]  # results keep a session's memory
+    def _outputs(self, session: Any, feed: Feed) -> list[NDArray[Any]]:
+        found = zip(self._names, ort.run(session, feed), strict=True)
+        logits = self._logits
+        # Copies, since results keep a session's memory.
+        return [np.array(logits[name].telling(each) if name in logits else each) for name, each in found]
 
 
 def _noises(wanted: Sequence[NDArray[Any]], got: Sequence[NDArray[Any]]) -> list[float]:
