@@ -80,7 +80,7 @@ def test_a_row_that_the_scheme_does_not_want_does_nothing():
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda each: each.name)
 def test_every_row_says_what_it_works_on_and_has_frozen_settings(algorithm):
-    pairs = [(name, each) for name in ("DYNAMIC", "XINT8") for each in ("nearest", "descent")]
+    pairs = [(name, each) for name in ("DYNAMIC", "XINT8", "A8W8") for each in ("nearest", "descent")]
     wanted = {"equalize": True, "rotation": "hadamard", "output_bias_correction": True}
     schemes = [replace(PRESETS[name], rounding=each, **wanted) for name, each in pairs]
     settings = next(each for each in map(algorithm.settings, schemes) if each is not None)

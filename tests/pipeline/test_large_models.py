@@ -185,9 +185,9 @@ def test_small_constants_go_along_with_the_graph(tmp_path, large, monkeypatch, o
 
 @pytest.mark.parametrize("make", [lambda p: p, ir.from_proto], ids=["protobuf", "onnx-ir"])
 def test_a_large_model_may_come_from_memory(make, tmp_path, temporary, large, opened):
-    small = quarkfast.quantize(_plain(), calibration_data=_data(_plain()))
+    small = quarkfast.quantize(_plain(), calibration_data=_data(_plain()), search_ranges=False)
     large()
-    quarkfast.quantize(make(_plain()), tmp_path / "q.onnx", calibration_data=_data(_plain()))
+    quarkfast.quantize(make(_plain()), tmp_path / "q.onnx", calibration_data=_data(_plain()), search_ranges=False)
     assert opened[-1][1].parent == tmp_path.resolve()
     assert _content(tmp_path / "q.onnx") == _content(small.model_bytes)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["q.onnx", "q.onnx.data", "temporary"]
@@ -227,7 +227,8 @@ def _constants(proto, where):
 @pytest.mark.parametrize("where", ["graph", "function"])
 def test_constant_nodes_may_lie_in_files(where, tmp_path, large, opened):
     proto = _constants(_plain(), where)
-    expected = quarkfast.quantize(proto, calibration_data=_data(proto))
+    options = {"calibration_data": _data(proto), "search_ranges": False}
+    expected = quarkfast.quantize(proto, **options)
     offset, data = 0, b""
     nodes = proto.graph.node if where == "graph" else proto.functions[0].node
     for tensor in [node.attribute[0].t for node in nodes if node.op_type == "Constant"]:
@@ -238,7 +239,7 @@ def test_constant_nodes_may_lie_in_files(where, tmp_path, large, opened):
     (tmp_path / "weights").write_bytes(data)
     (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
     large()
-    result = quarkfast.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", calibration_data=_data(proto))
+    result = quarkfast.quantize(tmp_path / "m.onnx", tmp_path / "q.onnx", **options)
     assert _content(tmp_path / "q.onnx") == _content(expected.model_bytes)
     assert opened[-1][1] == tmp_path.resolve()
     assert result.summary.bytes_before == (tmp_path / "m.onnx").stat().st_size + len(data)

@@ -11,6 +11,7 @@ from quarkfast.algorithms.outlier_channel_splitting import OUTLIER_CHANNEL_SPLIT
 from quarkfast.algorithms.output_bias_correction import OUTPUT_BIAS_CORRECTION
 from quarkfast.algorithms.peak_ranges import PEAK_RANGES
 from quarkfast.algorithms.product_channels import smoothable_axes
+from quarkfast.algorithms.range_method import RANGE_METHOD
 from quarkfast.algorithms.range_search import RANGE_SEARCH
 from quarkfast.algorithms.scale_alignment import SCALE_ALIGNMENT
 from quarkfast.algorithms.weight_rounding_row import WEIGHT_ROUNDING
@@ -23,6 +24,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     OUTLIER_CHANNEL_SPLITTING,
     CHANNEL_SMOOTHING,
     SCALE_ALIGNMENT,
+    RANGE_METHOD,
     PEAK_RANGES,
     RANGE_SEARCH,
     BIAS_CORRECTION,

@@ -73,8 +73,11 @@ class Context(Protocol):
     def plan_with(self, ranges: Mapping[str, Range]) -> Any:
         """Returns scales and codes for other ranges of activations, for :meth:`take_plan`."""
 
+    def plan_by_method(self, method: str) -> Any:
+        """Returns scales and codes for ranges of another method than the scheme's, for :meth:`take_plan`."""
+
     def take_plan(self, planned: Any) -> None:
-        """Puts what :meth:`plan_with` returned in the place of the plan."""
+        """Puts what :meth:`plan_with` or :meth:`plan_by_method` returned in the place of the plan."""
 
     def float_proto(self) -> Any:
         """Returns the prepared model as a protobuf with all its constants in it."""
@@ -120,7 +123,7 @@ class Algorithm:
         >>> from quarkfast.algorithms import ALGORITHMS
         >>> from quarkfast.config import PRESETS
         >>> [each.name for each in ALGORITHMS if each.settings(PRESETS["A8W8"])]
-        ['cross-layer equalization', 'bias correction']
+        ['cross-layer equalization', 'range method', 'peak ranges', 'bias correction']
     """
 
     name: str

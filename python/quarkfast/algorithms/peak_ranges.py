@@ -152,9 +152,8 @@ def _note(names: Sequence[str]) -> str:
 
 def _settings(scheme: Scheme) -> Settings | None:
     spec = scheme.activation
-    whole = spec is not None and scheme.encoding != "dynamic" and not scheme.weights_only and spec.format.is_integer
-    cuts = whole and (spec.method != "minmax" or spec.scale == "power_of_two")
-    return PeakRangeSettings() if cuts and not scheme.strict else None
+    wanted = scheme.encoding != "dynamic" and not scheme.weights_only and spec.format.is_integer and not scheme.strict
+    return PeakRangeSettings() if wanted else None
 
 
 def _reread(settings: PeakRangeSettings) -> int:

@@ -89,7 +89,8 @@ class Scheme:
         align_scales: Whether tensors are multiplied so that powers of two fit them well
             (`quarkfast.algorithms.scale_alignment`); None does so where `rounding` is not to the nearest.
         search_ranges: Whether ranges of activations are chosen by what they do to the outputs
-            (`quarkfast.algorithms.range_search`); None does so where `rounding` is not to the nearest.
+            (`quarkfast.algorithms.range_search`); None does so where `rounding` is not to the nearest, and else chooses
+            between extremes and ranges of least squared error (`quarkfast.algorithms.range_method`).
         constraints: Rules of the target that are on or off otherwise than in itself, by name, in the order of names
             (`quarkfast.targets.switches`).
         fuse: Pairs of operator types between which no pair stands, where nothing else reads what the first computes.

@@ -23,6 +23,7 @@ from quarkfast.graph.save import to_proto
 from quarkfast.graph.scalar_functions import ScalarFunction
 from quarkfast.kernels import Range
 from quarkfast.pipeline.calibration_source import CalibrationSource
+from quarkfast.pipeline.method_ranges import plan_by_method
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.remembered import Remembered
 from quarkfast.pipeline.replan import Planned, plan_with, take_plan
@@ -174,6 +175,10 @@ class Context(ModelContext):
     def plan_with(self, ranges: Mapping[str, Range]) -> Planned:
         """Returns scales and codes for other ranges of activations."""
         return plan_with(self, ranges)
+
+    def plan_by_method(self, method: str) -> Planned:
+        """Returns scales and codes for ranges of another method than the scheme's."""
+        return plan_by_method(self, method)
 
     def take_plan(self, planned: Planned) -> None:
         """Puts other scales and codes in the place of the plan."""

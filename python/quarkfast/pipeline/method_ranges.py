@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from quarkfast.pipeline.replan import MethodRanges, few_valued_of, functions_of
+from quarkfast.pipeline.replan import MethodRanges, Planned, few_valued_of, functions_of, plan_with
 from quarkfast.quantization import (
     fit_function_inputs,
     note_of_headroom,
@@ -21,7 +22,24 @@ if TYPE_CHECKING:
     from quarkfast.config import TensorSpec
     from quarkfast.pipeline.context import Context
 
-__all__ = ["method_ranges"]
+__all__ = ["method_ranges", "plan_by_method"]
+
+
+def plan_by_method(context: Context, method: str) -> Planned:
+    """Returns scales and codes for ranges of another method than the scheme's; the context stays as it is.
+
+    Activations with a method of their own keep it.
+
+    Raises:
+        CalibrationError: If the method reads histograms and there are none.
+    """
+    own = context.scheme.activation.method
+    specs = {
+        name: replace(spec, method=method) if spec.method == own else spec
+        for name, spec in context.placement.specs.items()
+    }
+    chosen = method_ranges(context, context.statistics, specs, context.samples)
+    return plan_with(context, chosen.ranges)._replace(chosen=chosen)
 
 
 def method_ranges(

@@ -47,11 +47,13 @@ class Planned(NamedTuple):
         ranges: The range to keep of each activation.
         quantizers: Every scale and zero point.
         plan: These, and the codes nearest to constants.
+        chosen: Why the ranges are these, where a method gave all of them.
     """
 
     ranges: Mapping[str, Range]
     quantizers: Quantizers
     plan: Plan
+    chosen: MethodRanges | None = None
 
 
 def functions_of(context: Context) -> Mapping[str, ScalarFunction]:
@@ -96,6 +98,10 @@ def take_plan(context: Context, planned: Planned) -> None:
     kept = [note for note in context.notes if note not in gone]
     context.cut = {name: ratio for name, ratio in context.cut.items() if planned.ranges[name] == context.ranges[name]}
     notes = notes_of_cuts(functions, context.cut)
+    if planned.chosen is not None:
+        kept = [note for note in kept if note not in context.range_notes]
+        context.cut, context.wider, notes = planned.chosen.cut, planned.chosen.wider, planned.chosen.notes
+        context.range_notes = notes
     context.notes = [*kept, *notes, *planned.quantizers.notes]
     context.ranges, context.quantizers, context.plan = planned.ranges, planned.quantizers, planned.plan
     context.diagnostics = diagnose(planned.plan, context.statistics, context.cut)

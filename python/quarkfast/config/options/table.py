@@ -195,7 +195,8 @@ _ROWS = (
     ),
     Option(
         "search_ranges", kinds.BOOL, changes.set_search_ranges, _RANGES,
-        "Choose ranges of activations by what they do to outputs; by default with rounding, unless method is given.",
+        "Choose ranges of activations by what they do to outputs; by default between two kinds, with rounding among "
+        "more, unless method is given.",
     ),
     Option(
         "portable", kinds.BOOL, changes.set_field("portable"), _MODEL,
