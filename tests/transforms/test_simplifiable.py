@@ -10,7 +10,7 @@ from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.transforms.simplifiable import _SIMPLIFIED, may_simplify, type_casts
 from support.tiny_models import tiny_model
 
-SIZES = {"sizes": np.int64([2, 3, 4]), "flat": np.int64([6, 4]), "first": np.int64([0]), "one": np.int64(1)}
+SIZES = {"sizes": np.int64([2, 3, 4]), "flat": np.int64([6, 4]), "first": np.int64([0]), "last": np.int64([2]), "one": np.int64(1)}
 CONSTANTS = SIZES | {"yes": np.bool_(True), "none": np.zeros((2, 3, 0), np.float32)}
 SIMPLIFIED = [
     "r = Abs (sizes)",
@@ -53,6 +53,8 @@ KEPT = [
     "n = Neg (x) \n r = Reshape (n, sizes)",
     "n = Neg (o) \n s = Shape (n) \n f = Gather <axis = 0> (s, first) \n a = Abs (f) \n r = Reshape (x, a)",
     "n = Neg (o) \n s = Size (n) \n r = Abs (s)",
+    "s = Shape (o) \n c = Cast <to = 1> (s) \n r = Abs (c)",
+    "s = Shape (o) \n f = Slice (s, first, last) \n r = Abs (f)",
     "r = Squeeze (x)",
 ]
 

@@ -36,9 +36,14 @@ def _always(node: ir.Node) -> bool:
     return True
 
 
-def _input_has_shape(node: ir.Node) -> bool:
+def _has_known_sizes(node: ir.Node) -> bool:
+    """Whether all sizes that a Shape or Size tells of are numbers, or what reads them may know what to do with some."""
     value = node.inputs[0]
-    return value is not None and value.shape is not None
+    if value is None or value.shape is None:
+        return False
+    sizes = value.shape[node.attributes.get_int("start", 0) : node.attributes.get_int("end", None)]
+    readers = (reader for reader, _ in node.outputs[0].uses())
+    return all(isinstance(size, int) for size in sizes) or any(each.op_type not in _BLIND for each in readers)
 
 
 def _input_is_constant(node: ir.Node) -> bool:
@@ -66,6 +71,9 @@ def _drops_an_input(node: ir.Node) -> bool:
     return len(node.inputs) == 1 or any(-len(shape) <= axis < len(shape) and shape[axis] == 0 for shape in shapes)
 
 
+# Operators that are the same whatever is noted of the sizes that they read, and note nothing of what they give.
+_BLIND = frozenset({"Cast", "Slice"})
+
 _SIMPLIFIED: Mapping[str, Callable[[ir.Node], bool]] = {
     "Cast": _keeps_type,
     "CastLike": _always,
@@ -77,8 +85,8 @@ _SIMPLIFIED: Mapping[str, Callable[[ir.Node], bool]] = {
     "Reshape": _keeps_shape,
     "SequenceAt": _always,
     "SequenceConstruct": _always,
-    "Shape": _input_has_shape,
-    "Size": _input_has_shape,
+    "Shape": _has_known_sizes,
+    "Size": _has_known_sizes,
     "SplitToSequence": _always,
     "Squeeze": _input_is_constant,
 }
