@@ -70,6 +70,23 @@ def test_a_model_that_draws_is_not_steady():
     assert not trial(drawn, x=np.float32([1, 2, 3])).is_steady
 
 
+BRANCHES = (
+    "If (yes) <then_branch = t () => (float[N] s) {s = Abs (x)}, else_branch = e () => (float[N] s) {s = Mul (x, b)}>"
+)
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"), [("Mul (x, b)", 1), ("Dropout (x)", 2), ("com.microsoft.FastGelu (x)", 2), (BRANCHES, 2)]
+)
+def test_only_a_model_that_may_draw_runs_twice_to_be_opened(monkeypatch, node, expected):
+    text = f"""<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+    g (float[N] x) => (float[N] y, float[N] z, bool[1] yes) {{ yes = Equal (a, b)  y = Mul (x, a)  z = {node} }}"""
+    runs, run = [], ort.run
+    monkeypatch.setattr("quarkfast.ort.run", lambda *given: runs.append(1) or run(*given))
+    assert trial(text, x=np.float32([1, 2, 3])).is_steady
+    assert len(runs) == expected
+
+
 def test_a_feed_that_does_not_fit_is_an_error():
     with pytest.raises(ModelError, match="onnxruntime"):
         trial(x=np.float64([1.0]))

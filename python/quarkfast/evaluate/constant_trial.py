@@ -16,10 +16,18 @@ from quarkfast import _core, ort
 from quarkfast.evaluate.output_parts import judge_parts
 from quarkfast.evaluate.partial_model import Feed
 
-__all__ = ["ConstantTrial", "decibels"]
+__all__ = ["ConstantTrial", "Constants", "decibels"]
 
 # Samples have decided where the mean of what they say is this many of its standard errors from nothing.
 _DECISIVE, _LEAST_TO_DECIDE = 2.0, 3
+
+# Operators that give other values each time.
+_DRAWING = frozenset(
+    {
+        *("Bernoulli", "Dropout", "Multinomial"),
+        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+    }
+)
 
 Constants = Mapping[str, NDArray[Any]]
 
@@ -36,7 +44,9 @@ class ConstantTrial:
     def __init__(
         self, model: onnx.ModelProto, folder: Path | None, constants: Constants, feeds: Sequence[Feed]
     ) -> None:
-        """Opens the session, and runs it twice on the first sample with the constants as they are.
+        """Opens the session, and runs it on the first sample with the constants as they are.
+
+        Once more where it may give other outputs then: if nodes draw, hold bodies, or are not of the standard.
 
         Args:
             model: A float model; constants that are to change become inputs of it, unless they are
@@ -65,7 +75,7 @@ class ConstantTrial:
         _core.release_memory()  # of what the session was read from
         self._feeds = [{**feed, **constants} for feed in feeds]
         self._first = self._outputs(0)
-        self.is_steady = any(self._judged(self._first)) and max(self._noise_on(0, {})[0]) == 0.0
+        self.is_steady = any(self._judged(self._first)) and (not _may_draw(model) or self.noise({}) == 0.0)
 
     def noise(self, constants: Constants) -> float:
         """Returns the noise of the outputs on the first sample with other constants, as a part of their power.
@@ -107,6 +117,16 @@ class ConstantTrial:
         """Ends the session, and gives its memory back."""
         self._session = None
         _core.release_memory()
+
+
+def _may_draw(model: onnx.ModelProto) -> bool:
+    """Whether a model may give other outputs each time, as far as its nodes tell."""
+    return any(
+        node.domain not in ("", "ai.onnx")
+        or node.op_type in _DRAWING
+        or any(each.HasField("g") for each in node.attribute)
+        for node in model.graph.node
+    )
 
 
 def _is_judged(outputs: Sequence[Any]) -> bool:
