@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -247,13 +248,18 @@ def _operands(node: ir.Node, results: Mapping[ir.Value, Values]) -> list[Values]
     return [results[value] if value in results else array_of(value).astype(np.float64).reshape(()) for value in given]
 
 
+@cache
+def _expected() -> tuple[Values, ...]:
+    """Returns what each function gives at the probes."""
+    return tuple(row.compute(_PROBES) for row in _ROWS)
+
+
 def _row_of(result: Values) -> ScalarFunction | None:
     """Returns the function that `result` is a multiple of at all points."""
     if result.shape != _PROBES.shape or not np.isfinite(result).all():
         return None
     nearest: tuple[float, ScalarFunction] | None = None
-    for row in _ROWS:
-        expected = row.compute(_PROBES)
+    for row, expected in zip(_ROWS, _expected(), strict=True):
         factor = float(result @ expected / (expected @ expected))
         difference = float(np.abs(result - factor * expected).max() / np.abs(expected).max())
         size = abs(factor)

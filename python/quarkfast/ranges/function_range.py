@@ -76,7 +76,8 @@ def range_for_function(
         return FunctionRange(*kept, error.decibels(*kept))
     best, least = (low, high), error(low, high)
     for scan in (_both_ends, _low_end, _high_end):
-        found = scan(*best)[:, : error.count_hidden(*scan(*best))]
+        ends = scan(*best)
+        found = ends[:, : error.count_hidden(*ends)]
         left = error.of(*found)
         if left.size and left.min() < least:
             place = int(left.argmin())
@@ -131,17 +132,14 @@ class _FunctionError:
     def of(self, lows: Values, highs: Values) -> Values:
         """Returns the error with each of some ranges, none of which is NaN."""
         params = params_for(lows, highs, self._spec)
-        codes = np.arange(params.qmin, params.qmax + 1, dtype=np.float64)
-        steps = zip(params.scale.tolist(), params.zero_point.tolist(), strict=True)
-        found = np.array([self._of_codes(codes - zero, scale) for scale, zero in steps])
-        return np.where(np.isnan(found), np.inf, found)
-
-    def _of_codes(self, codes: Values, scale: float) -> float:
-        ends = np.searchsorted(self._values, (codes[:-1] + 0.5) * scale)
-        ends = np.concatenate([[0], ends, [self._values.size]])
+        scale, zero_point = (np.asarray(each, np.float64)[:, None] for each in (params.scale, params.zero_point))
+        codes = np.arange(params.qmin, params.qmax + 1, dtype=np.float64) - zero_point
+        inner = np.searchsorted(self._values, (codes[:, :-1] + 0.5) * scale)
+        ends = np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (0, self._values.size)))
         squares, products, shares = (np.diff(sums[ends]) for sums in self._sums)
         given = self._compute(codes * scale)
-        return float((squares - 2 * given * products + given**2 * shares).sum())
+        found = (squares - 2 * given * products + given**2 * shares).sum(axis=1)
+        return np.where(np.isnan(found), np.inf, found)
 
     def count_hidden(self, lows: Values, highs: Values) -> int:
         """Returns of how many ranges, from the first, rounding of the results hides what lies beyond.
