@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
 from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme
-from quarkfast.evaluate.constant_trial import ConstantTrial, decibels
+from quarkfast.evaluate.constant_trial import Constants, ConstantTrial, decibels
 from quarkfast.evaluate.logits import judge_also, judge_logits
 from quarkfast.graph.external_constants import proto_and_folder, with_constants_as_inputs
 from quarkfast.reconstruction import InputMeans, LinearLayer, linear_layers
@@ -49,7 +49,9 @@ class BiasCorrectionSettings:
     judges_of_few_outputs: int = 7
 
 
-def corrected_bias(bias: Any, weight: Any, layer: LinearLayer, mean: NDArray[np.float64]) -> NDArray[np.float32]:
+def corrected_bias(
+    bias: Any, weight: Any, rounded: NDArray[np.float32], layer: LinearLayer, mean: NDArray[np.float64]
+) -> NDArray[np.float32]:
     """Returns the bias with which a layer of rounded weights gives the mean output that its float weights give.
 
     ``b' = b + (W - W^) E[x]`` with `W` the float weights and ``W^`` those of the codes.
@@ -57,6 +59,7 @@ def corrected_bias(bias: Any, weight: Any, layer: LinearLayer, mean: NDArray[np.
     Args:
         bias: The bias (`quarkfast.quantization.QuantizedTensor`).
         weight: The weight, likewise.
+        rounded: What its codes stand for.
         layer: How it lies.
         mean: The mean of the rows that it multiplies, ``[groups, inputs]``.
 
@@ -64,13 +67,13 @@ def corrected_bias(bias: Any, weight: Any, layer: LinearLayer, mean: NDArray[np.
         M. Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", 2019, section 4.2,
         with means of samples instead of those of a BatchNormalization.
     """
-    return bias_of(bias, weight, weight, layer, mean, mean)
+    return bias_of(bias, weight, rounded, layer, mean, mean)
 
 
 def bias_of(
     bias: Any,
     weight: Any,
-    rounded: Any,
+    rounded: NDArray[np.float32],
     layer: LinearLayer,
     mean: NDArray[np.float64],
     float_mean: NDArray[np.float64],
@@ -80,12 +83,12 @@ def bias_of(
     Args:
         bias: The bias.
         weight: The weight, whose float values are the float model's.
-        rounded: The weight with the codes of the quantized model.
+        rounded: What the weight's codes in the quantized model stand for.
         layer: How it lies.
         mean: The mean of the rows that it multiplies in the quantized model, ``[groups, inputs]``.
         float_mean: The same in the float model.
     """
-    wanted, got = (layer.to_rows(np.asarray(each, np.float64)) for each in (weight.values.numpy(), rounded.decoded()))
+    wanted, got = (layer.to_rows(np.asarray(each, np.float64)) for each in (weight.values.numpy(), rounded))
     missing = np.einsum("gmk,gk->gm", wanted, float_mean) - np.einsum("gmk,gk->gm", got, mean)
     given = np.asarray(bias.values.numpy(), np.float64)
     moved: NDArray[np.float32] = (given + missing.reshape(given.shape)).astype(np.float32)
@@ -105,17 +108,18 @@ def _run(context: Context, settings: BiasCorrectionSettings) -> bool:
     first, others = _samples(context, settings)
     fitting, judges = first[:_JUDGE] + first[_JUDGE + 1 :], first[_JUDGE : _JUDGE + 1]
     means, few = _means(context, layers, fitting, others[: settings.more_of_few_outputs])
-    corrected = {}
+    decoded, corrected = {name: tensor.decoded() for name, tensor in own.items()}, {}
     for layer in layers:
         bias, mean = tensors[str(layer.bias)], means[layer.node]
         if np.isfinite(mean).all():
-            corrected[str(layer.bias)] = bias.with_nearest(corrected_bias(bias, tensors[layer.weight], layer, mean))
+            weight, rounded = tensors[layer.weight], decoded[layer.weight]
+            corrected[str(layer.bias)] = bias.with_nearest(corrected_bias(bias, weight, rounded, layer, mean))
     if not corrected:
         return False
     judges += others[settings.more_of_few_outputs :] if few else []
-    return _keep_if_better(
-        context, corrected, *_noise(context, own, corrected, judges or fitting, layers[-1].data if few else "")
-    )
+    changed = decoded | {name: tensor.decoded() for name, tensor in corrected.items()}
+    noise = _noise(context, own, (decoded, changed), judges or fitting, layers[-1].data if few else "")
+    return _keep_if_better(context, corrected, *noise)
 
 
 def _keep_if_better(context: Context, corrected: Mapping[str, Any], before: float, after: float) -> bool:
@@ -171,9 +175,9 @@ def _means(
 
 
 def _noise(
-    context: Context, own: Mapping[str, Any], corrected: Mapping[str, Any], judges: list[Feed], features: str
+    context: Context, own: Mapping[str, Any], kinds: tuple[Constants, Constants], judges: list[Feed], features: str
 ) -> tuple[float, float]:
-    """Returns the noise that weights and biases alone add to the outputs, without correction and with it.
+    """Returns the noise that weights and biases alone add to the outputs, in each of two kinds.
 
     Where there are `features`, which the last layer reads, it is the mean of theirs and the outputs': of few numbers
     errors cancel by chance. It is 0 and 0 where that cannot be judged.
@@ -181,10 +185,8 @@ def _noise(
     # Before views of files exist, which it closes.
     proto, folder = proto_and_folder(with_constants_as_inputs(context.model, own))
     floats = {name: np.asarray(tensor.values.numpy()) for name, tensor in own.items()}
-    decoded = {name: tensor.decoded() for name, tensor in own.items()}
-    changed = {name: tensor.decoded() for name, tensor in corrected.items()}
     trial = ConstantTrial(judge_also(judge_logits(proto), features), folder, floats, judges)
-    found = trial.compare(decoded, decoded | changed) if trial.is_steady else (0.0, 0.0)
+    found = trial.compare(*kinds) if trial.is_steady else (0.0, 0.0)
     trial.close()
     return found
 

@@ -66,10 +66,12 @@ def correct_output_biases(context: Context, settings: OutputBiasCorrectionSettin
 
     def see(layer: LinearLayer, paths: Sequence[Any]) -> Mapping[str, NDArray[np.float32]]:
         mean, float_mean = layer_means(layer, paths, fitting)
-        name, weight = str(layer.bias), weights[layer.weight]
+        name = str(layer.bias)
         if not (np.isfinite(mean).all() and np.isfinite(float_mean).all()):
             return {}
-        changed[name] = biases[name].with_nearest(bias_of(biases[name], weight, weight, layer, mean, float_mean))
+        bias, weight = biases[name], weights[layer.weight]
+        moved = bias_of(bias, weight, weight.decoded(), layer, mean, float_mean)
+        changed[name] = bias.with_nearest(moved)
         return {name: changed[name].decoded()}
 
     def report(done: int) -> None:

@@ -162,7 +162,7 @@ class _Rounding:
         rounded = round_weight(weight, seen, self._settings, bias is not None and _takes_means(bias))
         found = {layer.weight: rounded}
         if bias is not None and layer.bias is not None:
-            found[layer.bias] = bias.with_nearest(bias_of(bias, weight, rounded, layer, *means))
+            found[layer.bias] = bias.with_nearest(bias_of(bias, weight, rounded.decoded(), layer, *means))
         self.changed |= found
         return {name: tensor.decoded() for name, tensor in found.items()}
 

@@ -114,8 +114,8 @@ def decode(codes: NDArray[Any], quantizer: Quantizer) -> NDArray[np.float32]:
 
     Codes of more than 24 bits are rounded to float32 in front of the product, too.
     """
-    steps = codes - zero_point_along(quantizer, codes.ndim)
-    return steps.astype(np.float32) * scale_along(quantizer, codes.ndim)
+    axis = 0 if quantizer.axis is None else quantizer.axis
+    return kernels.dequantize_linear(codes, quantizer.scale, quantizer.zero_point, axis=axis)
 
 
 def fit_codes(codes: NDArray[Any], values: NDArray[np.float32], quantizer: Quantizer) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, name_of, rank_of
 from quarkfast.graph.operators import find_operator
 from quarkfast.graph.placement import ConstantSlot, Placement
-from quarkfast.quantization.codes import codes_of, scale_along, zero_point_along
+from quarkfast.quantization.codes import codes_of, decode
 from quarkfast.quantization.compute_qparams import constant_quantizer
 
 __all__ = [
@@ -72,9 +72,7 @@ class Weight:
         spec = self.slot.spec if change is None else change.apply(self.slot.spec)
         axis = self.axis if spec.granularity == "channel" else None
         quantizer = constant_quantizer(self.slot._replace(spec=spec, axis=axis), self.values, None)
-        rank = self.values.ndim
-        steps = codes_of(self.values, quantizer) - zero_point_along(quantizer, rank)
-        return steps.astype(np.float32) * scale_along(quantizer, rank)
+        return decode(codes_of(self.values, quantizer), quantizer)
 
 
 class Effort(NamedTuple):
@@ -240,7 +238,7 @@ class _Search:
         else:
             chosen = frozenset(each for each in self._weights if self._gains(each, everywhere[each.name]))
         changes = self._with(form.change, chosen)
-        noise = self._noise_of(self._weights, changes)
+        noise = least if changes == everywhere else self._noise_of(self._weights, changes)
         if noise > self._effort.gain * self.noise:
             return ()
         self.changes, self.noise = changes, noise
