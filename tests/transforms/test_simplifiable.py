@@ -7,6 +7,7 @@ from onnxscript.optimizer._constant_folding import registry
 
 from quarkfast.graph.load import load_model
 from quarkfast.graph.subgraphs import nodes_of
+from quarkfast.transforms.fold_constants import fold_constants
 from quarkfast.transforms.simplifiable import _SIMPLIFIED, may_simplify, type_casts
 from support.tiny_models import tiny_model
 
@@ -85,6 +86,14 @@ def test_what_the_optimizer_simplifies_makes_it_run(text):
 def test_what_is_said_to_stay_stays(text):
     assert not _may_fold(text)
     assert not _folds(text)
+
+
+def test_constant_nodes_alone_are_lifted_without_the_optimizer(monkeypatch):
+    """Such as onnx's converter writes where axes have become an input."""
+    model = _model("axes = Constant <value_ints = [-1]> () \n r = ReduceMean (x, axes)")
+    monkeypatch.setattr("quarkfast.transforms.fold_constants.optimize", lambda *_: pytest.fail("it was run"))
+    assert fold_constants(model)
+    assert [node.op_type for node in model.graph] == ["ReduceMean", "Relu"]
 
 
 def test_every_operator_that_the_optimizer_knows_has_a_row_or_a_reason():

@@ -38,9 +38,10 @@ def fold_constants(model: ir.Model) -> bool:
     before = list(model.graph)
     fold_shapes(model)
     type_casts(model)
+    lift_constants(model)  # onnx's converter of operator sets writes axes as Constant nodes
     if model.functions or any(map(may_simplify, nodes_of(model.graph))):
         optimize(model, _should_fold)
-    lift_constants(model)
+        lift_constants(model)
     remove_identities(model)
     passes.RemoveUnusedNodesPass()(model)
     passes.NameFixPass()(model)
