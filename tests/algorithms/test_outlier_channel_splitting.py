@@ -11,6 +11,7 @@ from quarkfast.algorithms.outlier_channel_splitting import split_outlier_channel
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.pipeline.prepare import prepare
+from quarkfast.transforms.infer_types import infer_types
 from support.tiny_models import arrays_of, operators_of, run_as_written, tiny_model
 
 WIDE = 96
@@ -88,6 +89,15 @@ def test_channels_are_divided_and_repeated_for_products_and_not_for_a_residual_s
     np.testing.assert_array_equal(after["w"], np.concatenate([before["w"], before["w"][:, REPEATS]], axis=1))
     assert model.graph[-1].inputs[1].name == "n"
     _same_bits(proto, model)
+
+
+@pytest.mark.parametrize("text", [RESIDUAL, FORWARD, GEMM, GELU, NORMALIZED])
+def test_types_and_shapes_stay_known(text):
+    model = _split(_model(text), "f" if text in (FORWARD, GEMM, GELU) else "n")
+    known = {value: (value.type, value.shape) for node in model.graph for value in node.outputs}
+    assert all(shape is not None for _, shape in known.values())
+    infer_types(model)
+    assert known == {value: (value.type, value.shape) for value in known}
 
 
 @pytest.mark.parametrize("text", [FORWARD, GEMM], ids=["MatMul", "Gemm"])

@@ -11,7 +11,13 @@ from quarkfast.transforms.fold_constants import fold_constants
 from quarkfast.transforms.simplifiable import _SIMPLIFIED, may_simplify, type_casts
 from support.tiny_models import tiny_model
 
-SIZES = {"sizes": np.int64([2, 3, 4]), "flat": np.int64([6, 4]), "first": np.int64([0]), "last": np.int64([2]), "one": np.int64(1)}
+SIZES = {
+    "sizes": np.int64([2, 3, 4]),
+    "flat": np.int64([6, 4]),
+    "first": np.int64([0]),
+    "last": np.int64([2]),
+    "one": np.int64(1),
+}
 CONSTANTS = SIZES | {"yes": np.bool_(True), "none": np.zeros((2, 3, 0), np.float32)}
 SIMPLIFIED = [
     "r = Abs (sizes)",

@@ -20,7 +20,6 @@ from quarkfast.graph.external_constants import constants_in_files
 from quarkfast.pipeline.context import Context
 from quarkfast.quantization import place
 from quarkfast.statistics import StatisticsRequest
-from quarkfast.transforms.infer_types import infer_types
 
 __all__ = ["may_split_outliers", "split_outliers"]
 
@@ -68,7 +67,6 @@ def split_outliers(context: Context) -> bool:
     changed = _rewrite(context, maxima)
     if not changed:
         return False
-    infer_types(context.model)
     scheme = replace(context.scheme, tensors=(*context.scheme.tensors, *context.weight_rules))
     context.placement = place(context.model, scheme, context.target)
     folder = None if context.path is None else context.path.parent
