@@ -13,6 +13,18 @@ def test_older_objects_are_frozen_in_the_block_and_thawed_behind_it() -> None:
     assert gc.get_freeze_count() == 0
 
 
+@pytest.mark.parametrize(("given", "within"), [(700, 10_000), (20_000, 20_000), (0, 0)])
+def test_collections_are_rarer_in_the_block_unless_there_are_none(given: int, within: int) -> None:
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(given, *before[1:])
+        with only_new_objects_collected():
+            assert gc.get_threshold()[0] == within
+        assert gc.get_threshold() == (given, *before[1:])
+    finally:
+        gc.set_threshold(*before)
+
+
 def test_an_error_thaws_them_too() -> None:
     with pytest.raises(KeyError), only_new_objects_collected():
         raise KeyError
