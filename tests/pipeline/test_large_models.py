@@ -457,6 +457,20 @@ def test_nothing_of_the_protobuf_that_the_model_was_read_from_is_kept(written):
         assert small["b1"] is not read["b1"]
 
 
+def test_new_constants_of_a_model_in_files_get_a_file_beside_theirs(written):
+    model = load_model(_plain())
+    values = model.graph.initializers.values()
+    with constants_in_files(model):
+        first, *others = (value for value in values if isinstance(value.const_value, ir.ExternalTensor))
+        kept, doubled = {value: value.const_value for value in others}, 2 * first.const_value.numpy()
+        first.const_value = ir.tensor(doubled)
+        with constants_in_files(model):
+            assert {value: value.const_value for value in others} == kept
+            assert len({value.const_value.location for value in (first, *others)}) == 2
+            np.testing.assert_array_equal(first.const_value.numpy(), doubled)
+            assert proto_and_folder(model)[1] is not None
+
+
 def test_a_disk_without_room_for_weights_leaves_a_model_that_fits_in_memory(tmp_path, written, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")

@@ -214,13 +214,15 @@ def _make(stream: Stream, offsets: dict[int, int], behind: _WriteBehind) -> None
             raise RuntimeError(f"tensor {stream.outputs[index].name!r}: expected {expected} bytes, got {made}")
 
 
-def lay_out(model: ir.Model, path: Path, least: int = _SMALL) -> DataFile:
+def lay_out(model: ir.Model, path: Path, least: int = _SMALL, kept: Path | None = None) -> DataFile:
     """Gives every constant of `least` bytes its place in a data file, and lets the graph refer to it.
 
-    Those that lie in a file, or are streamed, get a place whatever their size.
+    Those that lie in a file, or are streamed, get a place whatever their size; those in files of `kept` stay there.
     """
     file = DataFile()
     for value, tensor in constants_of(model):
+        if kept is not None and isinstance(tensor, ir.ExternalTensor) and Path(tensor.base_dir) == kept:
+            continue
         if isinstance(tensor, StreamedTensor | ir.ExternalTensor) or tensor.nbytes >= least:
             offset, shape = file.place(tensor), ir.Shape(shape_of(tensor))
             value.const_value = ir.ExternalTensor(

@@ -27,7 +27,7 @@ _WHOLE = 1 << 28
 # From here on constants are written to a file, which takes less time than their copies in memory: of MiniLM's 90 MB
 # calibration held 536 MB as one protobuf and 157 MB with a file.
 _WRITTEN = 1 << 20
-_IN_FILE = "quarkfast.in_file"
+_IN_FILES = "quarkfast.in_files"
 
 # Below this a constant goes along with the graph: 2 GiB hold 32768 such, and no model has as many.
 _LEAST = 1 << 16
@@ -40,7 +40,7 @@ def constants_in_files(model: ir.Model, folder: Path | None = None, *, alone: bo
     1. A model of less than 1 MiB stays as it is. Of one above 256 MiB, small constants are read into memory, and if all
        others lie in files of one folder, these are used.
     2. Else all of them are written to a temporary file, tensor by tensor. It is removed at the end, and the model is
-       then of no use.
+       then of no use. A model that is in such a file already, and has new constants, gets another beside it for these.
     3. Where other processes run the model, which may not see a temporary file, and where there is no room for one, a
        model that fits into a protobuf stays as it is.
 
@@ -64,7 +64,7 @@ def constants_in_files(model: ir.Model, folder: Path | None = None, *, alone: bo
         return
     with ExitStack() as stack:
         try:
-            _write(model, stack.enter_context(_folder_beside(folder)))
+            _write(model, model.meta.get(_IN_FILES) or stack.enter_context(_folder_beside(folder)))
         except OutputError:
             if needed:
                 raise
@@ -91,7 +91,7 @@ def stays_in_files(model: ir.Model) -> bool:
 
 def _folder_of(model: ir.Model) -> Path | None:
     """Returns the folder that a large model refers to, or None if a constant is in memory or they are in several."""
-    if tensor_bytes(model) <= _WHOLE and not model.meta.get(_IN_FILE):
+    if tensor_bytes(model) <= _WHOLE and not model.meta.get(_IN_FILES):
         return None
     folders: set[Path | None] = set()
     for _, tensor in constants_of(model):
@@ -143,9 +143,12 @@ def _folder_beside(folder: Path | None) -> Iterator[Path]:
 
 
 def _write(model: ir.Model, folder: Path) -> None:
-    """Moves the large constants of `model` to a file in `folder`; leaves it as it was if there is no room."""
-    path, before = folder / "weights", list(constants_of(model))
-    laid_out = lay_out(model, path, _LEAST)
+    """Moves large constants of `model` to a new file in `folder`; leaves it as it was if there is no room.
+
+    Those that are in files of `folder` stay there.
+    """
+    path, before = folder / f"weights_{len(list(folder.iterdir()))}", list(constants_of(model))
+    laid_out = lay_out(model, path, _LEAST, folder)
     try:
         with path.open("wb") as file:
             laid_out.write(file)
@@ -156,11 +159,12 @@ def _write(model: ir.Model, folder: Path) -> None:
             f"calibration: expected room for {laid_out.size} bytes of weights in {str(folder.parent)!r}, "
             f"got {error.strerror}"
         ) from error
-    model.meta[_IN_FILE] = True
-    del laid_out, before
-    _part_from_protobuf(model)
-    gc.collect()  # nodes that preparation has removed form cycles, and their constants are of that protobuf too
-    _core.release_memory()
+    if model.meta.get(_IN_FILES) != folder:
+        model.meta[_IN_FILES] = folder
+        del laid_out, before
+        _part_from_protobuf(model)
+        gc.collect()  # nodes that preparation has removed form cycles, and their constants are of that protobuf too
+        _core.release_memory()
 
 
 def with_constants_as_inputs(model: ir.Model, names: Collection[str]) -> ir.Model:
