@@ -19,6 +19,9 @@ __all__ = ["CalibrationSource"]
 # as much: Segment Anything's encoder at 1024 pixels (1.6 GB) took 5.5 GB so, and 2.5 GB with them.
 _MOST_MEASURED = 256 << 20
 
+# No step between two that ask makes activations so many times as large: split channels become an eighth more.
+_MOST_GROWTH = 8
+
 
 class CalibrationSource:
     """Samples, or a calibration of a model and its settings, or neither.
@@ -48,7 +51,7 @@ class CalibrationSource:
         self.limit = None if max_memory is None else parse_bytes(max_memory)
         self._data = data
         self._samples: Samples | None = None
-        self._live: tuple[Any, int] | None = None
+        self._live: tuple[Any, Any, int] | None = None
 
     @property
     def is_table(self) -> bool:
@@ -101,15 +104,21 @@ class CalibrationSource:
         if not self.has_data or self.samples(model, scheme).random:
             return None, ()
         first = self.samples(model, scheme).row()
-        live, most = self._live_bytes(model, first), _MOST_MEASURED if self.limit is None else self.limit // 4
-        if live <= min(most, _MOST_MEASURED):
+        most = min(_MOST_MEASURED if self.limit is None else self.limit // 4, _MOST_MEASURED)
+        live = self._live_bytes(model, first, most // _MOST_GROWTH)
+        if live <= most:
             return first, ()
         return None, (f"the outputs on the first sample are not measured: its activations take {readable(live)}",)
 
-    def _live_bytes(self, model: ir.Model, feed: Feed) -> int:
-        """Returns the bytes of activations of one run; known while nodes and shapes of inputs stay the same."""
+    def _live_bytes(self, model: ir.Model, feed: Feed, few: int = 0) -> int:
+        """Returns the bytes of activations of one run; known while nodes and shapes of inputs stay the same.
+
+        Of no more than `few` it is enough to know those of the model as it was before its last steps.
+        """
+        shapes = {name: values.shape for name, values in feed.items()}
+        if self._live is not None and self._live[1] == shapes and self._live[2] <= few:
+            return self._live[2]
         nodes = [(node.op_type, *(value.name for value in node.outputs)) for node in model.graph]
-        key = nodes, {name: values.shape for name, values in feed.items()}
-        if self._live is None or self._live[0] != key:
-            self._live = key, live_bytes(model, feed)
-        return self._live[1]
+        if self._live is None or self._live[:2] != (nodes, shapes):
+            self._live = nodes, shapes, live_bytes(model, feed)
+        return self._live[2]
