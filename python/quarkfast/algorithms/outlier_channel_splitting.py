@@ -71,7 +71,7 @@ def split_outlier_channels(
         return channel_absmax.get(name_of(value))
 
     def parts(absmax: NDArray[Any], _: Sequence[ir.Node]) -> NDArray[np.int64]:
-        bound = chosen.bound * float(np.median(absmax))
+        bound = chosen.bound * _median(absmax)
         if not bound:
             return np.ones(1, np.int64)
         while True:
@@ -81,6 +81,12 @@ def split_outlier_channels(
             bound *= 2**0.25
 
     return rewrite_channels(model, nodes, absmax_of, parts, split_channels)
+
+
+def _median(values: NDArray[Any]) -> float:
+    """Returns the median of finite numbers; NumPy's loads its masked arrays first, which takes 8 ms."""
+    middle = np.sort(values)[(values.size - 1) // 2 : values.size // 2 + 1]
+    return float(middle.mean())
 
 
 def _settings(scheme: Scheme) -> Settings | None:

@@ -141,8 +141,9 @@ def _noise(pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> float:
     for reference, output in pairs:
         if reference.shape != output.shape or not np.isfinite(output).all():
             return float("inf")
-        one, other = reference.astype(np.float64), output.astype(np.float64)
-        noise, power = noise + float(np.square(one - other).sum()), power + float(np.square(one).sum())
+        difference = np.subtract(reference, output, dtype=np.float64)
+        noise += float(np.square(difference, out=difference).sum())
+        power += float(np.square(reference, dtype=np.float64).sum())
     return noise / power
 
 
