@@ -16,6 +16,7 @@ from quarkfast.calibration.nchwc_layout import observed_session
 from quarkfast.deferred import ir
 from quarkfast.errors import CalibrationError, ModelError
 from quarkfast.graph.external_constants import proto_and_folder
+from quarkfast.graph.needed_nodes import end_at
 from quarkfast.statistics import StatisticsRequest, TensorStatistics
 from quarkfast.statistics.tensor import read_collector
 
@@ -34,13 +35,16 @@ class Observer:
         whole: Whether every run that began has finished; otherwise the statistics hold part of one.
     """
 
-    def __init__(self, model: ir.Model, request: StatisticsRequest, threads: int | None = None) -> None:
+    def __init__(
+        self, model: ir.Model, request: StatisticsRequest, threads: int | None = None, *, alone: bool = False
+    ) -> None:
         """Opens the session.
 
         Args:
             model: A prepared model; it is not changed.
             request: What to gather of which float tensors, those of bodies by path.
             threads: Threads of ONNX Runtime within an operator; None leaves the choice to it.
+            alone: Whether the model runs no further than these tensors.
 
         Raises:
             ModelError: If ONNX Runtime rejects the model.
@@ -53,6 +57,8 @@ class Observer:
         histogram, moments = ([getattr(each, name) for each in wanted] for name in ("histogram", "moments"))
         self._collector = _core.Collector(len(request), histogram=histogram, moments=moments)
         proto, folder = proto_and_folder(model)
+        if alone:
+            end_at(proto, request.tensors)
         temporary = Path(tempfile.mkdtemp(prefix="quarkfast_"))
         self._remove = weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
         axes = {slot: each.channel_axis for slot, each in enumerate(request.tensors.values())}
@@ -114,6 +120,8 @@ def observe(
 ) -> tuple[dict[str, TensorStatistics], int]:
     """Runs `model` on `feeds` and returns the statistics of each tensor of `request`, and the number of samples.
 
+    What lies behind all of these tensors is not run.
+
     Args:
         model: A prepared model; it is not changed.
         request: What to gather of which float tensors, those of bodies by path.
@@ -124,7 +132,7 @@ def observe(
     Raises:
         CalibrationError: If ONNX Runtime cannot run the model on a feed.
     """
-    observer = Observer(model, request, threads)
+    observer = Observer(model, request, threads, alone=True)
     for _ in observer.run(feeds):
         if report is not None:
             report(observer.samples)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from quarkfast import ort
 from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.graph.needed_nodes import needed_nodes
 
-__all__ = ["Feed", "Piece", "names_read"]
+__all__ = ["Feed", "Piece"]
 
 Feed = Mapping[str, NDArray[Any]]
 """One run's inputs by name."""
@@ -32,7 +33,7 @@ class Piece:
         Raises:
             ModelError: ONNX Runtime does not take the piece.
         """
-        nodes, read = _between(model.graph, set(wanted), set(given))
+        nodes, read = needed_nodes(model.graph, wanted, given)
         inputs = [value for value in model.graph.input if value.name in read]
         types = given if isinstance(given, Mapping) else dict.fromkeys(given, onnx.TensorProto.FLOAT)
         inputs += [onnx.helper.make_tensor_value_info(name, types[name], None) for name in types if name in read]
@@ -46,23 +47,3 @@ class Piece:
     def run(self, known: Feed) -> list[NDArray[Any]]:
         """Returns the wanted tensors, given arrays by name, of which it takes what it needs."""
         return ort.run(self._session, {name: known[name] for name in self._inputs})
-
-
-def _between(graph: onnx.GraphProto, wanted: set[str], given: set[str]) -> tuple[list[onnx.NodeProto], set[str]]:
-    """Returns the nodes that `wanted` takes if `given` is known, in order, and the names that are read."""
-    nodes, read = [], wanted - given
-    for node in reversed(graph.node):
-        if read.intersection(node.output) - given:
-            nodes.append(node)
-            read.update(names_read(node))
-    return nodes[::-1], read
-
-
-def names_read(node: onnx.NodeProto) -> Iterator[str]:
-    """Yields the names that a node reads, those in its bodies too."""
-    yield from node.input
-    for attribute in node.attribute:
-        for body in (attribute.g, *attribute.graphs):
-            for inner in body.node:
-                yield from names_read(inner)
-            yield from (output.name for output in body.output)

@@ -10,7 +10,8 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from quarkfast.evaluate.partial_model import Piece, names_read
+from quarkfast.evaluate.partial_model import Piece
+from quarkfast.graph.needed_nodes import names_read
 from quarkfast.reconstruction.activation_store import ActivationStore
 
 __all__ = ["StagedModel"]
