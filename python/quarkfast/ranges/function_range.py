@@ -72,19 +72,22 @@ def range_for_function(
     """
     low, high = max(kept[0], histogram.range.min), min(kept[1], histogram.range.max)
     error = _FunctionError(histogram, compute, spec)
+    before = error(*kept)
     if not low < 0 < high:
-        return FunctionRange(*kept, error.decibels(*kept))
-    best, least = (low, high), error(low, high)
+        return FunctionRange(*kept, error.decibels(before))
+    best, least = (low, high), before if (low, high) == tuple(kept) else error(low, high)
     for scan in (_both_ends, _low_end, _high_end):
         ends = scan(*best)
         found = ends[:, : error.count_hidden(*ends)]
+        if not found.size:
+            continue
         left = error.of(*found)
-        if left.size and left.min() < least:
+        if left.min() < least:
             place = int(left.argmin())
             best, least = (float(found[0, place]), float(found[1, place])), float(left[place])
-    if least > _WORTH * error(*kept):
-        best = kept
-    return FunctionRange(*best, error.decibels(*best))
+    if least > _WORTH * before:
+        best, least = kept, before
+    return FunctionRange(*best, error.decibels(least))
 
 
 def _both_ends(low: float, high: float) -> Values:
@@ -155,7 +158,7 @@ class _FunctionError:
             hidden &= (above > last) | (np.abs(found[np.minimum(above, last)] - at_high) <= self._half)
         return len(hidden) if hidden.all() else int(hidden.argmin())
 
-    def decibels(self, low: float, high: float) -> float:
-        """Returns the ratio of signal to noise of the results."""
-        signal, noise = float(self._sums[0][-1]), self(low, high)
+    def decibels(self, noise: float) -> float:
+        """Returns the ratio of the signal of the results to noise in them."""
+        signal = float(self._sums[0][-1])
         return 10 * math.log10(signal / noise) if signal > 0 and noise > 0 else math.inf
