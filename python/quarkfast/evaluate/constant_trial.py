@@ -13,6 +13,7 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core, ort
+from quarkfast.evaluate.common_shape import in_one_shape
 from quarkfast.evaluate.output_parts import judge_parts
 from quarkfast.evaluate.partial_model import Feed
 
@@ -138,7 +139,7 @@ def _is_judged(outputs: Sequence[Any]) -> bool:
 def _noise(pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> float:
     """Returns the noise of a group, from what is expected of each member and what there is."""
     noise = power = 0.0
-    for reference, output in pairs:
+    for reference, output in (in_one_shape(*pair) for pair in pairs):
         if reference.shape != output.shape or not np.isfinite(output).all():
             return float("inf")
         difference = np.subtract(reference, output, dtype=np.float64)

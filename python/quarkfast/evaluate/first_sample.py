@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast import _core, ort
+from quarkfast.evaluate.common_shape import in_one_shape
 from quarkfast.evaluate.partial_model import Feed
 
 __all__ = ["output_sqnr"]
@@ -19,7 +20,8 @@ def output_sqnr(reference: bytes | Path, quantized: bytes | Path, feed: Feed) ->
     """Returns the ratio of signal to quantization noise of every float output in dB, the worst first.
 
     Both models run as they stand, without ONNX Runtime's optimizations: sums are exact, on every processor. Numbers
-    that are not finite count where they are in one output and not in the other: the ratio is -inf.
+    that are not finite count where they are in one output and not in the other: the ratio is -inf. Where shapes differ,
+    what one has not is zero in it (`quarkfast.evaluate.common_shape`).
 
     Args:
         reference: The float model.
@@ -50,6 +52,7 @@ def _is_float(output: object) -> bool:
 
 
 def _ratio(reference: NDArray[Any], output: NDArray[Any]) -> float:
+    reference, output = in_one_shape(reference, output)
     if reference.shape != output.shape:
         return float("-inf")
     one, other = reference.astype(np.float64), output.astype(np.float64)

@@ -10,6 +10,7 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core, ort
+from quarkfast.evaluate.common_shape import in_one_shape
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.logits import Logits, judge_also, logits_of
 from quarkfast.evaluate.metrics import sqnr
@@ -95,7 +96,10 @@ class FloatOutputs:
 
     def _ratios(self, found: _Runs, wanted: str, got: str, telling: _Change = _unchanged) -> list[_Ratio]:
         """Returns the ratio of each part of a tensor over all samples, by its names in both models."""
-        pairs = [(telling(one[wanted]), telling(other[got])) for one, other in zip(self._runs, found, strict=True)]
+        pairs = [
+            in_one_shape(telling(one[wanted]), telling(other[got]))
+            for one, other in zip(self._runs, found, strict=True)
+        ]
         if any(one.size != other.size for one, other in pairs):
             return [_Ratio(-np.inf)]
         parts = [

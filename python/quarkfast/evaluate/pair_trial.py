@@ -11,6 +11,7 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core, ort
+from quarkfast.evaluate.common_shape import in_one_shape
 from quarkfast.evaluate.logits import Logits, logits_of
 from quarkfast.evaluate.output_parts import OutputParts
 from quarkfast.evaluate.partial_model import Feed
@@ -203,6 +204,7 @@ def _squares(samples: Sequence[_Parts]) -> NDArray[np.float64]:
 
 
 def _difference(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    one, other = in_one_shape(one, other)
     if one.size != other.size or not np.isfinite(other).all():
         return float("inf")
     return float(np.square(one - other).sum())

@@ -10,6 +10,7 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast import ort
+from quarkfast.evaluate.common_shape import in_one_shape
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.logits import judge_also, judge_logits, logits_of
 from quarkfast.evaluate.partial_model import Feed
@@ -87,5 +88,5 @@ def _noises(wanted: Sequence[NDArray[Any]], got: Sequence[NDArray[Any]]) -> list
         float(np.square(one.astype(np.float64) - other).sum())
         if one.dtype.kind == "f" and one.shape == other.shape and np.isfinite(other).all()
         else np.inf
-        for one, other in zip(wanted, got, strict=True)
+        for one, other in (in_one_shape(*pair) for pair in zip(wanted, got, strict=True))
     ]

@@ -10,6 +10,7 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core, ort
+from quarkfast.evaluate.common_shape import in_one_shape
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.logits import judge_also
 from quarkfast.evaluate.output_parts import OutputParts
@@ -69,7 +70,7 @@ def _parts(
 ) -> list[tuple[NDArray[Any], NDArray[Any]]]:
     """Returns the parts of an output, in both models; the whole where shapes differ."""
     if wanted[name].shape != got[name].shape:
-        return [(wanted[name], got[name])]
+        return [in_one_shape(wanted[name], got[name])]
     split = (parts.split(sample, name, each[name]) for each in (wanted, got))
     return list(zip(*split, strict=True))
 

@@ -1,0 +1,31 @@
+"""Outputs whose shapes depend on what they hold, as of decoders that stop by themselves, in one shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["in_one_shape"]
+
+
+def in_one_shape(one: NDArray[Any], other: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Returns two arrays with zeros behind what either has less of, so that they can be compared.
+
+    A decoder that stops a step early has lost all that the step would give, and one that goes on adds noise: a ratio is
+    worse for it, and tells one model from another all the same. Arrays of as many elements, or of different ranks, stay
+    as they are.
+
+    Example:
+        >>> import numpy as np
+        >>> in_one_shape(np.ones((1, 2)), np.ones((1, 3)))[0].tolist()
+        [[1.0, 1.0, 0.0]]
+    """
+    if one.size == other.size or one.ndim != other.ndim:
+        return one, other
+    wanted = np.maximum(one.shape, other.shape)
+    first, second = (
+        np.pad(each, [(0, most - own) for own, most in zip(each.shape, wanted, strict=True)]) for each in (one, other)
+    )
+    return first, second
