@@ -20,7 +20,7 @@ def _feeds(*rows):
 
 def test_the_mean_over_samples_is_the_noise_beside_the_power_of_all():
     feeds = _feeds([1, 0], [3, 0])
-    judge = SampleNoise(_model("y = Identity (x)"), "", feeds, 1, 100)
+    judge = SampleNoise(_model("y = Identity (x)"), None, "", feeds, 1, 100)
     found = judge.of(_model("z = Add (x, x) y = Identity (z)"))  # the difference is the signal itself
     assert found.tolist() == [1 / 5, 9 / 5]
     assert judge.of(_model("y = Identity (x)")).tolist() == [0.0, 0.0]
@@ -29,16 +29,16 @@ def test_the_mean_over_samples_is_the_noise_beside_the_power_of_all():
 def test_features_count_beside_outputs():
     wanted, other = (_model(f"f = {op} (x) y = Neg (f)") for op in ("Identity", "Abs"))
     feeds = _feeds([1, 1], [-1, 1])
-    assert SampleNoise(wanted, "f", feeds, 1, 100).of(other).tolist() == [0.0, 2.0]
+    assert SampleNoise(wanted, None, "f", feeds, 1, 100).of(other).tolist() == [0.0, 2.0]
 
 
 def test_as_many_samples_run_as_tell_enough():
     feeds = _feeds([1, 1], [2, 2], [3, 3], [4, 4])
     for least, enough, count in ((1, 4, 2), (3, 4, 3), (1, 100, 4)):
-        judge = SampleNoise(_model("y = Neg (x)"), "", feeds, least, enough)
+        judge = SampleNoise(_model("y = Neg (x)"), None, "", feeds, least, enough)
         assert judge.of(_model("y = Neg (x)")).size == count
 
 
 def test_outputs_of_zeros_cannot_be_judged():
-    assert not SampleNoise(_model("y = Sub (x, x)"), "", _feeds([1, 1]), 1, 1).can_judge
-    assert SampleNoise(_model("y = Neg (x)"), "", _feeds([1, 1]), 1, 1).can_judge
+    assert not SampleNoise(_model("y = Sub (x, x)"), None, "", _feeds([1, 1]), 1, 1).can_judge
+    assert SampleNoise(_model("y = Neg (x)"), None, "", _feeds([1, 1]), 1, 1).can_judge

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -82,8 +83,11 @@ class Context(Protocol):
     def float_proto(self) -> Any:
         """Returns the prepared model as a protobuf with all its constants in it."""
 
-    def simulate_activations(self, planned: Any | None) -> Any:
-        """Returns a model in which activations are rounded and nothing else; of the plan itself without `planned`."""
+    def float_reference(self) -> tuple[Any, Path | None]:
+        """Returns the prepared model as a protobuf, and the folder of its constants or None where they are in it."""
+
+    def simulate_activations(self, planned: Any | None) -> tuple[Any, Path | None]:
+        """Returns a model in which activations are rounded and nothing else, likewise; of the plan for None."""
 
     def coded_weights(self) -> Mapping[str, Any]:
         """Returns the weights of layers that have codes (`quarkfast.quantization.QuantizedTensor`), by name."""

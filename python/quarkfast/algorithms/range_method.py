@@ -57,10 +57,11 @@ def _run(context: Context, settings: RangeMethodSettings) -> bool:
     if len(feeds) < settings.least_samples:
         return False
     planned = context.plan_by_method("minmse")
-    judge = SampleNoise(context.float_proto(), layers[-1].data, feeds, settings.least_samples, settings.enough_numbers)
+    features, counts = layers[-1].data, (settings.least_samples, settings.enough_numbers)
+    judge = SampleNoise(*context.float_reference(), features, feeds, *counts)
     if not judge.can_judge:
         return False
-    had, has = (judge.of(context.simulate_activations(each)) for each in (None, planned))
+    had, has = (judge.of(*context.simulate_activations(each)) for each in (None, planned))
     known = np.isfinite(had) & np.isfinite(has) & (had > 0) & (has > 0)
     gains = 10 * np.log10(had[known] / has[known])
     if gains.size < settings.least_samples or not _is_decided(gains):

@@ -73,12 +73,13 @@ def _run(context: Context, settings: RangeSearchSettings) -> bool:
     kinds, feeds = _kinds(context), context.read_samples(settings.samples)
     if _FIRST not in kinds or len(feeds) < settings.least_samples:
         return False
-    judge = SampleNoise(context.float_proto(), layers[-1].data, feeds, settings.least_samples, settings.enough_numbers)
+    features, counts = layers[-1].data, (settings.least_samples, settings.enough_numbers)
+    judge = SampleNoise(*context.float_reference(), features, feeds, *counts)
     if not judge.can_judge:
         return False
     plans = {power: plan for power, ranges in kinds.items() if _differs(plan := context.plan_with(ranges), context)}
-    own = judge.of(context.simulate_activations(None))
-    found = {power: judge.of(context.simulate_activations(plan)) for power, plan in plans.items()}
+    own = judge.of(*context.simulate_activations(None))
+    found = {power: judge.of(*context.simulate_activations(plan)) for power, plan in plans.items()}
     apart = np.arange(own.size) % _APART == _APART - 1
     power = _choose({None: own[~apart]} | {power: noise[~apart] for power, noise in found.items()})
     if power is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from quarkfast import ort
+from quarkfast import _core, ort
 from quarkfast.evaluate.common_shape import in_one_shape
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.logits import judge_also, judge_logits, logits_of
@@ -26,12 +27,19 @@ class SampleNoise:
     """
 
     def __init__(
-        self, reference: onnx.ModelProto, features: str, feeds: Sequence[Feed], least: int, enough: int
+        self,
+        reference: onnx.ModelProto,
+        folder: Path | None,
+        features: str,
+        feeds: Sequence[Feed],
+        least: int,
+        enough: int,
     ) -> None:
         """Runs the float model, on as many of the samples as tell enough.
 
         Args:
             reference: The float model; its outputs are changed.
+            folder: Where the files are that it refers to, or None.
             features: What its last layer reads.
             feeds: Samples, by the names of the inputs.
             least: Samples to run at least.
@@ -43,12 +51,14 @@ class SampleNoise:
         self._logits = {each.tensor: each for each in logits_of(reference).values()}
         judged = judge_also(judge_logits(reference), features)
         self._names, self._wanted = [output.name for output in judged.graph.output], list[list[NDArray[Any]]]()
-        session, numbers = exact_session(judged), 0
+        session, numbers = exact_session(judged, folder), 0
         for feed in feeds:
             if len(self._wanted) >= least and numbers >= enough:
                 break
             self._wanted.append(self._outputs(session, feed))
             numbers += sum(each.size for each in self._wanted[-1])
+        del session, judged, reference
+        _core.release_memory()
         self._feeds = feeds[: len(self._wanted)]
         zeros = [[np.zeros_like(each) for each in outputs] for outputs in self._wanted]
         powers = np.mean([_noises(*pair) for pair in zip(zeros, self._wanted, strict=True)], axis=0)
@@ -56,7 +66,7 @@ class SampleNoise:
         self._power = powers
         self.can_judge = bool(self._counted.any())
 
-    def of(self, model: onnx.ModelProto) -> NDArray[np.float64]:
+    def of(self, model: onnx.ModelProto, folder: Path | None = None) -> NDArray[np.float64]:
         """Returns the noise on each sample beside the mean power of a sample's outputs, whose mean is that of all.
 
         It is the mean over outputs of floats; those that are not finite in the float model, and those of nothing but
@@ -64,14 +74,17 @@ class SampleNoise:
 
         Args:
             model: Has tensors of the same names; its outputs are changed.
+            folder: Where the files are that it refers to, or None.
         """
         del model.graph.output[:]
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self._names)
-        session = exact_session(model)
+        session = exact_session(model, folder)
         noises = [
             _noises(wanted, self._outputs(session, feed))
             for feed, wanted in zip(self._feeds, self._wanted, strict=True)
         ]
+        del session
+        _core.release_memory()
         found: NDArray[np.float64] = (np.array(noises)[:, self._counted] / self._power[self._counted]).mean(axis=1)
         return found
 

@@ -16,6 +16,7 @@ from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme, TensorRule
 from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of, shape_of, tensor_of
+from quarkfast.graph.external_constants import proto_and_folder
 from quarkfast.graph.load import ModelSource
 from quarkfast.graph.placement import Placement
 from quarkfast.graph.quantizer import Quantizers
@@ -188,8 +189,12 @@ class Context(ModelContext):
         """Returns the prepared model as a protobuf with all its constants in it."""
         return to_proto(self.model)
 
-    def simulate_activations(self, planned: Planned | None) -> onnx.ModelProto:
-        """Returns a model in which activations are rounded and nothing else; of the plan itself without `planned`."""
+    def float_reference(self) -> tuple[onnx.ModelProto, Path | None]:
+        """Returns the prepared model as a protobuf, and the folder of its constants or None where they are in it."""
+        return proto_and_folder(self.model)
+
+    def simulate_activations(self, planned: Planned | None) -> tuple[onnx.ModelProto, Path | None]:
+        """Returns a model in which activations are rounded and nothing else, likewise; of the plan for None."""
         plan = self.plan if planned is None else planned.plan
         assert plan is not None
         return simulate_activations(self, plan)

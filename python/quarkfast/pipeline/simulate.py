@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onnx
 
 from quarkfast.calibration.data import Feed
 from quarkfast.calibration.data.batches import regroup
+from quarkfast.graph.external_constants import proto_and_folder
 from quarkfast.graph.save import to_proto
 from quarkfast.quantization import Plan, QuantizedBlocks, QuantizedTensor
 from quarkfast.reconstruction import Models
@@ -49,12 +51,16 @@ def simulate(context: Context, weights: Collection[str]) -> Models:
     return models
 
 
-def simulate_activations(context: Context, plan: Plan) -> onnx.ModelProto:
-    """Returns the prepared model with the pairs of a plan behind activations, and weights and biases in float."""
+def simulate_activations(context: Context, plan: Plan) -> tuple[onnx.ModelProto, Path | None]:
+    """Returns the prepared model with the pairs of a plan behind activations, and weights and biases in float.
+
+    With it comes the folder of its constants, or None where they are in it.
+    """
     constants = tuple((slot, tensor) for slot, tensor in plan.constants if slot.role == "activation")
     model = context.model.clone()
+    model.meta.update(context.model.meta)  # which says where its constants are
     insert_pairs(model, replace(plan, constants=constants, biases=()), context.scheme)
-    return to_proto(model)
+    return proto_and_folder(model)
 
 
 def _simulate_stored(context: Context) -> Models:
