@@ -61,7 +61,7 @@ def _ratio(result):
 def test_outputs_on_other_samples_gain_where_extremes_are_rare(preset):
     found, without = _quantized(preset=preset), _quantized(preset=preset, search_ranges=False)
     (note,) = _notes(found)
-    assert note.endswith(" dB in the mean of 6 samples")
+    assert note.endswith((" dB in the mean of 3 samples", " dB in the mean of 6 samples"))
     assert _ratio(found) > _ratio(without) + 1
     assert _ratio(found) == pytest.approx(_ratio(_quantized(preset=preset, method="minmse")), abs=0.5)
 
@@ -80,7 +80,7 @@ def test_it_needs_enough_real_samples(data):
 
 
 def test_extremes_stay_where_outputs_lose_by_others(monkeypatch):
-    monkeypatch.setattr(range_method, "_is_decided", lambda gains: False)
+    monkeypatch.setattr(range_method, "_are_decided", lambda gain, gains, factor: False)
     found, without = _quantized(), _quantized(search_ranges=False)
     assert not _notes(found)
     assert found.summary.notes == without.summary.notes
@@ -88,10 +88,22 @@ def test_extremes_stay_where_outputs_lose_by_others(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("gains", "decided"), [([1.0, 1.2, 0.9], True), ([3.0, -1.0, 1.0], False), ([-1.0] * 3, False)]
+    ("first", "others", "taken"),
+    [
+        ([1.0, 1.2, 0.9], None, True),
+        ([-1.0, -1.2, -0.9], None, False),
+        ([3.0, -1.0, 1.0], [1.0, 2.0, 1.5], True),
+        ([3.0, -1.0, 1.0], [-1.0, 0.5, 0.0], False),
+        ([3.0, 2.9], None, False),
+    ],
 )
-def test_gains_within_their_errors_decide_nothing(gains, decided):
-    assert range_method._is_decided(np.array(gains)) == decided
+def test_more_samples_judge_where_the_first_three_do_not_agree(monkeypatch, first, others, taken):
+    asked = [each for each in (first, others) if each is not None]
+    monkeypatch.setattr(range_method, "_gains", lambda *arguments: np.array(asked.pop(0)))
+    notes = _notes(_quantized())
+    assert bool(notes) == taken
+    assert not asked
+    assert not taken or notes[0].endswith(f" dB in the mean of {len(first + (others or []))} samples")
 
 
 def test_the_summary_counts_the_functions_whose_ranges_stay_fitted():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme
 from quarkfast.evaluate.sample_noise import SampleNoise
 from quarkfast.reconstruction import linear_layers
@@ -17,8 +19,10 @@ from quarkfast.statistics import StatisticsRequest
 
 __all__ = ["RANGE_METHOD", "RangeMethodSettings"]
 
-# Samples have decided where the mean of what they say is this many of its standard errors from nothing.
-_DECISIVE = 2.0
+# Samples have decided where the mean of what they say is this many of its standard errors from nothing. Of the first
+# three it is Student's t of two degrees of freedom, which they exceed by chance once in twenty times.
+_DECISIVE, _DECISIVE_OF_FEW = 2.0, 4.3
+_FEW = 3
 
 # Bytes of constants up to which models are tried: several forms of them are run.
 _MOST_TRIED = 256 << 20
@@ -46,10 +50,10 @@ def _run(context: Context, settings: RangeMethodSettings) -> bool:
     not to be seen in a tensor: it depends on how much the outputs need the few large values.
 
     The model runs with rounded activations and float weights, with either kind of ranges. On each sample the ratio of
-    the noise of both is taken; the mean of their logarithms has to be above zero by two standard errors.
+    the noise of both is taken; the mean of their logarithms has to be above zero by two standard errors. Three samples
+    are enough where they agree, either way.
     """
-    layers = list(linear_layers(context.model))
-    if not context.may_run_samples or not layers or _bytes(context) > _MOST_TRIED:
+    if not context.may_run_samples or not any(linear_layers(context.model)) or _bytes(context) > _MOST_TRIED:
         return False
     if any(each.histogram is None for name, each in context.statistics.items() if name in context.ranges):
         return False
@@ -57,14 +61,13 @@ def _run(context: Context, settings: RangeMethodSettings) -> bool:
     if len(feeds) < settings.least_samples:
         return False
     planned = context.plan_by_method("minmse")
-    features, counts = layers[-1].data, (settings.least_samples, settings.enough_numbers)
-    judge = SampleNoise(*context.float_reference(), features, feeds, *counts)
-    if not judge.can_judge:
+    if planned.ranges == context.ranges:
         return False
-    had, has = (judge.of(*context.simulate_activations(each)) for each in (None, planned))
-    known = np.isfinite(had) & np.isfinite(has) & (had > 0) & (has > 0)
-    gains = 10 * np.log10(had[known] / has[known])
-    if gains.size < settings.least_samples or not _is_decided(gains):
+    gains, factor = _gains(context, planned, feeds[:_FEW], _FEW, 0), _DECISIVE_OF_FEW
+    if gains.size == _FEW and not _are_decided(abs(gains.mean()), gains, factor):
+        others = _gains(context, planned, feeds[_FEW:], settings.least_samples - _FEW, settings.enough_numbers)
+        gains, factor = np.concatenate([gains, others]), _DECISIVE
+    if gains.size < _FEW or not _are_decided(gains.mean(), gains, factor):
         return False
     context.take_plan(planned)
     context.notes.append(
@@ -74,9 +77,21 @@ def _run(context: Context, settings: RangeMethodSettings) -> bool:
     return True
 
 
-def _is_decided(gains: NDArray[np.float64]) -> bool:
-    """Whether the mean is above zero by two standard errors."""
-    return bool(gains.mean() > _DECISIVE * np.std(gains, ddof=1) / math.sqrt(gains.size))
+def _gains(context: Context, planned: Any, feeds: Sequence[Feed], least: int, enough: int) -> NDArray[np.float64]:
+    """Returns how much less noise there is on samples with other ranges, in dB; samples without any are left out."""
+    features = list(linear_layers(context.model))[-1].data
+    judge = SampleNoise(*context.float_reference(), features, feeds, least, enough)
+    if not judge.can_judge:
+        return np.zeros(0)
+    had, has = (judge.of(*context.simulate_activations(each)) for each in (None, planned))
+    known = np.isfinite(had) & np.isfinite(has) & (had > 0) & (has > 0)
+    gains: NDArray[np.float64] = 10 * np.log10(had[known] / has[known])
+    return gains
+
+
+def _are_decided(gain: float, gains: NDArray[np.float64], factor: float) -> bool:
+    """Whether a gain is above zero by so many standard errors of the mean of some gains."""
+    return bool(gain > factor * np.std(gains, ddof=1) / math.sqrt(gains.size))
 
 
 def _bytes(context: Context) -> int:
