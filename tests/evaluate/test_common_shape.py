@@ -30,9 +30,17 @@ FEED = {"x": np.float32([-3.0, -2.0, -0.4])}
 
 @pytest.mark.parametrize(
     ("one", "other", "shape"),
-    [((2, 3), (1, 5), (2, 5)), ((0, 4), (2, 4), (2, 4)), ((2, 3), (6,), None), ((2, 3), (3, 2), None)],
+    [
+        ((2, 3), (2, 5), (2, 5)),
+        ((0, 4), (2, 4), (2, 4)),
+        ((2, 3), (2, 3), None),
+        ((2, 3), (6,), None),
+        ((2, 3), (3, 2), None),
+        ((100_000, 1), (1, 100_000), None),
+        ((2, 3), (1, 5), None),
+    ],
 )
-def test_both_have_the_larger_of_each_dimension(one, other, shape):
+def test_both_have_the_larger_of_one_dimension(one, other, shape):
     first, second = in_one_shape(np.ones(one), np.ones(other))
     assert (first.shape, second.shape) == ((shape, shape) if shape else (one, other))
     assert (first.sum(), second.sum()) == (np.prod(one), np.prod(other))

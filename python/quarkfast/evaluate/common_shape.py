@@ -14,15 +14,15 @@ def in_one_shape(one: NDArray[Any], other: NDArray[Any]) -> tuple[NDArray[Any], 
     """Returns two arrays with zeros behind what either has less of, so that they can be compared.
 
     A decoder that stops a step early has lost all that the step would give, and one that goes on adds noise: a ratio is
-    worse for it, and tells one model from another all the same. Arrays of as many elements, or of different ranks, stay
-    as they are.
+    worse for it, and tells one model from another all the same. Arrays that differ in more than one dimension stay as
+    they are: steps are one, and zeros for two may take any amount of memory.
 
     Example:
         >>> import numpy as np
         >>> in_one_shape(np.ones((1, 2)), np.ones((1, 3)))[0].tolist()
         [[1.0, 1.0, 0.0]]
     """
-    if one.size == other.size or one.ndim != other.ndim:
+    if one.ndim != other.ndim or np.count_nonzero(np.not_equal(one.shape, other.shape)) != 1:
         return one, other
     wanted = np.maximum(one.shape, other.shape)
     first, second = (
