@@ -11,6 +11,7 @@ import onnx
 from quarkfast import ort
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.formats import find
+from quarkfast.graph.shape_inference import inferred
 from quarkfast.quantization import Records
 
 __all__ = ["WideShares", "share_above_8_bits", "stored_activations", "wide_shares"]
@@ -119,8 +120,9 @@ def _sizes(model: bytes, wanted: Iterable[str], feed: Feed) -> dict[str, int]:
 
 def _no_tensors(model: onnx.ModelProto) -> set[str]:
     """Returns the names of sequences, maps and optional values, as far as operators say what they give."""
-    graph = onnx.shape_inference.infer_shapes(model).graph
-    return {each.name for each in (*graph.value_info, *graph.output) if each.type.WhichOneof("value") != "tensor_type"}
+    graph = (inferred(model, propagate=False) or model).graph
+    kinds = {each.name: each.type.WhichOneof("value") for each in (*graph.value_info, *graph.output)}
+    return {name for name, kind in kinds.items() if kind not in (None, "tensor_type")}
 
 
 def sized_weights(graph: onnx.GraphProto, records: Records) -> dict[str, tuple[int, int]]:
