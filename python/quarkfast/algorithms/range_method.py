@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quarkfast.algorithms.activation_noise import activation_judge, may_judge_activations
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
 from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme
-from quarkfast.evaluate.sample_noise import SampleNoise
-from quarkfast.reconstruction import linear_layers
 from quarkfast.statistics import StatisticsRequest
 
 __all__ = ["RANGE_METHOD", "RangeMethodSettings"]
@@ -23,9 +22,6 @@ __all__ = ["RANGE_METHOD", "RangeMethodSettings"]
 # three it is Student's t of two degrees of freedom, which they exceed by chance once in twenty times.
 _DECISIVE, _DECISIVE_OF_FEW = 2.0, 4.3
 _FEW = 3
-
-# Bytes of constants up to which models are tried: several forms of them are run.
-_MOST_TRIED = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +49,7 @@ def _run(context: Context, settings: RangeMethodSettings) -> bool:
     the noise of both is taken; the mean of their logarithms has to be above zero by two standard errors. Three samples
     are enough where they agree, either way.
     """
-    if not context.may_run_samples or not any(linear_layers(context.model)) or _bytes(context) > _MOST_TRIED:
+    if not may_judge_activations(context):
         return False
     if any(each.histogram is None for name, each in context.statistics.items() if name in context.ranges):
         return False
@@ -79,9 +75,8 @@ def _run(context: Context, settings: RangeMethodSettings) -> bool:
 
 def _gains(context: Context, planned: Any, feeds: Sequence[Feed], least: int, enough: int) -> NDArray[np.float64]:
     """Returns how much less noise there is on samples with other ranges, in dB; samples without any are left out."""
-    features = list(linear_layers(context.model))[-1].data
-    judge = SampleNoise(*context.float_reference(), features, feeds, least, enough)
-    if not judge.can_judge:
+    judge = activation_judge(context, feeds, least, enough)
+    if judge is None:
         return np.zeros(0)
     had, has = (judge.of(*context.simulate_activations(each)) for each in (None, planned))
     known = np.isfinite(had) & np.isfinite(has) & (had > 0) & (has > 0)
@@ -92,10 +87,6 @@ def _gains(context: Context, planned: Any, feeds: Sequence[Feed], least: int, en
 def _are_decided(gain: float, gains: NDArray[np.float64], factor: float) -> bool:
     """Whether a gain is above zero by so many standard errors of the mean of some gains."""
     return bool(gain > factor * np.std(gains, ddof=1) / math.sqrt(gains.size))
-
-
-def _bytes(context: Context) -> int:
-    return sum(each.const_value.nbytes for each in context.model.graph.initializers.values() if each.const_value)
 
 
 def _settings(scheme: Scheme) -> Settings | None:

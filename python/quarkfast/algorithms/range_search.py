@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quarkfast.algorithms.activation_noise import activation_judge, may_judge_activations
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
 from quarkfast.algorithms.scale_alignment import with_one_scale
 from quarkfast.config import Scheme
 from quarkfast.evaluate.constant_trial import decibels
-from quarkfast.evaluate.sample_noise import SampleNoise
 from quarkfast.kernels import Range
 from quarkfast.ranges.error_norm import POWERS, least_power_ranges
-from quarkfast.reconstruction import linear_layers
 from quarkfast.statistics import StatisticsRequest
 
 __all__ = ["RANGE_SEARCH", "RangeSearchSettings"]
@@ -33,9 +32,6 @@ _DECISIVE = 2.0
 
 # Every so many samples one is held apart.
 _APART = 3
-
-# Bytes of constants up to which models are tried: several forms of them are run.
-_MOST_TRIED = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +63,13 @@ def _run(context: Context, settings: RangeSearchSettings) -> bool:
     Ranges that the user or an operator gives, those of tensors with a method of their own, and those of tensors that
     the target gives one scale stay, and those that reach beyond the few values that were seen.
     """
-    layers = list(linear_layers(context.model))
-    if not context.may_run_samples or not layers or _bytes(context) > _MOST_TRIED:
+    if not may_judge_activations(context):
         return False
     kinds, feeds = _kinds(context), context.read_samples(settings.samples)
     if _FIRST not in kinds or len(feeds) < settings.least_samples:
         return False
-    features, counts = layers[-1].data, (settings.least_samples, settings.enough_numbers)
-    judge = SampleNoise(*context.float_reference(), features, feeds, *counts)
-    if not judge.can_judge:
+    judge = activation_judge(context, feeds, settings.least_samples, settings.enough_numbers)
+    if judge is None:
         return False
     plans = {power: plan for power, ranges in kinds.items() if _differs(plan := context.plan_with(ranges), context)}
     own = judge.of(*context.simulate_activations(None))
@@ -108,10 +102,6 @@ def _gain(one: Noises, other: Noises) -> tuple[float, float]:
     """Returns how much less noise there is in `other`, on the mean of samples, and the standard error of that."""
     gains = one - other
     return float(np.mean(gains)), float(np.std(gains, ddof=1)) / math.sqrt(gains.size)
-
-
-def _bytes(context: Context) -> int:
-    return sum(each.const_value.nbytes for each in context.model.graph.initializers.values() if each.const_value)
 
 
 def _kinds(context: Context) -> dict[float, Mapping[str, Range]]:

@@ -1,0 +1,39 @@
+"""What judges ranges of activations: the outputs of a model in which activations are rounded and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quarkfast.algorithms.algorithm import Context
+from quarkfast.calibration.data import Feed
+from quarkfast.evaluate.sample_noise import SampleNoise
+from quarkfast.reconstruction import linear_layers
+
+__all__ = ["activation_judge", "may_judge_activations"]
+
+# Bytes of constants up to which models are tried: several forms of them are run.
+_MOST_TRIED = 256 << 20
+
+
+def may_judge_activations(context: Context) -> bool:
+    """Whether there are real samples, layers to feed, and room for the model beside itself."""
+    constants = context.model.graph.initializers.values()
+    size = sum(each.const_value.nbytes for each in constants if each.const_value)
+    return context.may_run_samples and size <= _MOST_TRIED and any(True for _ in linear_layers(context.model))
+
+
+def activation_judge(context: Context, feeds: Sequence[Feed], least: int, enough: int) -> SampleNoise | None:
+    """Returns what the float model gives for samples, at its outputs and in front of its last layer.
+
+    Args:
+        context: A plan with scales.
+        feeds: The samples.
+        least: How many are run at least.
+        enough: Numbers of outputs, over all samples, with which no more are run.
+
+    Returns:
+        None where nothing can be judged.
+    """
+    features = list(linear_layers(context.model))[-1].data
+    judge = SampleNoise(*context.float_reference(), features, feeds, least, enough)
+    return judge if judge.can_judge else None
