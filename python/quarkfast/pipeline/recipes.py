@@ -55,6 +55,7 @@ from quarkfast.transforms.fold_affine import fold_affine
 from quarkfast.transforms.fold_batch_norm import fold_batch_norm
 from quarkfast.transforms.fold_constants import fold_constants
 from quarkfast.transforms.infer_types import infer_types
+from quarkfast.transforms.merge_concats import merge_concats
 from quarkfast.transforms.remove_no_ops import remove_no_ops
 from quarkfast.transforms.split_affine import split_affine
 from quarkfast.transforms.widen_half import widen_half
@@ -96,6 +97,7 @@ PREPARATION: Recipe = (
     FunctionStep("check new constants", "prepare", check_new_constants),
     rewrite("infer types", infer_types),
     rewrite("remove no-ops", remove_no_ops),
+    rewrite("merge Concats", merge_concats),
     FunctionStep("convert for target", "prepare", convert_for_target, converts_for_target),
 )
 """Float rewrites in front of pairs."""
