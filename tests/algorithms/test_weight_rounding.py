@@ -309,3 +309,25 @@ def test_biases_of_any_codes_make_up_for_means(preset):
         return [arrays[f"{name}_quantized"].tolist() for name in ("b1", "b2", "b3")]
 
     assert biases() != biases(update_bias=False)
+
+
+@pytest.mark.parametrize("options", [{}, {"per_channel": True}])
+def test_a_head_on_two_levels_is_rounded_for_both(options):
+    text = """g (float[N, 8, 6, 6] x) => (float[N, 4, 6, 6] y, float[N, 4, 3, 3] z) {
+        y = Conv <pads = [1, 1, 1, 1]> (x, w, b)
+        half = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x)
+        z = Conv <pads = [1, 1, 1, 1]> (half, w, b)
+    }"""
+    rng = np.random.default_rng(3)
+    proto = tiny_model(text, {"w": rng.normal(0, 0.3, (4, 8, 3, 3)).astype(np.float32), "b": np.ones(4, np.float32)})
+    x = _correlated(32, 5)
+    expected = exact_session(proto).run(None, {"x": x})
+    ratios = []
+    for rounding in ("nearest", "descent"):
+        result = quarkfast.quantize(
+            proto, preset="A8W8", weight_type="int4", calibration_data=_correlated(40, 2), rounding=rounding, **options
+        )
+        outputs = exact_session(result.model_bytes).run(None, {"x": x})
+        ratios.append([sqnr(*pair) for pair in zip(expected, outputs, strict=True)])
+    assert any("weight rounding: codes of 1 layers" in note for note in result.summary.notes)
+    assert min(np.subtract(ratios[1], ratios[0])) > 1

@@ -25,7 +25,7 @@ def _samples(rng, count=3):
     return [{"x": rng.normal(size=(1, 4)).astype(np.float32)} for _ in range(count)]
 
 
-LAYERS = ["matmul_1", "matmul_2", "matmul_4"]
+LAYERS = {"matmul_1": "u", "matmul_2": "v", "matmul_4": "w"}
 
 
 @pytest.mark.parametrize("budget", [0, 1 << 20])
@@ -34,11 +34,15 @@ def test_layers_see_what_they_see_in_the_whole_model(budget, rng):
     whole = onnx.ModelProto.FromString(proto.SerializeToString())
     whole.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in "sc")
     with StagedModel(proto, LAYERS, feeds, budget) as model:
-        assert [model.layers_of(stage) for stage in range(model.stages + 1)] == [[], LAYERS[:2], LAYERS[2:]]
+        assert [model.layers_of(stage) for stage in range(model.stages + 1)] == [
+            [],
+            [["matmul_1"], ["matmul_2"]],
+            [["matmul_4"]],
+        ]
         model.run(0)
         for sample, feed in enumerate(feeds):
             _, s, _ = run_exactly(whole, feed)
-            assert [model.input_of(name, sample).tolist() for name in LAYERS[:2]] == [s.tolist()] * 2
+            assert [model.input_of(name, sample).tolist() for name in ("matmul_1", "matmul_2")] == [s.tolist()] * 2
         model.run(1)
         for sample, feed in enumerate(feeds):
             assert model.input_of("matmul_4", sample).tolist() == run_exactly(whole, feed)[2].tolist()
@@ -68,10 +72,31 @@ def test_a_stage_reads_what_bodies_read(rng):
     }"""
     proto = tiny_model(text, {name: rng.normal(size=(4, 4)).astype(np.float32) for name in "wv"})
     feeds = [each | {"p": np.array(True)} for each in _samples(rng)]
-    with StagedModel(proto, ["matmul_1", "matmul_4"], feeds, 0) as model:
+    with StagedModel(proto, {"matmul_1": "w", "matmul_4": "v"}, feeds, 0) as model:
         model.run(0)
         model.run(1)
         assert model.input_of("matmul_4", 1).tolist() == run_exactly(proto, feeds[1])[0].tolist()
+
+
+def test_layers_that_share_a_weight_are_of_the_latest_stage_of_theirs(rng):
+    text = """g (float[N, 4] x) => (float[N, 4] y, float[N, 4] z) {
+        a = MatMul (x, u)
+        y = MatMul (x, w)
+        b = MatMul (a, v)
+        z = MatMul (b, w)
+    }"""
+    proto, feeds = tiny_model(text, {name: rng.normal(size=(4, 4)).astype(np.float32) for name in "uvw"}), _samples(rng)
+    weights = {"matmul_0": "u", "matmul_1": "w", "matmul_2": "v", "matmul_3": "w"}
+    with StagedModel(proto, weights, feeds, 1 << 20) as model:
+        found = [model.layers_of(stage) for stage in range(model.stages + 1)]
+        assert found == [[], [["matmul_0"]], [["matmul_2"]], [["matmul_1", "matmul_3"]]]
+        for stage in range(3):
+            model.run(stage)
+        u, v = (onnx.numpy_helper.to_array(each) for each in proto.graph.initializer if each.name in "uv")
+        assert model.input_of("matmul_1", 2).tolist() == feeds[2]["x"].tolist()
+        # Two sums of four products, each rounded to float32, in another order at most.
+        near = 16 * np.finfo(np.float32).eps * (np.abs(feeds[2]["x"]) @ np.abs(u) @ np.abs(v)).max()
+        np.testing.assert_allclose(model.input_of("matmul_3", 2), feeds[2]["x"] @ u @ v, atol=near)
 
 
 def test_the_store_keeps_within_its_budget_and_leaves_no_file(tmp_path, monkeypatch):

@@ -64,7 +64,8 @@ def correct_output_biases(context: Context, settings: OutputBiasCorrectionSettin
     models = context.simulate([str(name) for layer in layers for name in (layer.weight, layer.bias)])
     changed: dict[str, Any] = {}
 
-    def see(layer: LinearLayer, paths: Sequence[Any]) -> Mapping[str, NDArray[np.float32]]:
+    def see(readers: Sequence[LinearLayer], paths: Sequence[Any]) -> Mapping[str, NDArray[np.float32]]:
+        (layer,) = readers
         mean, float_mean = layer_means(layer, paths, fitting)
         name = str(layer.bias)
         if not (np.isfinite(mean).all() and np.isfinite(float_mean).all()):

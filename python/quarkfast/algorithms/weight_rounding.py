@@ -21,6 +21,7 @@ from quarkfast.reconstruction import LinearLayer, linear_layers
 from quarkfast.reconstruction.error_share import add_to_diagonals, covariances, error_share
 from quarkfast.reconstruction.output_error import output_ratios
 from quarkfast.reconstruction.reconstruct import LayerStatistics, reconstruct
+from quarkfast.reconstruction.shared_weights import shared_weights
 
 __all__ = ["WeightRoundingSettings", "round_weight", "round_weights", "settings_of"]
 
@@ -199,8 +200,10 @@ def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
     before = output_ratios(models.float_model, models.quantized, apart, features)
     halves = both and settings.part_of_error is None
 
+    weights = {layer.weight for layer in layers}
+
     def report(done: int) -> None:
-        context.report(done, len(layers))
+        context.report(done, len(weights))
 
     reconstruct(models, layers, fitting, rounding.solve, both=both, halves=halves, report=report)
     after = output_ratios(models.float_model, models.quantized, apart, features)
@@ -209,16 +212,18 @@ def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
         context.notes.append(f"weight rounding was undone, for it made the model no better: {gains}")
         return False
     context.replace_codes(rounding.changed)
-    context.notes.append(f"weight rounding: codes of {len(layers)} layers chosen by their output; {gains}")
+    context.notes.append(f"weight rounding: codes of {len(weights)} layers chosen by their output; {gains}")
     return True
 
 
 def _layers(context: Context) -> list[LinearLayer]:
-    """Returns the layers whose weight has codes of its own: integers, or floats and blocks that lie along its rows."""
+    """Returns the layers whose weight has codes for layers alone: integers, or floats and blocks along its rows."""
     tensors = context.coded_weights()
     return [
         layer
-        for layer in linear_layers(context.model, added=context.scheme.weights_only)
+        for layer in linear_layers(
+            context.model, added=context.scheme.weights_only, shared=shared_weights(context.model)
+        )
         if layer.weight in tensors
         and (tensors[layer.weight].is_integer or _blocks(tensors[layer.weight], layer) is not None)
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, is_read_once, is_standard, name_of, shape_of, tensor_of
 from quarkfast.graph.attention import adds_bias
 
-__all__ = ["LinearLayer", "Window", "linear_layers"]
+__all__ = ["LinearLayer", "Window", "layer_of", "linear_layers"]
 
 
 class Window(NamedTuple):
@@ -117,21 +117,29 @@ class LinearLayer:
         return np.ascontiguousarray(rows).reshape(self.shape)
 
 
-def linear_layers(model: ir.Model, *, added: bool = False) -> Iterator[LinearLayer]:
+def linear_layers(model: ir.Model, *, added: bool = False, shared: Collection[str] = ()) -> Iterator[LinearLayer]:
     """Yields the layers of the model's own graph whose weight is a constant that nothing else reads, in order.
 
     Args:
         model: The model.
         added: Whether a constant vector that the only reader of a MatMul adds is its bias too.
+        shared: Names of weights that several layers may read; those have no bias.
 
     Left out are layers of other shapes: a MatMul whose weight is no matrix, a Gemm that transposes its input or scales
     its product, and a convolution whose padding depends on the input's size.
     """
     for node in model.graph:
-        if is_standard(node) and len(node.inputs) > 1 and is_constant(node.inputs[1]):
-            layer = _layer(node) if node.inputs[1] is not None and is_read_once(node.inputs[1]) else None
-            if layer is not None and _product(layer.shape):
-                yield replace(layer, bias=_added(node)) if added and layer.op_type == "MatMul" else layer
+        weight = node.inputs[1] if is_standard(node) and len(node.inputs) > 1 else None
+        if weight is None or not is_constant(weight):
+            continue
+        alone = is_read_once(weight)
+        layer = layer_of(node) if alone or name_of(weight) in shared else None
+        if layer is not None and _product(layer.shape):
+            if not alone:
+                layer = replace(layer, bias=None)
+            elif added and layer.op_type == "MatMul":
+                layer = replace(layer, bias=_added(node))
+            yield layer
 
 
 def _added(node: ir.Node) -> str | None:
@@ -144,7 +152,8 @@ def _added(node: ir.Node) -> str | None:
     return name_of(bias) if bias is not None and is_read_once(bias) else None
 
 
-def _layer(node: ir.Node) -> LinearLayer | None:
+def layer_of(node: ir.Node) -> LinearLayer | None:
+    """Returns a node of the standard whose second input is a constant as a layer, or None if it is of another shape."""
     shape = shape_of(tensor_of(node.inputs[1]))
     third = node.inputs[2] if len(node.inputs) > 2 else None
     bias = name_of(third) if third is not None and is_constant(third) and is_read_once(third) else None

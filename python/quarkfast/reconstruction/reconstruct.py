@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from quarkfast import _core
 from quarkfast.reconstruction.gram import GramMatrices, fixed_point_step
-from quarkfast.reconstruction.input_rows import places_of, rows_at
+from quarkfast.reconstruction.input_rows import count_rows, places_of, rows_at
 from quarkfast.reconstruction.linear_layer import LinearLayer
 from quarkfast.reconstruction.models import Models
 from quarkfast.reconstruction.stages import StagedModel
@@ -30,8 +30,8 @@ class LayerStatistics(NamedTuple):
     """What one layer sees.
 
     Attributes:
-        layer: The layer.
-        parts: Gram matrices of its input: of all samples, or of every second one and of the others, if halves were
+        layer: The layer, or the first of those that share its weight.
+        parts: Gram matrices of their input: of all samples, or of every second one and of the others, if halves were
             asked for. Who solves a layer may take them out to save memory.
     """
 
@@ -74,7 +74,7 @@ def reconstruct(
     halves: bool = False,
     report: Callable[[int], None] = lambda done: None,
 ) -> None:
-    """Solves each of `layers` in the order of the graph, and puts what comes of it into the quantized model.
+    """Solves the weights of `layers` in the order of the graph, and puts what comes of it into the quantized model.
 
     Rows of a convolution's input are taken from places that are spread evenly over each sample,
     those of a product's input from tokens that are no padding.
@@ -83,38 +83,38 @@ def reconstruct(
         models: The quantized one is changed in place.
         layers: What to solve.
         feeds: Samples; the same number of rows in each.
-        solve: Called once for each layer.
+        solve: Called once for each weight.
         both: Whether to run the float model too, so that layers make up for the errors in front of them.
         halves: Whether to tell what every second sample shows, and what the others do, by itself.
-        report: Called with the number of layers that are done.
+        report: Called with the number of weights that are done.
 
     Raises:
         ModelError: ONNX Runtime does not take a part of a model.
     """
     weights = {tensor.name: tensor for tensor in models.float_model.graph.initializer}
 
-    def see(layer: LinearLayer, paths: Sequence[StagedModel]) -> Mapping[str, NDArray[np.float32]]:
-        own = onnx.numpy_helper.to_array(weights[layer.weight])
-        return solve(_statistics(layer, own, paths, feeds, halves))
+    def see(readers: Sequence[LinearLayer], paths: Sequence[StagedModel]) -> Mapping[str, NDArray[np.float32]]:
+        own = onnx.numpy_helper.to_array(weights[readers[0].weight])
+        return solve(_statistics(readers, own, paths, feeds, halves))
 
     go_through(models, layers, feeds, see, both=both, report=report)
 
 
 def _statistics(
-    layer: LinearLayer,
+    readers: Sequence[LinearLayer],
     weights: NDArray[np.float32],
     paths: Sequence[StagedModel],
     feeds: Sequence[Feed],
     halves: bool,
 ) -> LayerStatistics:
-    samples = range(len(feeds))
-    inputs = ([path.input_of(layer.node, sample) for path in paths] for sample in samples)
+    layer, samples = readers[0], range(len(feeds))
+    inputs = ([path.input_of(each.node, sample) for path in paths] for each in readers for sample in samples)
     largest = np.max([[_largest(each) for each in (own, *_missing(own, *floats))] for own, *floats in inputs], axis=0)
     steps = [fixed_point_step(float(each)) for each in largest]
     parts = []
     for part in (samples[::2], samples[1::2]) if halves else (samples,):
         parts.append(GramMatrices(layer.to_rows(weights), *steps))
-        for rows in _rows(layer, paths, feeds, part):
+        for rows in _rows(readers, paths, feeds, part):
             parts[-1].add(*rows)
     _core.release_memory()  # of the rows, before solvers copy matrices
     return LayerStatistics(layer, parts)
@@ -127,21 +127,25 @@ def _missing(own: NDArray[np.float32], *floats: NDArray[np.float32]) -> Iterator
 
 
 def _rows(
-    layer: LinearLayer, paths: Sequence[StagedModel], feeds: Sequence[Feed], part: Sequence[int]
+    readers: Sequence[LinearLayer], paths: Sequence[StagedModel], feeds: Sequence[Feed], part: Sequence[int]
 ) -> Iterator[list[NDArray[np.float32]]]:
     """Yields rows of the quantized model and what they lack to those of the float model, if that is run, in chunks.
 
     One product of many rows takes a tenth of the time of products of few.
 
-    Of each sample in `part` there are as many as if all samples were wanted.
+    Of each sample in `part` there are as many as if all samples were wanted. Of layers with one weight each has as many
+    as it has of all places.
     """
-    inputs = layer.matrix_shape[2]
+    inputs = readers[0].matrix_shape[2]
     wanted = -(-min(max(_ROWS_PER_INPUT * inputs, _FEWEST), _MOST) // len(feeds))
     chunk: list[list[NDArray[np.float32]]] = []
     for sample in part:
-        own, *floats = (path.input_of(layer.node, sample) for path in paths)
-        places = places_of(layer, own, feeds[sample], wanted, sample * wanted)
-        chunk.append(rows_at(layer, [own, *_missing(own, *floats)], places))
+        counts = [count_rows(each, paths[0].input_of(each.node, sample)) for each in readers]
+        for layer, count in zip(readers, counts, strict=True):
+            own, *floats = (path.input_of(layer.node, sample) for path in paths)
+            of_it = -(-wanted * count // max(sum(counts), 1))
+            places = places_of(layer, own, feeds[sample], of_it, sample * of_it)
+            chunk.append(rows_at(layer, [own, *_missing(own, *floats)], places))
         if sample == part[-1] or sum(each[0].nbytes for each in chunk) >= _CHUNK:
             yield [np.concatenate(each, axis=1) for each in zip(*chunk, strict=True)]
             chunk.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -23,29 +23,32 @@ class StagedModel:
     """A model whose nodes are run stage by stage over samples that are kept in between.
 
     The stage of a node is the number of chosen layers on the longest way to it, itself included: what is of stage `s`
-    can be computed once the weights of the layers of stages 1 to `s` are final.
+    can be computed once the weights of the layers of stages 1 to `s` are final. Layers that share a weight are of one
+    stage, the latest of theirs, so that what all of them multiply is known before.
 
     Attributes:
         model: The model; initializers of layers may be replaced as long as their stage has not been run.
         stages: Number of the last stage.
     """
 
-    def __init__(self, model: onnx.ModelProto, layers: Collection[str], feeds: Sequence[Feed], budget: int) -> None:
+    def __init__(self, model: onnx.ModelProto, layers: Mapping[str, str], feeds: Sequence[Feed], budget: int) -> None:
         """Reads the graph; runs nothing.
 
         Args:
             model: The whole model, with all its constants in it.
-            layers: Names of the nodes that begin a stage.
+            layers: Names of the nodes that begin a stage, with the weight of each; of those that share one none lies
+                behind another.
             feeds: Samples, by the names of the inputs.
             budget: Bytes of tensors to keep in memory.
         """
         self.model = model
         self._store = ActivationStore(budget)
         self._feeds = feeds
-        self._stage_of, self._last_use = _read_graph(model.graph, frozenset(layers))
+        self._stage_of, self._last_use = _read_graph(model.graph, layers)
         self.stages = max(self._stage_of.values(), default=0)
         chosen = [node for node in model.graph.node if node.name in layers]
         self._node_stages = {node.name: self._stage_of[node.output[0]] for node in chosen}
+        self._weights = layers
 
     def __enter__(self) -> StagedModel:
         """Returns the model."""
@@ -55,9 +58,13 @@ class StagedModel:
         """Drops all tensors."""
         self._store.__exit__(*error)
 
-    def layers_of(self, stage: int) -> list[str]:
-        """Returns the names of the layers whose weights must be final before `stage` is run."""
-        return [name for name, own in self._node_stages.items() if own == stage]
+    def layers_of(self, stage: int) -> list[list[str]]:
+        """Returns the names of the layers whose weights must be final before `stage` is run, together those of one."""
+        found = dict[str, list[str]]()
+        for name, own in self._node_stages.items():
+            if own == stage:
+                found.setdefault(self._weights[name], []).append(name)
+        return list(found.values())
 
     @cached_property
     def _data(self) -> dict[str, str]:
@@ -102,15 +109,21 @@ class _Known(Mapping[str, NDArray[Any]]):
         return len(self._feed)
 
 
-def _read_graph(graph: onnx.GraphProto, layers: frozenset[str]) -> tuple[dict[str, int], dict[str, int]]:
+def _read_graph(graph: onnx.GraphProto, layers: Mapping[str, str]) -> tuple[dict[str, int], dict[str, int]]:
     """Returns the stage of each tensor that a node computes, and the last stage that reads each."""
-    stage_of, last_use = dict[str, int](), dict[str, int]()
-    for node in graph.node:
-        read = list(names_read(node))
-        own = max((stage_of.get(name, 0) for name in read), default=0) + (node.name in layers)
-        for name in read:
-            last_use[name] = max(last_use.get(name, 0), own)
-        stage_of.update((name, own) for name in node.output if name)
+    nodes = [(node, list(names_read(node)), layers.get(node.name)) for node in graph.node]
+    stage_of, last_use, of_weight = dict[str, int](), dict[str, int](), dict[str, int]()
+    settled = False
+    while not settled:  # a layer may be of a later stage than one before it with the same weight
+        settled = True
+        for node, read, weight in nodes:
+            own = max((stage_of.get(name, 0) for name in read), default=0)
+            if weight is not None:
+                settled &= of_weight.get(weight, own + 1) > own
+                own = of_weight[weight] = max(of_weight.get(weight, 0), own + 1)
+            stage_of.update((name, own) for name in node.output if name)
+            for name in read:
+                last_use[name] = max(last_use.get(name, 0), own)
     return stage_of, last_use
 
 

@@ -22,8 +22,8 @@ _BUDGET = 64 << 20
 
 Feed = Mapping[str, NDArray[Any]]
 
-See = Callable[[LinearLayer, Sequence[StagedModel]], Mapping[str, NDArray[np.float32]]]
-"""From a layer, and the quantized model and perhaps the float one in front of it, to new values of initializers."""
+See = Callable[[Sequence[LinearLayer], Sequence[StagedModel]], Mapping[str, NDArray[np.float32]]]
+"""From the layers of a weight, with the quantized model and perhaps the float one, to new values of initializers."""
 
 
 def go_through(
@@ -35,7 +35,7 @@ def go_through(
     both: bool,
     report: Callable[[int], None] = lambda done: None,
 ) -> None:
-    """Shows each of `layers` in the order of the graph, and puts what comes of it into the quantized model.
+    """Shows `layers` in the order of the graph, weight by weight, and puts what comes of it into the quantized model.
 
     Both models are run once over the samples, in stages: what a layer sees is computed with the new weights of all
     layers before it.
@@ -44,24 +44,25 @@ def go_through(
         models: The quantized one is changed in place.
         layers: What to show.
         feeds: Samples.
-        see: Called once for each layer; may read its input (`StagedModel.input_of`).
+        see: Called once for the layers of each weight; may read their input (`StagedModel.input_of`).
         both: Whether to run the float model too.
-        report: Called with the number of layers that are done.
+        report: Called with the number of weights that are done.
 
     Raises:
         ModelError: ONNX Runtime does not take a part of a model.
     """
     by_node = {layer.node: layer for layer in layers}
+    weights = {name: layer.weight for name, layer in by_node.items()}
     done = 0
     with ExitStack() as stack:
-        quantized = stack.enter_context(StagedModel(models.quantized, by_node, feeds, _BUDGET))
+        quantized = stack.enter_context(StagedModel(models.quantized, weights, feeds, _BUDGET))
         paths = [quantized]
         if both:
-            paths.append(stack.enter_context(StagedModel(models.float_model, by_node, feeds, _BUDGET)))
+            paths.append(stack.enter_context(StagedModel(models.float_model, weights, feeds, _BUDGET)))
         initializers = {tensor.name: tensor for tensor in models.quantized.graph.initializer}
         for stage in range(quantized.stages + 1):
-            for name in quantized.layers_of(stage):
-                for tensor, values in see(by_node[name], paths).items():
+            for names in quantized.layers_of(stage):
+                for tensor, values in see([by_node[name] for name in names], paths).items():
                     initializers[tensor].CopyFrom(onnx.numpy_helper.from_array(values, tensor))
                 done += 1
                 report(done)
