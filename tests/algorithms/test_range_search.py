@@ -56,7 +56,7 @@ def test_outputs_on_other_samples_gain_where_extremes_are_rare():
     without, found = _quantized(search_ranges=False), _quantized(search_ranges=True)
     (note,) = _notes(found)
     assert note.startswith("range search: ranges of least error to the power ")
-    assert "with rounded activations alone outputs go from " in note
+    assert "with rounded activations alone outputs gain " in note
     assert _ratio(found) > _ratio(without) + 1
 
 
@@ -64,9 +64,19 @@ def test_ranges_stay_where_samples_held_apart_object(monkeypatch):
     monkeypatch.setattr(range_search, "_gain", lambda one, other: (-1.0, 0.1) if one.size < 20 else (0.0, 0.1))
     without, found = _quantized(search_ranges=False), _quantized(search_ranges=True)
     (note,) = _notes(found)
-    assert note.startswith("range search was undone: with rounded activations alone outputs go from ")
-    assert note.endswith(" on 16 samples held apart")
+    assert note.startswith("range search was undone: with rounded activations alone outputs gain -1.0 dB ")
+    assert note.endswith(" in the mean of 16 samples held apart")
     assert _scales(found) == _scales(without)
+
+
+def test_one_sample_with_most_of_the_noise_does_not_decide():
+    noises = {None: [90.0, 1.0, 1.0, 1.0], 2.0: [110.0, 0.1, 0.2, 0.1], 2.5: [100.0, 1.0, 1.1, 0.9]}
+    assert range_search._choose({kind: np.array(each) for kind, each in noises.items()}) == 2.0
+
+
+def test_samples_without_noise_tell_nothing():
+    noises = {None: np.zeros(4), 2.5: np.array([0.0, 1.0, 0.0, 0.0])}
+    assert range_search._choose(noises) == 2.5
 
 
 def test_ranges_of_the_method_stay_where_they_are_best(monkeypatch):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from quarkfast.algorithms.algorithm import Context
 from quarkfast.calibration.data import Feed
 from quarkfast.evaluate.sample_noise import SampleNoise
 from quarkfast.reconstruction import linear_layers
 
-__all__ = ["activation_judge", "may_judge_activations"]
+__all__ = ["activation_judge", "gains_of", "may_judge_activations"]
 
 # Bytes of constants up to which models are tried: several forms of them are run.
 _MOST_TRIED = 256 << 20
@@ -37,3 +40,21 @@ def activation_judge(context: Context, feeds: Sequence[Feed], least: int, enough
     features = list(linear_layers(context.model))[-1].data
     judge = SampleNoise(*context.float_reference(), features, feeds, least, enough)
     return judge if judge.can_judge else None
+
+
+def gains_of(had: NDArray[np.float64], has: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns how much less noise each sample has, in dB; one without any is left out.
+
+    Decibels, since one sample of a classifier that is unsure may have most of the noise.
+
+    Args:
+        had: Noise of each sample before.
+        has: The same afterwards.
+
+    Example:
+        >>> gains_of(np.array([1.0, 10.0, 0.0]), np.array([0.1, 100.0, 0.0])).tolist()
+        [10.0, -10.0]
+    """
+    known = np.isfinite(had) & np.isfinite(has) & (had > 0) & (has > 0)
+    gains: NDArray[np.float64] = 10 * np.log10(had[known] / has[known])
+    return gains

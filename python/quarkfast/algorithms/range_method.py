@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.activation_noise import activation_judge, may_judge_activations
+from quarkfast.algorithms.activation_noise import activation_judge, gains_of, may_judge_activations
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
 from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme
@@ -78,10 +78,7 @@ def _gains(context: Context, planned: Any, feeds: Sequence[Feed], least: int, en
     judge = activation_judge(context, feeds, least, enough)
     if judge is None:
         return np.zeros(0)
-    had, has = (judge.of(*context.simulate_activations(each)) for each in (None, planned))
-    known = np.isfinite(had) & np.isfinite(has) & (had > 0) & (has > 0)
-    gains: NDArray[np.float64] = 10 * np.log10(had[known] / has[known])
-    return gains
+    return gains_of(*(judge.of(*context.simulate_activations(each)) for each in (None, planned)))
 
 
 def _are_decided(gain: float, gains: NDArray[np.float64], factor: float) -> bool:

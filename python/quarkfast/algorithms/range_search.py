@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.activation_noise import activation_judge, may_judge_activations
+from quarkfast.algorithms.activation_noise import activation_judge, gains_of, may_judge_activations
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
 from quarkfast.algorithms.scale_alignment import with_one_scale
 from quarkfast.config import Scheme
-from quarkfast.evaluate.constant_trial import decibels
 from quarkfast.kernels import Range
 from quarkfast.ranges.error_norm import POWERS, least_power_ranges
 from quarkfast.statistics import StatisticsRequest
@@ -60,6 +59,8 @@ def _run(context: Context, settings: RangeSearchSettings) -> bool:
     4. Samples held apart, every third, judge that: where they show more noise than with the ranges of the method, by
        more than two standard errors, these stay.
 
+    Of each sample the ratio of the noise of both is taken, and the mean of their logarithms.
+
     Ranges that the user or an operator gives, those of tensors with a method of their own, and those of tensors that
     the target gives one scale stay, and those that reach beyond the few values that were seen.
     """
@@ -99,8 +100,10 @@ def _choose(noises: Mapping[float | None, Noises]) -> float | None:
 
 
 def _gain(one: Noises, other: Noises) -> tuple[float, float]:
-    """Returns how much less noise there is in `other`, on the mean of samples, and the standard error of that."""
-    gains = one - other
+    """Returns how much less noise there is in `other`, in dB on the mean of samples, and the standard error of that."""
+    gains = gains_of(one, other)
+    if gains.size < 2:
+        return 0.0, 0.0
     return float(np.mean(gains)), float(np.std(gains, ddof=1)) / math.sqrt(gains.size)
 
 
@@ -122,9 +125,8 @@ def _kinds(context: Context) -> dict[float, Mapping[str, Range]]:
 
 def _keep_unless_worse(context: Context, power: float, plan: object, had: Noises, has: Noises) -> bool:
     """Takes the plan unless samples held apart show that it is worse."""
-    before, after = (decibels(float(np.mean(each))) for each in (had, has))
-    measured = f"with rounded activations alone outputs go from {before} to {after} on {had.size} samples held apart"
     gain, error = _gain(had, has)
+    measured = f"with rounded activations alone outputs gain {gain:.1f} dB in the mean of {had.size} samples held apart"
     if not gain >= -_DECISIVE * error:
         context.notes.append(f"range search was undone: {measured}")
         return False
