@@ -109,6 +109,12 @@ def test_threads_that_wait_sleep_where_that_is_asked_for():
     assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
 
 
+@pytest.mark.parametrize("arena", [True, False])
+def test_tensors_share_blocks_unless_outputs_are_kept(arena):
+    options = ort.session_options(arena=arena)
+    assert (options.enable_cpu_mem_arena, options.enable_mem_pattern) == (arena, arena)
+
+
 def test_models_open_from_bytes_and_paths(tmp_path: Path) -> None:
     one = np.ones((), np.float32)
     model = one_node("ExtendedDequantizeLinear", [np.zeros(3, np.int8), one, np.zeros((), np.int8)], constants=(1, 2))

@@ -50,7 +50,7 @@ def exact_session(
         >>> exact_session(result.model_bytes).run(None, {"image": images.test})[0].shape
         (500, 10)
     """
-    options = ort.session_options(optimize=False, spinning=False)
+    options = ort.session_options(optimize=False, spinning=False, arena=False)
     source = model.SerializeToString() if isinstance(model, onnx.ModelProto) else model
     if not isinstance(source, bytes) and folder is None:
         folder = Path(source).parent

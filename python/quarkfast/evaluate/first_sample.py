@@ -39,8 +39,7 @@ def output_sqnr(reference: bytes | Path, quantized: bytes | Path, feed: Feed) ->
 
 def _run(model: bytes | Path, feed: Feed) -> Iterator[tuple[str, Any]]:
     # One run is no reason to keep memory for the next: superres held 174 MB with an arena and holds 124 without.
-    options = ort.session_options(optimize=False, spinning=False)
-    options.enable_cpu_mem_arena = options.enable_mem_pattern = False
+    options = ort.session_options(optimize=False, spinning=False, arena=False)
     _core.release_memory()
     session = ort.inference_session(model, options)
     names = [output.name for output in session.get_outputs()]
