@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quarkfast.reconstruction import cholesky
+from quarkfast.reconstruction import error_share as module_of_share
 from quarkfast.reconstruction.error_share import covariances, error_share
 from quarkfast.reconstruction.gram import GramMatrices
 
@@ -94,3 +96,17 @@ def test_covariances_are_those_of_an_input_between_the_two(seed, part, centred):
     most = 2.0**-22 * np.abs(WEIGHTS).sum() * np.abs(floats - inputs).max() * np.abs(inputs).max()
     wanted = WEIGHTS[0] @ (between - means[1]).T @ (inputs - means[0]) / 30
     np.testing.assert_allclose(target[0], wanted, atol=most)
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.01])
+@pytest.mark.parametrize("floats", [0.25, np.nan])
+def test_large_matrices_have_the_share_that_they_have_as_a_whole(damping, floats, monkeypatch):
+    """By blocks of three inputs, also where an input is the sum of two others and no damping, or a number, is there."""
+    inputs = _inputs(60, 7)
+    inputs[:, 4] = inputs[:, 2] + inputs[:, 3]
+    floats = inputs + np.round(floats * _inputs(60, 8) / STEP) * STEP
+    with np.errstate(invalid="ignore"):
+        whole = error_share(*_matrices(inputs, floats), damping, True)
+        for module in (module_of_share, cholesky):
+            monkeypatch.setattr(module, "_BLOCK", 3)
+        assert error_share(*_matrices(inputs, floats), damping, True) == whole

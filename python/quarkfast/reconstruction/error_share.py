@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from quarkfast.reconstruction.cholesky import factor_in_place, solve_in_place
 from quarkfast.reconstruction.gram import GramMatrices
 
 __all__ = ["add_to_diagonals", "covariances", "error_share"]
@@ -17,7 +18,8 @@ _STEPS = 16
 # Damping of inputs that depend on each other, whose matrix has no inverse.
 _LEAST_DAMPING = 2.0**-30
 
-# Rows of a matrix that are changed at once, so that no second one of its size is in memory.
+# Rows of a matrix that are changed at once, so that no second one of its size is in memory. One of no more is solved as
+# a whole, which takes little memory and is quicker.
 _BLOCK = 512
 
 
@@ -79,19 +81,36 @@ def error_share(half: GramMatrices, other: GramMatrices, damping: float, centred
         A number from 0 to 1, a multiple of 1/16.
     """
     changes = [_change(each, damping, centred) for each in (half, other)]
-    agreed = power = 0.0
-    for change, judge in zip(changes, (other, half), strict=True):
-        gram, difference = _difference(judge, centred)
-        agreed += float(np.sum(change * difference))
-        power += float(np.sum((change @ gram) * change))
+    products = [_products(change, judge, centred) for change, judge in zip(changes, (other, half), strict=True)]
+    agreed, power = map(sum, zip(*products, strict=True))
     share = min(max(agreed / power, 0.0), 1.0) if power > 0 else 0.0
     return round(2 * share / (1 + share) * _STEPS) / _STEPS
 
 
+def _products(change: Values, judge: GramMatrices, centred: bool) -> tuple[float, float]:
+    """Returns ``<X, D>`` and ``<X G, X>`` of a change of weights."""
+    gram, difference = _difference(judge, centred)
+    return float(np.sum(change * difference)), float(np.sum((change @ gram) * change))
+
+
 def _change(matrices: GramMatrices, damping: float, centred: bool) -> Values:
     """Returns ``D G^-1``, the change of weights that makes up for the difference of some samples, with damping."""
+    gram, difference = _damped(matrices, damping, centred)
+    if gram.shape[-1] > _BLOCK:
+        try:
+            for own, rows in zip(gram, difference, strict=True):
+                factor_in_place(own)
+                solve_in_place(own, rows)
+            return difference
+        except np.linalg.LinAlgError:  # it has no inverse but for its rounding
+            gram, difference = _damped(matrices, damping, centred)
+    return np.asarray(np.linalg.solve(gram, difference.transpose(0, 2, 1)).transpose(0, 2, 1), np.float64)
+
+
+def _damped(matrices: GramMatrices, damping: float, centred: bool) -> tuple[Values, Values]:
+    """Returns ``G`` with damping, and ``D``."""
     gram, difference = _difference(matrices, centred)
     power_of_inputs = np.trace(gram, axis1=1, axis2=2) / gram.shape[-1]
     # Where no input but zero was seen the difference is zero too, and any inverse will do.
     add_to_diagonals(gram, np.where(power_of_inputs > 0, max(damping, _LEAST_DAMPING) * power_of_inputs, 1.0))
-    return np.asarray(np.linalg.solve(gram, difference.transpose(0, 2, 1)).transpose(0, 2, 1), np.float64)
+    return gram, difference

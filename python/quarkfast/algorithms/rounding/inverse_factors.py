@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from quarkfast.reconstruction.cholesky import factor_in_place, invert_lower
+
 __all__ = ["InverseFactors", "inverse_factor"]
 
 Values = NDArray[np.float64]
 
-# Rows of a triangular matrix that is inverted as any other.
-_SMALL = 64
+# Numbers that are turned round at once.
+_TURNED = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +79,18 @@ def inverse_factor(gram: Values, order: NDArray[np.int64]) -> Values:
         LinAlgError: If ``G`` is not positive definite.
     """
     turned = order[::-1]
-    factor = np.asarray(np.linalg.cholesky(gram[np.ix_(turned, turned)]), np.float64)
-    _invert_lower(factor)
-    return np.ascontiguousarray(factor[::-1, ::-1])
+    factor: Values = np.ascontiguousarray(gram[np.ix_(turned, turned)])
+    factor_in_place(factor)
+    invert_lower(factor)
+    _turn_round(factor.reshape(-1))
+    return factor
 
 
-def _invert_lower(factor: Values) -> None:
-    """Inverts a lower triangular matrix in place, by halves: a sixth of the work of a general inverse."""
-    size = len(factor)
-    if size <= _SMALL:
-        factor[...] = np.tril(np.linalg.inv(factor))
-        return
-    half = size // 2
-    top, below, bottom = factor[:half, :half], factor[half:, :half], factor[half:, half:]
-    _invert_lower(top)
-    _invert_lower(bottom)
-    below[...] = -(bottom @ below) @ top
+def _turn_round(values: Values) -> None:
+    """Reverses an array in place."""
+    size = len(values)
+    for begin in range(0, size // 2, _TURNED):
+        end = min(begin + _TURNED, size // 2)
+        first = values[begin:end].copy()
+        values[begin:end] = values[size - end : size - begin][::-1]
+        values[size - end : size - begin] = first[::-1]
