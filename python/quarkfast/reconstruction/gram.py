@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,7 +19,8 @@ _BITS = 15
 # of the second, summed over up to 2^16 rows, are exact too.
 _WEIGHT_BITS, _OUTPUT_BITS = 22, 22
 
-# Rows of a matrix that are added to at once, so that no second one of its size is in memory.
+# Rows of a matrix that are added to at once, so that no second one of its size is in memory. Of a symmetric one each
+# block begins at the diagonal: of many inputs half of it is there.
 _BLOCK = 512
 
 
@@ -63,26 +66,41 @@ class GramMatrices:
             step: What inputs of the quantized model are counted in (:func:`fixed_point_step`).
             missing_step: The same of what they lack to those of the float model; None where that is not looked at.
         """
-        self.weights, self.count = np.asarray(weights, np.float64), 0
-        groups, outputs, inputs = self.weights.shape
+        self.weights = np.asarray(weights, np.float64)
+        _, outputs, inputs = self.weights.shape
         self._step, self._missing_step = step, missing_step
-        self._gram, self._sum = np.zeros((groups, inputs, inputs)), np.zeros((groups, inputs))
-        self._missing_sum = np.zeros((groups, inputs))
         # What few outputs lack is multiplied instead of what many inputs do.
         self._outputs = _Outputs(self.weights) if 2 * outputs <= inputs else None
-        rows = 0 if missing_step is None else outputs if self._outputs else inputs
+        self._begin()
+
+    def _begin(self) -> None:
+        groups, outputs, inputs = self.weights.shape
+        self.count = 0
+        self._gram = [
+            np.zeros((groups, min(_BLOCK, inputs - begin), inputs - begin)) for begin in range(0, inputs, _BLOCK)
+        ]
+        self._sum = np.zeros((groups, inputs))
+        self._missing_sum = np.zeros((groups, inputs))
+        rows = 0 if self._missing_step is None else outputs if self._outputs else inputs
         self._missing = np.zeros((groups, rows, inputs))
 
     def add(self, rows: NDArray[np.floating], missing: NDArray[np.floating] | None = None) -> None:
         """Adds rows ``[groups, n, k]`` of the quantized model, and what each lacks to that of the float model."""
         codes = counted(rows, self._step)
         self.count += codes.shape[1]
-        _add_products(self._gram, codes, codes)
+        for begin, block in zip(range(0, codes.shape[-1], _BLOCK), self._gram, strict=True):
+            block += codes[..., begin : begin + _BLOCK].transpose(0, 2, 1) @ codes[..., begin:]
         self._sum += codes.sum(axis=1)
         if missing is not None and self._missing_step is not None:
             lacking = counted(missing, self._missing_step)
             self._missing_sum += lacking.sum(axis=1)
             _add_products(self._missing, self._outputs.of(lacking) if self._outputs else lacking, codes)
+
+    def without_rows(self) -> GramMatrices:
+        """Returns matrices of no rows, which share the weights with these."""
+        found = copy(self)
+        found._begin()
+        return found
 
     def merge(self, other: GramMatrices) -> None:
         """Adds the rows of matrices with the same weights and steps, exactly."""
@@ -91,12 +109,21 @@ class GramMatrices:
             mine += theirs
 
     def _sums(self) -> tuple[Values, ...]:
-        return self._gram, self._sum, self._missing, self._missing_sum
+        return *self._gram, self._sum, self._missing, self._missing_sum
 
     @property
     def gram(self) -> Values:
         """``E[x^ x^T]``, ``[groups, k, k]``, symmetric."""
-        return self._gram * (self._step * self._step / max(self.count, 1))
+        scale = self._step * self._step / max(self.count, 1)
+        if len(self._gram) == 1:
+            return self._gram[0] * scale
+        size = self.weights.shape[-1]
+        whole = np.empty((len(self.weights), size, size))
+        for begin, block in zip(range(0, size, _BLOCK), self._gram, strict=True):
+            rows, behind = slice(begin, begin + _BLOCK), slice(begin, None)
+            np.multiply(block, scale, out=whole[:, rows, behind])
+            whole[:, behind, rows] = whole[:, rows, behind].transpose(0, 2, 1)
+        return whole
 
     @property
     def missing(self) -> Values:
@@ -147,17 +174,7 @@ def _powers_of_two(values: Values) -> Values:
 
 
 def _add_products(sums: Values, first: Values, second: Values) -> None:
-    """Adds ``first^T second`` of each group, of large ones by blocks of rows; sums are exact in any.
-
-    Where both are one array, the half of it that lies on and above the diagonal is computed.
-    """
-    size = first.shape[-1]
-    if size <= _BLOCK:
-        sums += first.transpose(0, 2, 1) @ second
-        return
-    for total, one, other in zip(sums, first, second, strict=True):
-        for begin in range(0, size, _BLOCK):
-            rows, behind = slice(begin, begin + _BLOCK), slice(begin if first is second else 0, None)
-            total[rows, behind] += one[:, rows].T @ other[:, behind]
-            if first is second:
-                total[behind, rows] = total[rows, behind].T
+    """Adds ``first^T second`` of each group, of large ones by blocks of rows; sums are exact in any."""
+    for begin in range(0, first.shape[-1], _BLOCK):
+        rows = slice(begin, begin + _BLOCK)
+        sums[:, rows] += first[..., rows].transpose(0, 2, 1) @ second

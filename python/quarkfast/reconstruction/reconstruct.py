@@ -22,8 +22,9 @@ __all__ = ["LayerStatistics", "reconstruct"]
 # Rows of a layer's input for each number in a row, and the least and the most of them.
 _ROWS_PER_INPUT, _FEWEST, _MOST = 8, 2048, 16384
 
-# Bytes of rows to multiply at once.
-_CHUNK = 8 << 20
+# Rows to multiply at once: at least so many, and of few numbers so many bytes. Their copies in float64 take four times
+# as much.
+_CHUNK_ROWS, _CHUNK = 512, 2 << 20
 
 
 class LayerStatistics(NamedTuple):
@@ -111,11 +112,12 @@ def _statistics(
     inputs = ([path.input_of(each.node, sample) for path in paths] for each in readers for sample in samples)
     largest = np.max([[_largest(each) for each in (own, *_missing(own, *floats))] for own, *floats in inputs], axis=0)
     steps = [fixed_point_step(float(each)) for each in largest]
-    parts = []
-    for part in (samples[::2], samples[1::2]) if halves else (samples,):
-        parts.append(GramMatrices(layer.to_rows(weights), *steps))
-        for rows in _rows(readers, paths, feeds, part):
-            parts[-1].add(*rows)
+    parts = [GramMatrices(layer.to_rows(weights), *steps)]
+    if halves:
+        parts.append(parts[0].without_rows())
+    for place, part in enumerate(parts):
+        for rows in _rows(readers, paths, feeds, samples[place :: len(parts)]):
+            part.add(*rows)
     _core.release_memory()  # of the rows, before solvers copy matrices
     return LayerStatistics(layer, parts)
 
@@ -146,9 +148,11 @@ def _rows(
             of_it = -(-wanted * count // max(sum(counts), 1))
             places = places_of(layer, own, feeds[sample], of_it, sample * of_it)
             chunk.append(rows_at(layer, [own, *_missing(own, *floats)], places))
-        if sample == part[-1] or sum(each[0].nbytes for each in chunk) >= _CHUNK:
-            yield [np.concatenate(each, axis=1) for each in zip(*chunk, strict=True)]
+        rows = sum(each[0].size for each in chunk) // inputs
+        if sample == part[-1] or (rows >= _CHUNK_ROWS and rows * inputs * own.itemsize >= _CHUNK):
+            joined = [np.concatenate(each, axis=1) for each in zip(*chunk, strict=True)]
             chunk.clear()
+            yield joined
 
 
 def _largest(x: NDArray[np.float32]) -> float:
