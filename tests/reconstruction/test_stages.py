@@ -2,6 +2,7 @@ import numpy as np
 import onnx
 import pytest
 
+from quarkfast.reconstruction import activation_store
 from quarkfast.reconstruction.activation_store import ActivationStore
 from quarkfast.reconstruction.stages import StagedModel
 from support.tiny_models import run_exactly, tiny_model
@@ -99,16 +100,49 @@ def test_layers_that_share_a_weight_are_of_the_latest_stage_of_theirs(rng):
         np.testing.assert_allclose(model.input_of("matmul_3", 2), feeds[2]["x"] @ u @ v, atol=near)
 
 
+PAGE = activation_store._PAGE
+
+
 def test_the_store_keeps_within_its_budget_and_leaves_no_file(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     arrays = [np.full(10, index, np.float32) for index in range(4)]
     with ActivationStore(budget=80) as store:
         for index, array in enumerate(arrays):
             store.put("x", index, array)
-        assert len(list(tmp_path.rglob("*.npy"))) == 2
+        assert store.on_disk == 2 * PAGE
         assert [store.get("x", index).tolist() for index in range(4)] == [each.tolist() for each in arrays]
-        store.drop("x")
-        assert not list(tmp_path.rglob("*.npy"))
+        store.drop("x", 0)
+        assert "x" in store
+        store.put("x", 0, arrays[0])
+        assert store.on_disk == 2 * PAGE
+        for index in range(4):
+            store.drop("x", index)
+        assert "x" not in store
+        assert store.on_disk == 0
         store.put("y", 0, arrays[0])
-        assert not list(tmp_path.rglob("*.npy"))
+        assert store.on_disk == 0
     assert not list(tmp_path.iterdir())
+
+
+def test_pages_are_written_again(monkeypatch, rng):
+    """Arrays of one page, of several and of parts of one, in pages that others left; some lie in another order."""
+    monkeypatch.setattr(activation_store, "_PAGE", 16)
+    kept = {}
+    with ActivationStore(budget=0) as store:
+        for index in range(60):
+            if index % 3 == 2:
+                gone = sorted(kept)[int(rng.integers(len(kept)))]
+                store.drop("x", gone)
+                del kept[gone]
+            kept[index] = rng.normal(size=(int(rng.integers(1, 7)), 3)).astype(rng.choice(["f2", "f4", "f8"])).T
+            store.put("x", index, kept[index])
+        assert store.on_disk == sum(-(-array.nbytes // 16) * 16 for array in kept.values())
+        for index, array in kept.items():
+            found = store.get("x", index)
+            assert (found.dtype, found.shape, found.tolist()) == (array.dtype, array.shape, array.tolist())
+
+
+def test_an_empty_array_takes_nothing():
+    with ActivationStore(budget=0) as store:
+        store.put("x", 0, np.empty((0, 3), np.float32))
+        assert (store.get("x", 0).shape, store.on_disk) == ((0, 3), 0)

@@ -78,19 +78,21 @@ class StagedModel:
     def run(self, stage: int) -> None:
         """Computes what later stages read of `stage`, for every sample, and forgets what none reads any more."""
         wanted = [name for name, own in self._stage_of.items() if own == stage and self._last_use.get(name, 0) > stage]
-        if wanted:
-            given = {name: _element_type(self._store.get(name, 0)) for name in self._kept()}
-            piece = Piece(self.model, wanted, given)
-            for sample, feed in enumerate(self._feeds):
-                known = _Known(feed, self._store, sample)
-                for name, array in zip(wanted, piece.run(known), strict=True):
-                    self._store.put(name, sample, array)
-        for name in self._kept():
-            if self._last_use.get(name, 0) <= stage:
-                self._store.drop(name)
+        kept = [name for name in self._stage_of if name in self._store]
+        piece = Piece(self.model, wanted, {name: self._element_type(name) for name in kept}) if wanted else None
+        gone = [name for name in kept if self._last_use.get(name, 0) <= stage]
+        for sample, feed in enumerate(self._feeds):
+            found = piece.run(_Known(feed, self._store, sample)) if piece else []
+            for name in gone:
+                self._store.drop(name, sample)
+            for name, array in zip(wanted, found, strict=True):
+                self._store.put(name, sample, array)
 
-    def _kept(self) -> list[str]:
-        return [name for name in self._stage_of if name in self._store]
+    def _element_type(self, name: str) -> int:
+        array = self._store.get(name, 0)
+        if array.dtype == object:
+            return int(onnx.TensorProto.STRING)
+        return int(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
 
 
 class _Known(Mapping[str, NDArray[Any]]):
@@ -125,9 +127,3 @@ def _read_graph(graph: onnx.GraphProto, layers: Mapping[str, str]) -> tuple[dict
             for name in read:
                 last_use[name] = max(last_use.get(name, 0), own)
     return stage_of, last_use
-
-
-def _element_type(array: NDArray[Any]) -> int:
-    if array.dtype == object:
-        return int(onnx.TensorProto.STRING)
-    return int(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))

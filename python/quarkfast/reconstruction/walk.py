@@ -17,8 +17,9 @@ from quarkfast.reconstruction.stages import StagedModel
 
 __all__ = ["Feed", "go_through"]
 
-# Bytes of tensors between two stages to keep in memory, of each of the two models.
-_BUDGET = 64 << 20
+# Bytes of tensors between two stages to keep in memory, of each of the two models; more of them lie in a file, which
+# costs no time that could be measured.
+_BUDGET = 16 << 20
 
 Feed = Mapping[str, NDArray[Any]]
 
