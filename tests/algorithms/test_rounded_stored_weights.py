@@ -151,7 +151,7 @@ def test_weights_of_sixteen_bits_stay_at_the_nearest_codes():
 def test_codes_that_are_no_better_are_undone(monkeypatch):
     from quarkfast.algorithms import weight_rounding
 
-    monkeypatch.setattr(weight_rounding, "output_ratios", lambda *models: np.array([10.0]))
+    monkeypatch.setattr(weight_rounding.ReferenceOutputs, "ratios_of", lambda *_: np.array([10.0]))
     rounded = _quantized("INT4_WO", "gptq")
     assert rounded.summary.notes[0].startswith("weight rounding was undone")
     before = _constants(_quantized("INT4_WO", "nearest"))

@@ -65,7 +65,7 @@ def test_outputs_on_other_samples_gain(options):
 
 def _judge_by(monkeypatch, before, after):
     ratios = iter([np.array(before), np.array(after)])
-    monkeypatch.setattr(weight_rounding, "output_ratios", lambda *_: next(ratios))
+    monkeypatch.setattr(weight_rounding.ReferenceOutputs, "ratios_of", lambda *_: next(ratios))
 
 
 @pytest.mark.parametrize(

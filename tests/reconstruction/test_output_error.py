@@ -2,11 +2,16 @@ import numpy as np
 import onnx
 import pytest
 
-from quarkfast.reconstruction.output_error import output_ratios
+from quarkfast.reconstruction.output_error import ReferenceOutputs
 from support.tiny_models import tiny_model
 
 TEXT = "g (float[N, 2] x) => (float[N, 2] y, int64[2] s) { y = Mul (x, f) s = Shape (x) }"
 FEEDS = [{"x": np.float32([[3.0, 4.0]])}, {"x": np.float32([[0.0, 5.0]])}]
+
+
+def output_ratios(reference, quantized, *rest):
+    with ReferenceOutputs(reference, *rest) as outputs:
+        return outputs.ratios_of(quantized)
 
 
 def _times(factor):
@@ -57,3 +62,9 @@ def test_boxes_and_scores_of_one_output_count_alike():
     one, other = (tiny_model(text, {"f": np.float32(factor)}) for factor in (1.0, 0.9))
     # The scores are the same, which ends at 100 dB, and the noise of boxes is a hundredth of their power.
     assert output_ratios(one, other, FEEDS[:1]) == pytest.approx([(100 + 20) / 2], abs=1e-5)
+
+
+def test_one_reference_serves_several_models():
+    with ReferenceOutputs(_times(1.0), FEEDS) as outputs:
+        found = [outputs.ratios_of(_times(factor)).tolist() for factor in (1.0, np.inf, 1.0)]
+    assert found == [[100.0] * 2, [-100.0] * 2, [100.0] * 2]

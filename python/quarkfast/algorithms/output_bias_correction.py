@@ -15,7 +15,7 @@ from quarkfast.algorithms.held_apart import Gains, split_samples
 from quarkfast.config import Scheme
 from quarkfast.reconstruction import LinearLayer, linear_layers
 from quarkfast.reconstruction.layer_means import layer_means
-from quarkfast.reconstruction.output_error import output_ratios
+from quarkfast.reconstruction.output_error import ReferenceOutputs
 from quarkfast.reconstruction.walk import go_through
 
 __all__ = ["OUTPUT_BIAS_CORRECTION", "OutputBiasCorrectionSettings", "correct_output_biases"]
@@ -78,9 +78,10 @@ def correct_output_biases(context: Context, settings: OutputBiasCorrectionSettin
     def report(done: int) -> None:
         context.report(done, len(layers))
 
-    before = output_ratios(models.float_model, models.quantized, apart, layers[-1].data)
-    go_through(models, layers, fitting, see, both=True, report=report)
-    gains = Gains(before, output_ratios(models.float_model, models.quantized, apart, layers[-1].data))
+    with ReferenceOutputs(models.float_model, apart, layers[-1].data) as reference:
+        before = reference.ratios_of(models.quantized)
+        go_through(models, layers, fitting, see, both=True, report=report)
+        gains = Gains(before, reference.ratios_of(models.quantized))
     if not gains.mean > 0:
         context.notes.append(f"output bias correction was undone, for it made the model no better: {gains}")
         return False

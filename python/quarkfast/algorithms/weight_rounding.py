@@ -19,7 +19,7 @@ from quarkfast.algorithms.rounding.inverse_factors import InverseFactors
 from quarkfast.config import Scheme
 from quarkfast.reconstruction import LinearLayer, linear_layers
 from quarkfast.reconstruction.error_share import add_to_diagonals, covariances, error_share
-from quarkfast.reconstruction.output_error import output_ratios
+from quarkfast.reconstruction.output_error import ReferenceOutputs
 from quarkfast.reconstruction.reconstruct import LayerStatistics, reconstruct
 from quarkfast.reconstruction.shared_weights import shared_weights
 
@@ -196,8 +196,6 @@ def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
     both = settings.from_float_input
     models = context.simulate([name for layer in layers for name in (layer.weight, layer.bias) if name])
     rounding = _Rounding(context, settings)
-    features = layers[-1].data
-    before = output_ratios(models.float_model, models.quantized, apart, features)
     halves = both and settings.part_of_error is None
 
     weights = {layer.weight for layer in layers}
@@ -205,9 +203,10 @@ def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
     def report(done: int) -> None:
         context.report(done, len(weights))
 
-    reconstruct(models, layers, fitting, rounding.solve, both=both, halves=halves, report=report)
-    after = output_ratios(models.float_model, models.quantized, apart, features)
-    gains = Gains(before, after)
+    with ReferenceOutputs(models.float_model, apart, layers[-1].data) as reference:
+        before = reference.ratios_of(models.quantized)
+        reconstruct(models, layers, fitting, rounding.solve, both=both, halves=halves, report=report)
+        gains = Gains(before, reference.ratios_of(models.quantized))
     if not gains.any() or gains.are_losses():
         context.notes.append(f"weight rounding was undone, for it made the model no better: {gains}")
         return False

@@ -21,7 +21,7 @@ from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quantize_model import quantize_model
 from quarkfast.pipeline.single_rows import cut_to_rows
 from quarkfast.pipeline.summary import Summary
-from quarkfast.reconstruction.output_error import output_ratios
+from quarkfast.reconstruction.output_error import ReferenceOutputs
 from quarkfast.statistics import Calibration
 from quarkfast.targets import Target
 
@@ -115,12 +115,15 @@ def _undone(
 ) -> str | None:
     """Returns why the options are left out; None where they stay."""
 
-    def ratios(tried: Scheme) -> NDArray[Any]:
+    def ratios(tried: Scheme, outputs: ReferenceOutputs) -> NDArray[Any]:
         data, _ = quantize_model(model, None, tried, target, calibrating, None, max_memory, clock)
         with clock.stage("judge"):
-            return output_ratios(reference, onnx.load_model_from_string(data), judged)
+            return outputs.ratios_of(onnx.load_model_from_string(data))
 
-    gains = Gains(ratios(_without(scheme)), ratios(scheme))
+    with clock.stage("judge"):
+        outputs = ReferenceOutputs(reference, judged)
+    with outputs:
+        gains = Gains(ratios(_without(scheme), outputs), ratios(scheme, outputs))
     if not gains.are_losses():
         return None
     return f"{' and '.join(_asked(scheme))} was left out, for it made the model worse: {gains}; strict=True keeps it"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,51 +14,77 @@ from quarkfast.evaluate.common_shape import in_one_shape
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.logits import judge_also
 from quarkfast.evaluate.output_parts import OutputParts
+from quarkfast.reconstruction.activation_store import ActivationStore
 
-__all__ = ["output_ratios"]
+__all__ = ["ReferenceOutputs"]
 
 # Decibels at which a ratio ends on either side, so that no exact sample outweighs all others.
 _MOST = 100.0
 
+# Bytes of outputs of the float model to keep in memory.
+_BUDGET = 4 << 20
 
-def output_ratios(
-    reference: onnx.ModelProto,
-    quantized: onnx.ModelProto,
-    feeds: Sequence[Mapping[str, NDArray[Any]]],
-    features: str = "",
-) -> NDArray[np.float64]:
-    """Returns the ratio of signal to quantization noise of each sample in dB, the mean over float outputs.
 
-    Boxes and scores that are joined to one output count as two (`quarkfast.evaluate.output_parts`). Both run with
-    exact sums. A ratio lies between -100 and 100 dB. Numbers that are not finite in the float model are left out;
-    others make it -100 dB, and so does another shape. Outputs without signal are left out of the mean; a sample
-    that has none is NaN.
+class ReferenceOutputs:
+    """What a float model gives for some samples, computed once, beside which quantized models are put.
 
-    Args:
-        reference: The float model.
-        quantized: The quantized one, with the same outputs.
-        feeds: Samples, by the names of the inputs.
-        features: A tensor that counts as an output too, where a node of both models computes it: what the last layer
-            reads tells more than the few numbers of a classifier, whose errors cancel by chance.
-
-    Raises:
-        ModelError: ONNX Runtime does not take a model or a sample.
+    A ratio is that of signal to quantization noise of a sample in dB, the mean over float outputs. Boxes and scores
+    that are joined to one output count as two (`quarkfast.evaluate.output_parts`). All models run with exact sums. A
+    ratio lies between -100 and 100 dB. Numbers that are not finite in the float model are left out; others make it
+    -100 dB, and so does another shape. Outputs without signal are left out of the mean; a sample that has none is NaN.
     """
-    names = [output.name for output in judge_also(_copy(reference), features).graph.output]
-    # It runs a part of the model itself, so before the sessions are open.
-    parts = OutputParts(reference, [dict(each) for each in feeds], [dict.fromkeys(names)])
-    _core.release_memory()
-    sessions = [exact_session(judge_also(_copy(model), features)) for model in (reference, quantized)]
-    found = []
-    for sample, feed in enumerate(feeds):
-        wanted, got = (dict(zip(names, ort.run(session, feed), strict=True)) for session in sessions)
-        pairs = [pair for name in names if _is_float(wanted[name]) for pair in _parts(parts, sample, name, wanted, got)]
+
+    def __init__(self, model: onnx.ModelProto, feeds: Sequence[Mapping[str, NDArray[Any]]], features: str = "") -> None:
+        """Runs the float model.
+
+        Args:
+            model: The float model.
+            feeds: Samples, by the names of the inputs.
+            features: A tensor that counts as an output too, where a node of both models computes it: what the last
+                layer reads tells more than the few numbers of a classifier, whose errors cancel by chance.
+
+        Raises:
+            ModelError: ONNX Runtime does not take the model or a sample.
+        """
+        self._feeds, self._features = feeds, features
+        self._names = [output.name for output in _judged(model, features).graph.output]
+        self._parts = OutputParts(model, [dict(each) for each in feeds], [dict.fromkeys(self._names)])
+        self._outputs = ActivationStore(_BUDGET)
+        for sample, outputs in enumerate(self._runs(model)):
+            for name, output in outputs.items():
+                self._outputs.put(name, sample, output)
+
+    def __enter__(self) -> ReferenceOutputs:
+        """Returns the outputs."""
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Drops them."""
+        self._outputs.__exit__(*error)
+
+    def ratios_of(self, quantized: onnx.ModelProto) -> NDArray[np.float64]:
+        """Returns the ratio of each sample for a quantized model with the same outputs.
+
+        Raises:
+            ModelError: ONNX Runtime does not take the model or a sample.
+        """
+        return np.array([self._ratio(sample, outputs) for sample, outputs in enumerate(self._runs(quantized))])
+
+    def _runs(self, model: onnx.ModelProto) -> Iterator[Mapping[str, Any]]:
+        _core.release_memory()
+        session = exact_session(_judged(model, self._features).SerializeToString())
+        for feed in self._feeds:
+            yield dict(zip(self._names, ort.run(session, feed), strict=True))
+        del session
+        _core.release_memory()
+
+    def _ratio(self, sample: int, got: Mapping[str, Any]) -> float:
+        wanted = {name: self._outputs.get(name, sample) for name in self._names}
+        names = [name for name in self._names if _is_float(wanted[name])]
+        pairs = [pair for name in names for pair in _parts(self._parts, sample, name, wanted, got)]
         powers = [_powers(expected.astype(np.float64), given.astype(np.float64)) for expected, given in pairs]
         ratios = [_decibels(*power) for power in powers if power.any()]
-        found.append(float(np.mean(ratios)) if ratios else np.nan)
-    del sessions
-    _core.release_memory()
-    return np.array(found, np.float64)
+        return float(np.mean(ratios)) if ratios else np.nan
 
 
 def _is_float(output: object) -> bool:
@@ -75,10 +101,10 @@ def _parts(
     return list(zip(*split, strict=True))
 
 
-def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
+def _judged(model: onnx.ModelProto, features: str) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    return copy
+    return judge_also(copy, features)
 
 
 def _powers(expected: NDArray[np.float64], got: NDArray[np.float64]) -> NDArray[np.float64]:
