@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quarkfast import _core
 from quarkfast.algorithms.algorithm import Context
 from quarkfast.algorithms.bias_correction import bias_of
 from quarkfast.algorithms.held_apart import Gains, split_samples
@@ -36,6 +37,9 @@ _ROWS_WANTED = 8
 # with this; ResNet-20 loses 0.8 dB of 10.6 by it. The paper of GPTQ has as many rows, 128 texts of 2,048 words for
 # 4,096 inputs.
 _ROWS_WANTED_ALONE = 64
+
+# Bytes of a Gram matrix with which memory matters more than the time to give it back.
+_LARGE = 8 << 20
 
 # The highest code of 8 bits; a float bias has none.
 _MOST_OF_8_BITS = 255
@@ -95,6 +99,8 @@ def round_weight(tensor: Any, seen: LayerStatistics, settings: WeightRoundingSet
     if part is None:
         part = error_share(seen.parts[0], seen.parts[1], relative, centred) if len(seen.parts) > 1 else 1.0
     gram, target, wanted = _form(seen, part, relative, centred)
+    if gram.nbytes > _LARGE:
+        _core.release_memory()  # of the sums that it was made of, before it is copied
     if not tensor.is_integer:
         blocks = _blocks(tensor, layer)
         assert blocks is not None

@@ -84,7 +84,9 @@ def invert_lower(factor: Values) -> None:
     top, below, bottom = factor[:half, :half], factor[half:, :half], factor[half:, half:]
     invert_lower(top)
     invert_lower(bottom)
-    below[...] = -(bottom @ below) @ top
+    product = bottom @ below
+    np.negative(product, out=product)
+    np.matmul(product, top, out=below)
 
 
 def _inverse(block: Values) -> Values:
