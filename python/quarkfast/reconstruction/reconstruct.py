@@ -26,6 +26,9 @@ _ROWS_PER_INPUT, _FEWEST, _MOST = 8, 2048, 16384
 # as much.
 _CHUNK_ROWS, _CHUNK = 512, 2 << 20
 
+# Numbers in a Gram matrix whose copies count.
+_LARGE = 1 << 20
+
 
 class LayerStatistics(NamedTuple):
     """What one layer sees.
@@ -118,7 +121,8 @@ def _statistics(
     for place, part in enumerate(parts):
         for rows in _rows(readers, paths, feeds, samples[place :: len(parts)]):
             part.add(*rows)
-    _core.release_memory()  # of the rows, before solvers copy matrices
+    if layer.matrix_shape[2] ** 2 * layer.groups > _LARGE:
+        _core.release_memory()  # of the rows, before solvers copy matrices
     return LayerStatistics(layer, parts)
 
 

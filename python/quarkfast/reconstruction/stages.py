@@ -75,18 +75,24 @@ class StagedModel:
         name = self._data[layer]
         return self._feeds[sample][name] if name in self._feeds[sample] else self._store.get(name, sample)
 
-    def run(self, stage: int) -> None:
-        """Computes what later stages read of `stage`, for every sample, and forgets what none reads any more."""
+    def run(self, stage: int) -> int:
+        """Computes what later stages read of `stage`, for every sample, and forgets what none reads any more.
+
+        Returns:
+            How many bytes it computed.
+        """
         wanted = [name for name, own in self._stage_of.items() if own == stage and self._last_use.get(name, 0) > stage]
         kept = [name for name in self._stage_of if name in self._store]
         piece = Piece(self.model, wanted, {name: self._element_type(name) for name in kept}) if wanted else None
-        gone = [name for name in kept if self._last_use.get(name, 0) <= stage]
+        computed, gone = 0, [name for name in kept if self._last_use.get(name, 0) <= stage]
         for sample, feed in enumerate(self._feeds):
             found = piece.run(_Known(feed, self._store, sample)) if piece else []
             for name in gone:
                 self._store.drop(name, sample)
             for name, array in zip(wanted, found, strict=True):
                 self._store.put(name, sample, array)
+                computed += array.nbytes
+        return computed
 
     def _element_type(self, name: str) -> int:
         array = self._store.get(name, 0)

@@ -54,7 +54,7 @@ def go_through(
     """
     by_node = {layer.node: layer for layer in layers}
     weights = {name: layer.weight for name, layer in by_node.items()}
-    done = 0
+    done = computed = 0
     with ExitStack() as stack:
         quantized = stack.enter_context(StagedModel(models.quantized, weights, feeds, _BUDGET))
         paths = [quantized]
@@ -67,6 +67,7 @@ def go_through(
                     initializers[tensor].CopyFrom(onnx.numpy_helper.from_array(values, tensor))
                 done += 1
                 report(done)
-            for path in paths:
-                path.run(stage)
-            _core.release_memory()  # of the sessions
+            computed += sum(path.run(stage) for path in paths)
+            if computed > _BUDGET:
+                _core.release_memory()  # of the sessions
+                computed = 0
