@@ -247,7 +247,7 @@ def run(session: Any, feed: Mapping[str, Any]) -> list[Any]:
         [array([1., 2.], dtype=float32)]
     """
     try:
-        return list(session.run(None, feed))
+        return list(session.run(None, dict(feed)))
     except _failures() as error:
         raise ModelError(f"onnxruntime: {' '.join(_sentence(error).split())}") from error
 

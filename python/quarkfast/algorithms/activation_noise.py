@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Context
-from quarkfast.calibration.data import Feed
+from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.sample_noise import SampleNoise
 from quarkfast.reconstruction import linear_layers
 

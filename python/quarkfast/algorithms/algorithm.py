@@ -10,7 +10,6 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.placement import Placement
@@ -65,7 +64,7 @@ class Context(Protocol):
     def may_run_samples(self) -> bool:
         """Whether there are samples that are not random, on which the model may run with all its tensors in memory."""
 
-    def read_samples(self, most: int) -> list[Feed]:
+    def read_samples(self, most: int) -> list[Mapping[str, NDArray[Any]]]:
         """Returns the first samples, one row each where the model allows it."""
 
     def simulate(self, weights: Collection[str]) -> Models:

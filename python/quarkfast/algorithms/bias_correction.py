@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
-from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme
 from quarkfast.evaluate.constant_trial import Constants, ConstantTrial, decibels
 from quarkfast.evaluate.logits import judge_also, judge_logits
+from quarkfast.evaluate.partial_model import Feed
 from quarkfast.graph.external_constants import proto_and_folder, with_constants_as_inputs
 from quarkfast.reconstruction import InputMeans, LinearLayer, linear_layers
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from quarkfast.algorithms.activation_noise import activation_judge, gains_of, may_judge_activations
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
-from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme
+from quarkfast.evaluate.partial_model import Feed
 from quarkfast.statistics import StatisticsRequest
 
 __all__ = ["RANGE_METHOD", "RangeMethodSettings"]

@@ -165,7 +165,7 @@ class Context(ModelContext):
         """Whether there are samples that are not random, on which the model may run with all its tensors in memory."""
         return self.source.sample_to_measure(self.model, self.scheme)[0] is not None
 
-    def read_samples(self, most: int) -> list[Feed]:
+    def read_samples(self, most: int) -> list[Mapping[str, NDArray[Any]]]:
         """Returns the first samples, one row each where the model allows it."""
         return read_samples(self, most)
 

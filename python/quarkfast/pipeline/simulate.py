@@ -6,14 +6,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx
+from numpy.typing import NDArray
 
-from quarkfast.calibration.data import Feed
 from quarkfast.calibration.data.batches import regroup
 from quarkfast.graph.external_constants import proto_and_folder
 from quarkfast.graph.save import to_proto
+from quarkfast.pipeline.stored_feeds import stored_feeds
 from quarkfast.quantization import Plan, QuantizedBlocks, QuantizedTensor
 from quarkfast.reconstruction import Models
 from quarkfast.writers.qdq import insert_pairs
@@ -79,8 +80,9 @@ def _decode(
             initializer.CopyFrom(onnx.numpy_helper.from_array(values, initializer.name))
 
 
-def read_samples(context: Context, most: int) -> list[Feed]:
-    """Returns the first samples, each a feed of one row where the model lets feeds be cut."""
+def read_samples(context: Context, most: int) -> list[Mapping[str, NDArray[Any]]]:
+    """Returns the first samples, each a feed of one row where the model lets feeds be cut, many of them in a file."""
     samples = context.source.samples(context.model, context.scheme)
     feeds = regroup(iter(samples), 1) if samples.resizable else iter(samples)
-    return list(islice(feeds, most))
+    first = islice(feeds, most)
+    return list(first if samples.held else stored_feeds(first))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import weakref
 from types import TracebackType
 from typing import IO, Any, NamedTuple
 
@@ -25,7 +26,7 @@ class _Written(NamedTuple):
 
 
 class ActivationStore:
-    """Arrays by name and sample.
+    """Arrays by name and sample. The file goes away with the store, or at the end of a context.
 
     Example:
         >>> import numpy as np
@@ -92,6 +93,7 @@ class ActivationStore:
     def _write(self, array: NDArray[Any]) -> _Written:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="quarkfast_")  # noqa: SIM115
+            weakref.finalize(self, self._file.close)
         data, pages = np.ascontiguousarray(array).reshape(-1).view(np.uint8), list[int]()
         for begin in range(0, data.size, _PAGE):
             if not self._free:

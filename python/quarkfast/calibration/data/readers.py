@@ -143,7 +143,8 @@ def _open_table(
         raise CalibrationError(f"{_WHERE}: expected a multiple of the model's batch size {fixed}, got {total} samples")
     unsized = batch_size is None and _sizable(inputs)
     step = fixed or batch_size or (1 if unsized else _BATCH)
-    return Samples(lambda: _rows(columns, total, step), inputs, total=total, unsized=unsized)
+    held = not any(isinstance(column, StoredArray) for column in columns.values())
+    return Samples(lambda: _rows(columns, total, step), inputs, total=total, unsized=unsized, held=held)
 
 
 def _rows(columns: Mapping[str, _Table], total: int, step: int) -> Iterator[Feed]:

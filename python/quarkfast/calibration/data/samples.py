@@ -23,6 +23,7 @@ class Samples:
         first: The first feed, which iteration yields again.
         total: Number of samples (rows of the first input), or None where only reading tells.
         random: Whether the data is random.
+        held: Whether all of it is in memory anyway, as arrays that the caller has.
         resizable: Whether :meth:`resize` may join feeds, and cut them.
         unsized: Whether nobody has said how many rows a feed has: they come one by one, to be resized.
     """
@@ -36,6 +37,7 @@ class Samples:
         total: int | None = None,
         random: bool = False,
         unsized: bool = False,
+        held: bool = False,
         remedy: str = "",
     ) -> None:
         """Reads the first feed and checks it.
@@ -47,6 +49,7 @@ class Samples:
             total: Number of samples, where it is known.
             random: Whether the data is random.
             unsized: Whether the feeds come one by one because nobody has said how many rows one has.
+            held: Whether all of it is in memory anyway.
             remedy: What to do if there is none, for the message.
 
         Raises:
@@ -57,7 +60,7 @@ class Samples:
         if found is None:
             raise CalibrationError(f"calibration data: expected at least one sample, got none{remedy}")
         check_feed(found, inputs, "calibration data: sample 1")
-        self.first, self.total, self.random, self.unsized = found, total, random, unsized
+        self.first, self.total, self.random, self.unsized, self.held = found, total, random, unsized, held
         self.resizable = may_rebatch(inputs) and batch_of(inputs) is None
         self._opened: Iterator[Feed] | None = itertools.chain([found], opened)
         self._feeds, self._again, self._inputs = feeds, again, inputs
