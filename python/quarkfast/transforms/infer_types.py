@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import onnx
 
@@ -32,10 +32,16 @@ def infer_types(model: ir.Model) -> bool:
     Idempotent; changes no node, and returns that.
     """
     propagate = not any(map(_is_absurd, nodes_of(model.graph))) and not _has_absurd_input(model)
-    _infer(model, propagate)
-    while type_outputs(model) | _rank_reshapes(model):
-        _infer(model, propagate)
-    return False
+    with large_tensors_aside(model):
+        proto = ir.serde.serialize_model(model)
+    while True:
+        found = inferred(proto, propagate=propagate)
+        if found is not None:
+            _take_over(model, proto, found)
+            proto = found
+        if not type_outputs(model) | _rank_reshapes(model):
+            return False
+        _tell(model.graph, proto.graph)
 
 
 def _rank_reshapes(model: ir.Model) -> bool:
@@ -52,19 +58,24 @@ def _rank_reshapes(model: ir.Model) -> bool:
     return found
 
 
-def _infer(model: ir.Model, propagate: bool) -> None:
-    """Takes over what onnx infers, types as they are: onnx_ir's own pass makes tensors of sequences."""
-    with large_tensors_aside(model):
-        proto = ir.serde.serialize_model(model)
-    found = inferred(proto, propagate=propagate)
-    if found is not None:
-        for graph, typed in zip(graphs_of(model), _graphs(found.graph), strict=True):
-            _take_over(graph, typed)
+def _take_over(model: ir.Model, before: onnx.ModelProto, found: onnx.ModelProto) -> None:
+    """Gives values what onnx has found, types as they are: onnx_ir's own pass makes tensors of sequences.
+
+    Args:
+        model: The model.
+        before: What onnx was given, which the values have already.
+        found: What it made of that.
+    """
+    for graph, given, typed in zip(graphs_of(model), _graphs(before.graph), _graphs(found.graph), strict=True):
+        _take_over_graph(graph, _types(given), _types(typed))
 
 
-def _take_over(graph: ir.Graph, proto: onnx.GraphProto) -> None:
-    """Gives the values of `graph` what `proto` says of them: of an input or output there, and else in its list."""
-    known = {info.name: info.type for info in (*proto.value_info, *proto.input, *proto.output)}
+def _types(proto: onnx.GraphProto) -> dict[str, onnx.TypeProto]:
+    return {info.name: info.type for info in (*proto.value_info, *proto.input, *proto.output)}
+
+
+def _take_over_graph(graph: ir.Graph, given: Mapping[str, onnx.TypeProto], known: Mapping[str, onnx.TypeProto]) -> None:
+    """Gives the values of `graph` the types of `known` that are others than those of `given`."""
     for value in graph.initializers.values():
         tensor = value.const_value
         if tensor is not None and value.name not in known:
@@ -72,9 +83,25 @@ def _take_over(graph: ir.Graph, proto: onnx.GraphProto) -> None:
     outputs = (output for node in graph for output in node.outputs)
     for value in (*graph.inputs, *graph.initializers.values(), *outputs):
         found = known.get(value.name or "")
-        if found is not None and not holds_map(found):
+        if found is not None and found != given.get(value.name or "") and not holds_map(found):
             value.shape = ir.serde.deserialize_type_proto_for_shape(found) or value.shape
             value.type = ir.serde.deserialize_type_proto_for_type(found) or value.type
+
+
+def _tell(graph: ir.Graph, proto: onnx.GraphProto) -> None:
+    """Writes into `proto`, which was made of `graph`, what has become known since of outputs of nodes."""
+    known = {info.name: info for info in (*proto.value_info, *proto.output)}
+    for output in (output for node in graph for output in node.outputs):
+        info = known.get(output.name or "")
+        if output.name and (output.type or output.shape is not None) and (info is None or _is_partial(info)):
+            told = proto.value_info.add() if info is None else info
+            told.Clear()
+            ir.serde.serialize_value_into(told, output)
+
+
+def _is_partial(info: onnx.ValueInfoProto) -> bool:
+    kind = info.type.tensor_type
+    return not kind.elem_type or not kind.HasField("shape")
 
 
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
