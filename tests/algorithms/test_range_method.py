@@ -11,7 +11,7 @@ import quarkfast
 from quarkfast.algorithms import range_method
 from quarkfast.algorithms.range_method import RANGE_METHOD
 from quarkfast.config import PRESETS
-from quarkfast.evaluate import sqnr
+from quarkfast.evaluate import sample_noise, sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from support.tiny_models import run_as_written, tiny_model
 
@@ -118,6 +118,16 @@ def test_the_summary_counts_the_functions_whose_ranges_stay_fitted():
 
 def _scales(result):
     return {name: each.scale for name, each in result.summary.records.tensors.items() if each.kind == "activation"}
+
+
+def test_both_kinds_of_ranges_share_a_session(monkeypatch):
+    opened = []
+    monkeypatch.setattr(
+        sample_noise, "exact_session", lambda *arguments: opened.append(arguments) or exact_session(*arguments)
+    )
+    (note,) = _notes(_quantized())
+    assert note.endswith(" of 3 samples")
+    assert len(opened) == 2  # with that of the float model
 
 
 def test_a_range_that_the_user_gives_stays():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
+from quarkfast.evaluate.sample_noise import TriedForm
 from quarkfast.graph.placement import Placement
 from quarkfast.kernels import Range
 from quarkfast.reconstruction import Models
@@ -85,8 +86,8 @@ class Context(Protocol):
     def float_reference(self) -> tuple[Any, Path | None]:
         """Returns the prepared model as a protobuf, and the folder of its constants or None where they are in it."""
 
-    def simulate_activations(self, planned: Any | None) -> tuple[Any, Path | None]:
-        """Returns a model in which activations are rounded and nothing else, likewise; of the plan for None."""
+    def simulate_activations(self, planned: Sequence[Any | None]) -> list[TriedForm]:
+        """Returns forms of the model in which activations are rounded and nothing else; of the plan for None."""
 
     def coded_weights(self) -> Mapping[str, Any]:
         """Returns the weights of layers that have codes (`quarkfast.quantization.QuantizedTensor`), by name."""

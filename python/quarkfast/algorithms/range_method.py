@@ -14,6 +14,7 @@ from quarkfast.algorithms.activation_noise import activation_judge, gains_of, ma
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
 from quarkfast.config import Scheme
 from quarkfast.evaluate.partial_model import Feed
+from quarkfast.evaluate.sample_noise import TriedForm
 from quarkfast.statistics import StatisticsRequest
 
 __all__ = ["RANGE_METHOD", "RangeMethodSettings"]
@@ -59,9 +60,10 @@ def _run(context: Context, settings: RangeMethodSettings) -> bool:
     planned = context.plan_by_method("minmse")
     if planned.ranges == context.ranges:
         return False
-    gains, factor = _gains(context, planned, feeds[:_FEW], _FEW, 0), _DECISIVE_OF_FEW
+    forms = context.simulate_activations([None, planned])
+    gains, factor = _gains(context, forms, feeds[:_FEW], _FEW, 0), _DECISIVE_OF_FEW
     if gains.size == _FEW and not _are_decided(abs(gains.mean()), gains, factor):
-        others = _gains(context, planned, feeds[_FEW:], settings.least_samples - _FEW, settings.enough_numbers)
+        others = _gains(context, forms, feeds[_FEW:], settings.least_samples - _FEW, settings.enough_numbers)
         gains, factor = np.concatenate([gains, others]), _DECISIVE
     if gains.size < _FEW or not _are_decided(gains.mean(), gains, factor):
         return False
@@ -73,12 +75,14 @@ def _run(context: Context, settings: RangeMethodSettings) -> bool:
     return True
 
 
-def _gains(context: Context, planned: Any, feeds: Sequence[Feed], least: int, enough: int) -> NDArray[np.float64]:
-    """Returns how much less noise there is on samples with other ranges, in dB; samples without any are left out."""
+def _gains(
+    context: Context, forms: Sequence[TriedForm], feeds: Sequence[Feed], least: int, enough: int
+) -> NDArray[np.float64]:
+    """Returns how much less noise there is on samples in the second of two forms; samples without any are left out."""
     judge = activation_judge(context, feeds, least, enough)
     if judge is None:
         return np.zeros(0)
-    return gains_of(*(judge.of(*context.simulate_activations(each)) for each in (None, planned)))
+    return gains_of(*judge.of(*forms))
 
 
 def _are_decided(gain: float, gains: NDArray[np.float64], factor: float) -> bool:

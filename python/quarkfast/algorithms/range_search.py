@@ -73,8 +73,8 @@ def _run(context: Context, settings: RangeSearchSettings) -> bool:
     if judge is None:
         return False
     plans = {power: plan for power, ranges in kinds.items() if _differs(plan := context.plan_with(ranges), context)}
-    own = judge.of(*context.simulate_activations(None))
-    found = {power: judge.of(*context.simulate_activations(plan)) for power, plan in plans.items()}
+    own, *others = judge.of(*context.simulate_activations([None, *plans.values()]))
+    found = dict(zip(plans, others, strict=True))
     apart = np.arange(own.size) % _APART == _APART - 1
     power = _choose({None: own[~apart]} | {power: noise[~apart] for power, noise in found.items()})
     if power is None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -16,7 +18,21 @@ from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.logits import judge_also, judge_logits, logits_of
 from quarkfast.evaluate.partial_model import Feed
 
-__all__ = ["SampleNoise"]
+__all__ = ["SampleNoise", "TriedForm"]
+
+
+class TriedForm(NamedTuple):
+    """A form of a model. Several may share a model and differ in constants alone, which are inputs of it.
+
+    Attributes:
+        model: The model.
+        folder: Where the files are that it refers to, or None.
+        constants: Those that are inputs, by name.
+    """
+
+    model: onnx.ModelProto
+    folder: Path | None = None
+    constants: Feed = MappingProxyType({})
 
 
 class SampleNoise:
@@ -66,25 +82,34 @@ class SampleNoise:
         self._power = powers
         self.can_judge = bool(self._counted.any())
 
-    def of(self, model: onnx.ModelProto, folder: Path | None = None) -> NDArray[np.float64]:
-        """Returns the noise on each sample beside the mean power of a sample's outputs, whose mean is that of all.
+    def of(self, *forms: TriedForm) -> list[NDArray[np.float64]]:
+        """Returns the noise of each form on each sample beside the mean power of a sample's outputs.
 
-        It is the mean over outputs of floats; those that are not finite in the float model, and those of nothing but
-        zeros, do not count.
+        Its mean is that of all. It is the mean over outputs of floats; those that are not finite in the float model,
+        and those of nothing but zeros, do not count.
 
         Args:
-            model: Has tensors of the same names; its outputs are changed.
-            folder: Where the files are that it refers to, or None.
+            forms: Models that have tensors of the same names; their outputs are changed. Neighbours that share a model
+                share a session.
         """
+        found: list[NDArray[np.float64]] = []
+        for _, several in groupby(forms, lambda form: id(form.model)):
+            found += self._in_one_session(list(several))
+            _core.release_memory()
+        return found
+
+    def _in_one_session(self, forms: Sequence[TriedForm]) -> list[NDArray[np.float64]]:
+        model, folder, _ = forms[0]
         del model.graph.output[:]
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self._names)
         session = exact_session(model, folder)
+        return [self._of(session, form.constants) for form in forms]
+
+    def _of(self, session: Any, constants: Feed) -> NDArray[np.float64]:
         noises = [
-            _noises(wanted, self._outputs(session, feed))
+            _noises(wanted, self._outputs(session, {**feed, **constants}))
             for feed, wanted in zip(self._feeds, self._wanted, strict=True)
         ]
-        del session
-        _core.release_memory()
         found: NDArray[np.float64] = (np.array(noises)[:, self._counted] / self._power[self._counted]).mean(axis=1)
         return found
 

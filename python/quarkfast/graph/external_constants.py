@@ -18,7 +18,7 @@ from quarkfast.graph.external import constants_of, exceeds_one_file, lay_out, te
 from quarkfast.graph.save import to_proto
 from quarkfast.graph.subgraphs import nodes_of
 
-__all__ = ["constants_in_files", "proto_and_folder", "stays_in_files", "with_constants_as_inputs"]
+__all__ = ["constants_in_files", "make_inputs", "proto_and_folder", "stays_in_files", "with_constants_as_inputs"]
 
 # From here on constants that lie in files stay there. Of 592 MB of weights, calibration held 2.36 GB as one protobuf,
 # which onnxruntime copies, and 0.68 GB as files, which it maps.
@@ -175,10 +175,15 @@ def with_constants_as_inputs(model: ir.Model, names: Collection[str]) -> ir.Mode
         names: Constants of its own graph.
     """
     copy = model.clone()
+    make_inputs(copy, names)
+    return copy
+
+
+def make_inputs(model: ir.Model, names: Collection[str]) -> None:
+    """Makes some constants of a model's own graph inputs, in place."""
     for name in names:
-        value = copy.graph.initializers.pop(name)
+        value = model.graph.initializers.pop(name)
         if value.const_value is not None:
             value.type, value.shape = ir.TensorType(value.const_value.dtype), ir.Shape(shape_of(value.const_value))
-        if value not in copy.graph.inputs:
-            copy.graph.inputs.append(value)
-    return copy
+        if value not in model.graph.inputs:
+            model.graph.inputs.append(value)

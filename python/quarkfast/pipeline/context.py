@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme, TensorRule
 from quarkfast.deferred import ir
+from quarkfast.evaluate.sample_noise import TriedForm
 from quarkfast.graph.access import name_of, shape_of, tensor_of
 from quarkfast.graph.external_constants import proto_and_folder
 from quarkfast.graph.load import ModelSource
@@ -193,11 +194,10 @@ class Context(ModelContext):
         """Returns the prepared model as a protobuf, and the folder of its constants or None where they are in it."""
         return proto_and_folder(self.model)
 
-    def simulate_activations(self, planned: Planned | None) -> tuple[onnx.ModelProto, Path | None]:
-        """Returns a model in which activations are rounded and nothing else, likewise; of the plan for None."""
-        plan = self.plan if planned is None else planned.plan
-        assert plan is not None
-        return simulate_activations(self, plan)
+    def simulate_activations(self, planned: Sequence[Planned | None]) -> list[TriedForm]:
+        """Returns forms of the model in which activations are rounded and nothing else; of the plan for None."""
+        assert self.plan is not None
+        return simulate_activations(self, [self.plan if each is None else each.plan for each in planned])
 
     def once(self, kind: str, asked: object, make: Callable[[], _Found]) -> _Found:
         """Returns what `make` finds on the model and the samples, or found in another quantization of the same."""

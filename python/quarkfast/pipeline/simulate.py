@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnx
 from numpy.typing import NDArray
 
 from quarkfast.calibration.data.batches import regroup
-from quarkfast.graph.external_constants import proto_and_folder
+from quarkfast.evaluate.sample_noise import TriedForm
+from quarkfast.graph.external_constants import make_inputs, proto_and_folder
 from quarkfast.graph.save import to_proto
 from quarkfast.pipeline.stored_feeds import stored_feeds
 from quarkfast.quantization import Plan, QuantizedBlocks, QuantizedTensor
 from quarkfast.reconstruction import Models
-from quarkfast.writers.qdq import insert_pairs
+from quarkfast.writers.qdq import insert_pairs, parameters_of
 
 if TYPE_CHECKING:
     from quarkfast.pipeline.context import Context
@@ -52,16 +53,53 @@ def simulate(context: Context, weights: Collection[str]) -> Models:
     return models
 
 
-def simulate_activations(context: Context, plan: Plan) -> tuple[onnx.ModelProto, Path | None]:
-    """Returns the prepared model with the pairs of a plan behind activations, and weights and biases in float.
+def simulate_activations(context: Context, plans: Sequence[Plan]) -> list[TriedForm]:
+    """Returns the prepared model with the pairs of each plan behind activations, and weights and biases in float.
 
-    With it comes the folder of its constants, or None where they are in it.
+    Scales and zero points of pairs are inputs, so that plans share a model, as long as they give constants that stand
+    in the place of activations the same scales.
     """
-    constants = tuple((slot, tensor) for slot, tensor in plan.constants if slot.role == "activation")
-    model = context.model.clone()
-    model.meta.update(context.model.meta)  # which says where its constants are
-    insert_pairs(model, replace(plan, constants=constants, biases=()), context.scheme)
-    return proto_and_folder(model)
+    made: list[tuple[Plan, _Rounded]] = []
+    found = []
+    for plan in plans:
+        rounded = next((each for other, each in made if _round_constants_alike(plan, other)), None)
+        if rounded is None:
+            rounded = _Rounded(context, plan)
+            made.append((plan, rounded))
+        found.append(rounded.form(plan))
+    return found
+
+
+class _Rounded:
+    """A model with pairs behind activations."""
+
+    def __init__(self, context: Context, plan: Plan) -> None:
+        self._spelling = context.scheme.spelling
+        constants = tuple((slot, tensor) for slot, tensor in plan.constants if slot.role == "activation")
+        model = context.model.clone()
+        model.meta.update(context.model.meta)  # which says where its constants are
+        alone = replace(plan, constants=constants, biases=())
+        self._names = insert_pairs(model, alone, context.scheme).parameters
+        make_inputs(model, [name for names in self._names.values() for name in names])
+        self._proto, self._folder = proto_and_folder(model)
+
+    def form(self, plan: Plan) -> TriedForm:
+        values: dict[str, NDArray[Any]] = {}
+        for root, names in self._names.items():
+            arrays = map(np.asarray, parameters_of(plan.quantizers[root], self._spelling).values())
+            values |= zip(names, arrays, strict=True)
+        return TriedForm(self._proto, self._folder, values)
+
+
+def _round_constants_alike(one: Plan, other: Plan) -> bool:
+    """Whether two plans of one placement have the same scales for constants that stand in the place of activations."""
+    pairs = zip(one.constants, other.constants, strict=True)
+    return all(
+        np.array_equal(had.quantizer.scale, has.quantizer.scale)
+        and np.array_equal(had.quantizer.zero_point, has.quantizer.zero_point)
+        for (slot, had), (_, has) in pairs
+        if slot.role == "activation"
+    )
 
 
 def _simulate_stored(context: Context) -> Models:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quarkfast.config import Scheme
 from quarkfast.config.scheme import Spelling
@@ -56,7 +58,7 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme, target: Target) -> tuple
     if scheme.encoding == "dynamic":
         insert_dynamic(model, plan)
     else:
-        notes = insert_pairs(model, plan, scheme)
+        notes = insert_pairs(model, plan, scheme).notes
         keep_floats(model, half=scheme.float16_scales)
         notes += runtime_notes(model)
     if target.cpu_kernels:
@@ -64,7 +66,20 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme, target: Target) -> tuple
     return notes
 
 
-def insert_pairs(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]:
+class Inserted(NamedTuple):
+    """What came of pairs.
+
+    Attributes:
+        notes: For the summary.
+        parameters: Tensor that gives its scale to activations -> the names of the constants that its pairs take.
+    """
+
+    notes: tuple[str, ...]
+    parameters: Mapping[str, tuple[str, ...]]
+
+
+def insert_pairs(model: ir.Model, plan: Plan, scheme: Scheme) -> Inserted:
+    """Writes a plan with scales into a model, in place, without what is for one runtime."""
     inserter = _Inserter(model, scheme, plan)
     values = ir.convenience.create_value_mapping(model.graph)
     for slot, constant in plan.constants:
@@ -86,7 +101,20 @@ def insert_pairs(model: ir.Model, plan: Plan, scheme: Scheme) -> tuple[str, ...]
         else:
             inserter.insert_pair(values[tensor], root, plan.quantizers[root])
     inserter.finish()
-    return inserter.notes()
+    return Inserted(inserter.notes(), inserter.parameters())
+
+
+def parameters_of(quantizer: Quantizer, spelling: Spelling, rank: int = 0) -> dict[str, NDArray[Any]]:
+    """Returns what nodes of a quantizer take, by what it is: scale and zero point, or a scale, or nothing.
+
+    Args:
+        quantizer: The quantizer.
+        spelling: How it is spelled.
+        rank: Of the values that it is for, where it has a scale for each channel.
+    """
+    if find_form(quantizer.dtype, spelling).parameters:
+        return {"scale": quantizer.scale, "zero_point": quantizer.zero_point.astype(qtype(quantizer.dtype).dtype)}
+    return {} if quantizer.is_plain_cast else {"scale": scale_along(quantizer, rank)}
 
 
 class _Inserter:
@@ -155,6 +183,9 @@ class _Inserter:
         self._tally.add(constant.row, floats, records)
         self._connect(self._call([node], f"{tensor}_DequantizeLinear"), edges)
 
+    def parameters(self) -> dict[str, tuple[str, ...]]:
+        return {root: tuple(map(name_of, values)) for root, values in self._parameters.items()}
+
     def notes(self) -> tuple[str, ...]:
         return self._tally.notes() if self._scheme.packed_weights else ()
 
@@ -217,13 +248,9 @@ class _Inserter:
         return called
 
     def _initialize(self, stem: str, quantizer: Quantizer, spelling: Spelling) -> tuple[ir.Value, ...]:
-        """Adds what the nodes of `quantizer` take: scale and zero point, or a scale, or nothing."""
-        if find_form(quantizer.dtype, spelling).parameters:
-            zero_point = quantizer.zero_point.astype(qtype(quantizer.dtype).dtype)
-            return self._add(f"{stem}_scale", quantizer.scale), self._add(f"{stem}_zero_point", zero_point)
-        if quantizer.is_plain_cast:
-            return ()
-        return (self._add(f"{stem}_scale", scale_along(quantizer, self._rank(stem))),)
+        """Adds what the nodes of `quantizer` take."""
+        found = parameters_of(quantizer, spelling, self._rank(stem))
+        return tuple(self._add(f"{stem}_{name}", array) for name, array in found.items())
 
     def _rank(self, tensor: str) -> int:
         value = self._graph.initializers.get(tensor)
