@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.activation_noise import activation_judge, gains_of, may_judge_activations
+from quarkfast.algorithms.activation_noise import activation_noises, gains_of, may_judge_activations
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
 from quarkfast.config import Scheme
 from quarkfast.evaluate.partial_model import Feed
@@ -79,10 +79,7 @@ def _gains(
     context: Context, forms: Sequence[TriedForm], feeds: Sequence[Feed], least: int, enough: int
 ) -> NDArray[np.float64]:
     """Returns how much less noise there is on samples in the second of two forms; samples without any are left out."""
-    judge = activation_judge(context, feeds, least, enough)
-    if judge is None:
-        return np.zeros(0)
-    return gains_of(*judge.of(*forms))
+    return gains_of(*activation_noises(context, forms, feeds, least, enough))
 
 
 def _are_decided(gain: float, gains: NDArray[np.float64], factor: float) -> bool:

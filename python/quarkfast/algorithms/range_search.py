@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.activation_noise import activation_judge, gains_of, may_judge_activations
+from quarkfast.algorithms.activation_noise import activation_noises, gains_of, may_judge_activations
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
 from quarkfast.algorithms.scale_alignment import with_one_scale
 from quarkfast.config import Scheme
@@ -69,11 +69,11 @@ def _run(context: Context, settings: RangeSearchSettings) -> bool:
     kinds, feeds = _kinds(context), context.read_samples(settings.samples)
     if _FIRST not in kinds or len(feeds) < settings.least_samples:
         return False
-    judge = activation_judge(context, feeds, settings.least_samples, settings.enough_numbers)
-    if judge is None:
-        return False
     plans = {power: plan for power, ranges in kinds.items() if _differs(plan := context.plan_with(ranges), context)}
-    own, *others = judge.of(*context.simulate_activations([None, *plans.values()]))
+    forms = context.simulate_activations([None, *plans.values()])
+    own, *others = activation_noises(context, forms, feeds, settings.least_samples, settings.enough_numbers)
+    if not own.size:
+        return False
     found = dict(zip(plans, others, strict=True))
     apart = np.arange(own.size) % _APART == _APART - 1
     power = _choose({None: own[~apart]} | {power: noise[~apart] for power, noise in found.items()})

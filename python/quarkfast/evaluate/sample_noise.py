@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -36,88 +35,79 @@ class TriedForm(NamedTuple):
 
 
 class SampleNoise:
-    """Knows what the float model gives for samples: logits in place of probabilities, and what its last layer reads.
+    """The noise of forms of a model beside the float model, on one sample after the other.
+
+    Logits in place of probabilities are judged, and what the last layer reads.
 
     Attributes:
-        can_judge: Whether there is an output of floats, finite and not zero.
+        numbers: How many numbers of outputs there were, over all samples.
     """
 
     def __init__(
-        self,
-        reference: onnx.ModelProto,
-        folder: Path | None,
-        features: str,
-        feeds: Sequence[Feed],
-        least: int,
-        enough: int,
+        self, reference: onnx.ModelProto, folder: Path | None, features: str, forms: Sequence[TriedForm]
     ) -> None:
-        """Runs the float model, on as many of the samples as tell enough.
+        """Opens the sessions.
 
         Args:
             reference: The float model; its outputs are changed.
             folder: Where the files are that it refers to, or None.
             features: What its last layer reads.
-            feeds: Samples, by the names of the inputs.
-            least: Samples to run at least.
-            enough: Numbers of outputs, over all samples, with which no more samples are run.
+            forms: Models that have tensors of the same names; their outputs are changed. Those that share a model share
+                a session.
 
         Raises:
-            ModelError: ONNX Runtime does not take the model or a sample.
+            ModelError: ONNX Runtime does not take a model.
         """
+        self.numbers = 0
         self._logits = {each.tensor: each for each in logits_of(reference).values()}
         judged = judge_also(judge_logits(reference), features)
-        self._names, self._wanted = [output.name for output in judged.graph.output], list[list[NDArray[Any]]]()
-        session, numbers = exact_session(judged, folder), 0
-        for feed in feeds:
-            if len(self._wanted) >= least and numbers >= enough:
-                break
-            self._wanted.append(self._outputs(session, feed))
-            numbers += sum(each.size for each in self._wanted[-1])
-        del session, judged, reference
-        _core.release_memory()
-        self._feeds = feeds[: len(self._wanted)]
-        zeros = [[np.zeros_like(each) for each in outputs] for outputs in self._wanted]
-        powers = np.mean([_noises(*pair) for pair in zip(zeros, self._wanted, strict=True)], axis=0)
-        self._counted = np.isfinite(powers) & (powers > 0)
-        self._power = powers
-        self.can_judge = bool(self._counted.any())
+        self._names = [output.name for output in judged.graph.output]
+        self._session = exact_session(judged, folder)
+        models = {id(form.model): form for form in forms}
+        sessions = {key: self._open(form) for key, form in models.items()}
+        self._forms = [(sessions[id(form.model)], form.constants) for form in forms]
+        self._powers: list[list[float]] = []
+        self._noises: list[list[list[float]]] = [[] for _ in forms]
+        _core.release_memory()  # of what the sessions were read from
 
-    def of(self, *forms: TriedForm) -> list[NDArray[np.float64]]:
-        """Returns the noise of each form on each sample beside the mean power of a sample's outputs.
+    def _open(self, form: TriedForm) -> Any:
+        del form.model.graph.output[:]
+        form.model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self._names)
+        return exact_session(form.model, form.folder)
 
-        Its mean is that of all. It is the mean over outputs of floats; those that are not finite in the float model,
-        and those of nothing but zeros, do not count.
+    def see(self, feed: Feed) -> None:
+        """Runs all on a sample.
 
-        Args:
-            forms: Models that have tensors of the same names; their outputs are changed. Neighbours that share a model
-                share a session.
+        Raises:
+            ModelError: ONNX Runtime does not take it.
         """
-        found: list[NDArray[np.float64]] = []
-        for _, several in groupby(forms, lambda form: id(form.model)):
-            found += self._in_one_session(list(several))
-            _core.release_memory()
-        return found
+        wanted = self._outputs(self._session, feed)
+        self.numbers += sum(each.size for each in wanted)
+        self._powers.append(_noises([np.zeros_like(each) for each in wanted], wanted))
+        for noises, (session, constants) in zip(self._noises, self._forms, strict=True):
+            noises.append(_noises(wanted, self._outputs(session, {**feed, **constants})))
 
-    def _in_one_session(self, forms: Sequence[TriedForm]) -> list[NDArray[np.float64]]:
-        model, folder, _ = forms[0]
-        del model.graph.output[:]
-        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self._names)
-        session = exact_session(model, folder)
-        return [self._of(session, form.constants) for form in forms]
+    def noises(self) -> list[NDArray[np.float64]]:
+        """Returns the noise of each form on each sample, beside the mean power of a sample's outputs; nothing for none.
 
-    def _of(self, session: Any, constants: Feed) -> NDArray[np.float64]:
-        noises = [
-            _noises(wanted, self._outputs(session, {**feed, **constants}))
-            for feed, wanted in zip(self._feeds, self._wanted, strict=True)
-        ]
-        found: NDArray[np.float64] = (np.array(noises)[:, self._counted] / self._power[self._counted]).mean(axis=1)
-        return found
+        It is the mean over outputs of floats; those that are not finite in the float model, and those of nothing but
+        zeros, do not count. Where none is left, there are no samples.
+        """
+        power = np.mean(self._powers, axis=0)
+        counted = np.isfinite(power) & (power > 0)
+        if not counted.any():
+            return [np.zeros(0) for _ in self._forms]
+        return [(np.array(each)[:, counted] / power[counted]).mean(axis=1) for each in self._noises]
+
+    def close(self) -> None:
+        """Ends the sessions, and gives their memory back."""
+        self._session, self._forms = None, []
+        _core.release_memory()
 
     def _outputs(self, session: Any, feed: Feed) -> list[NDArray[Any]]:
-        found = zip(self._names, ort.run(session, feed), strict=True)
-        logits = self._logits
-        # Copies, since results keep a session's memory.
-        return [np.array(logits[name].telling(each) if name in logits else each) for name, each in found]
+        found, logits = zip(self._names, ort.run(session, feed), strict=True), self._logits
+        # A list of maps is an array of objects, which are not judged.
+        return [np.asarray(logits[name].telling(each) if name in logits else each) for name, each in found]
 
 
 def _noises(wanted: Sequence[NDArray[Any]], got: Sequence[NDArray[Any]]) -> list[float]:
