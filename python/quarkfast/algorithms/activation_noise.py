@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Context
-from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.sample_noise import SampleNoise, TriedForm
 from quarkfast.reconstruction import linear_layers
 
-__all__ = ["activation_noises", "gains_of", "may_judge_activations"]
+__all__ = ["activation_judge", "gains_of", "may_judge_activations"]
 
 # Bytes of constants up to which models are tried: several forms of them are run.
 _MOST_TRIED = 256 << 20
@@ -25,30 +24,15 @@ def may_judge_activations(context: Context) -> bool:
     return context.may_run_samples and size <= _MOST_TRIED and any(True for _ in linear_layers(context.model))
 
 
-def activation_noises(
-    context: Context, forms: Sequence[TriedForm], feeds: Sequence[Feed], least: int, enough: int
-) -> list[NDArray[np.float64]]:
-    """Returns the noise of forms of a model on each sample, at its outputs and in front of its last layer.
+def activation_judge(context: Context, forms: Sequence[TriedForm]) -> SampleNoise:
+    """Returns what judges forms of a model, at its outputs and in front of its last layer.
 
     Args:
         context: A plan with scales.
         forms: From `Context.simulate_activations`.
-        feeds: The samples.
-        least: How many are run at least.
-        enough: Numbers of outputs, over all samples, with which no more are run.
-
-    Returns:
-        An array for each form; empty ones where nothing can be judged.
     """
     features = list(linear_layers(context.model))[-1].data
-    judge = SampleNoise(*context.float_reference(), features, forms)
-    for count, feed in enumerate(feeds):
-        if count >= least and judge.numbers >= enough:
-            break
-        judge.see(feed)
-    found = judge.noises()
-    judge.close()
-    return found
+    return SampleNoise(*context.float_reference(), features, forms)
 
 
 def gains_of(had: NDArray[np.float64], has: NDArray[np.float64]) -> NDArray[np.float64]:

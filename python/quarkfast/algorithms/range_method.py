@@ -10,19 +10,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.activation_noise import activation_noises, gains_of, may_judge_activations
+from quarkfast.algorithms.activation_noise import activation_judge, gains_of, may_judge_activations
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
 from quarkfast.config import Scheme
 from quarkfast.evaluate.partial_model import Feed
-from quarkfast.evaluate.sample_noise import TriedForm
+from quarkfast.evaluate.sample_noise import SampleNoise
 from quarkfast.statistics import StatisticsRequest
 
 __all__ = ["RANGE_METHOD", "RangeMethodSettings"]
 
-# Samples have decided where the mean of what they say is this many of its standard errors from nothing. Of the first
-# three it is Student's t of two degrees of freedom, which they exceed by chance once in twenty times.
-_DECISIVE, _DECISIVE_OF_FEW = 2.0, 4.3
+# Samples have decided where the mean of what they say is this many of its standard errors above zero.
+_DECISIVE = 2.0
+
+# Three have decided where it is that many from zero, either way, and so have four and five of many numbers: Student's
+# t, which the mean of samples that say nothing exceeds by chance once in twenty times.
 _FEW = 3
+_DECISIVE_OF_FEW = {3: 4.30, 4: 3.18, 5: 2.78}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ def _run(context: Context, settings: RangeMethodSettings) -> bool:
 
     The model runs with rounded activations and float weights, with either kind of ranges. On each sample the ratio of
     the noise of both is taken; the mean of their logarithms has to be above zero by two standard errors. Three samples
-    are enough where they agree, either way.
+    are enough where they agree, either way, and four or five where outputs have many numbers.
     """
     if not may_judge_activations(context):
         return False
@@ -60,12 +63,8 @@ def _run(context: Context, settings: RangeMethodSettings) -> bool:
     planned = context.plan_by_method("minmse")
     if planned.ranges == context.ranges:
         return False
-    forms = context.simulate_activations([None, planned])
-    gains, factor = _gains(context, forms, feeds[:_FEW], _FEW, 0), _DECISIVE_OF_FEW
-    if gains.size == _FEW and not _are_decided(abs(gains.mean()), gains, factor):
-        others = _gains(context, forms, feeds[_FEW:], settings.least_samples - _FEW, settings.enough_numbers)
-        gains, factor = np.concatenate([gains, others]), _DECISIVE
-    if gains.size < _FEW or not _are_decided(gains.mean(), gains, factor):
+    gains = _gains(activation_judge(context, context.simulate_activations([None, planned])), feeds, settings)
+    if gains.size < _FEW or not _are_decided(gains.mean(), gains, _DECISIVE):
         return False
     context.take_plan(planned)
     context.notes.append(
@@ -75,11 +74,23 @@ def _run(context: Context, settings: RangeMethodSettings) -> bool:
     return True
 
 
-def _gains(
-    context: Context, forms: Sequence[TriedForm], feeds: Sequence[Feed], least: int, enough: int
-) -> NDArray[np.float64]:
-    """Returns how much less noise there is on samples in the second of two forms; samples without any are left out."""
-    return gains_of(*activation_noises(context, forms, feeds, least, enough))
+def _gains(judge: SampleNoise, feeds: Sequence[Feed], settings: RangeMethodSettings) -> NDArray[np.float64]:
+    """Returns how much less noise there is in the second form of a model than in the first, in dB.
+
+    It is that of as many samples as tell enough; those without any noise are left out.
+    """
+    gains = np.zeros(0)
+    for count, feed in enumerate(feeds, 1):
+        judge.see(feed)
+        gains = gains_of(*judge.noises())
+        many = judge.numbers >= settings.enough_numbers
+        factor = _DECISIVE_OF_FEW.get(gains.size) if many or gains.size == _FEW else None
+        if factor is not None and _are_decided(abs(gains.mean()), gains, factor):
+            break
+        if many and count >= settings.least_samples:
+            break
+    judge.close()
+    return gains
 
 
 def _are_decided(gain: float, gains: NDArray[np.float64], factor: float) -> bool:

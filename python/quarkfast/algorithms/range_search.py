@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.activation_noise import activation_noises, gains_of, may_judge_activations
+from quarkfast.algorithms.activation_noise import activation_judge, gains_of, may_judge_activations
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
 from quarkfast.algorithms.scale_alignment import with_one_scale
 from quarkfast.config import Scheme
+from quarkfast.evaluate.partial_model import Feed
+from quarkfast.evaluate.sample_noise import TriedForm
 from quarkfast.kernels import Range
 from quarkfast.ranges.error_norm import POWERS, least_power_ranges
 from quarkfast.statistics import StatisticsRequest
@@ -71,7 +73,7 @@ def _run(context: Context, settings: RangeSearchSettings) -> bool:
         return False
     plans = {power: plan for power, ranges in kinds.items() if _differs(plan := context.plan_with(ranges), context)}
     forms = context.simulate_activations([None, *plans.values()])
-    own, *others = activation_noises(context, forms, feeds, settings.least_samples, settings.enough_numbers)
+    own, *others = _noises(context, forms, feeds, settings)
     if not own.size:
         return False
     found = dict(zip(plans, others, strict=True))
@@ -81,6 +83,20 @@ def _run(context: Context, settings: RangeSearchSettings) -> bool:
         context.notes.append("range search: no other ranges of activations make less noise than those of the method")
         return False
     return _keep_unless_worse(context, power, plans[power], own[apart], found[power][apart])
+
+
+def _noises(
+    context: Context, forms: Sequence[TriedForm], feeds: Sequence[Feed], settings: RangeSearchSettings
+) -> list[Noises]:
+    """Returns the noise of each form on as many samples as tell enough."""
+    judge = activation_judge(context, forms)
+    for count, feed in enumerate(feeds):
+        if count >= settings.least_samples and judge.numbers >= settings.enough_numbers:
+            break
+        judge.see(feed)
+    found = judge.noises()
+    judge.close()
+    return found
 
 
 def _differs(plan: Any, context: Context) -> bool:
