@@ -15,6 +15,7 @@ from quarkfast.algorithms.range_method import RANGE_METHOD
 from quarkfast.config import PRESETS
 from quarkfast.evaluate import sample_noise, sqnr
 from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.pipeline import simulate
 from support.tiny_models import run_as_written, tiny_model
 
 NOTE = "ranges of least squared error in place of the extremes: with rounded activations alone outputs gain "
@@ -143,13 +144,17 @@ def _scales(result):
     return {name: each.scale for name, each in result.summary.records.tensors.items() if each.kind == "activation"}
 
 
-def test_both_kinds_of_ranges_share_a_session(monkeypatch):
-    opened = []
+@pytest.mark.parametrize(("alike", "sessions"), [(True, 2), (False, 3)])
+def test_kinds_of_ranges_share_a_session_unless_they_round_constants_otherwise(monkeypatch, alike, sessions):
+    expected, opened = _quantized(), []
     monkeypatch.setattr(
         sample_noise, "exact_session", lambda *arguments: opened.append(arguments) or exact_session(*arguments)
     )
-    assert _notes(_quantized())
-    assert len(opened) == 2  # with that of the float model
+    monkeypatch.setattr(simulate, "_round_constants_alike", lambda one, other: alike)
+    found = _quantized()
+    assert _notes(found)
+    assert len(opened) == sessions  # with that of the float model
+    assert found.model_bytes == expected.model_bytes
 
 
 def test_a_range_that_the_user_gives_stays():
