@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from quarkfast.algorithms.rounding import SOLVERS, AdaQuant, AdaRound, CoordinateDescent, Gptq, RoundingProblem
+from quarkfast.algorithms.rounding import SOLVERS, AdaQuant, AdaRound, CoordinateDescent, Gptq, RoundingProblem, descent
 from quarkfast.algorithms.rounding.inverse_factors import InverseFactors, inverse_factor
 
 # Settings are in units of weights and errors: these weights are a thousand times those of a network.
@@ -203,3 +203,11 @@ def test_weights_of_least_error_solve_the_form(act_order):
 def test_weights_of_inputs_that_say_nothing_stay(gram):
     factors = InverseFactors.of(np.array([gram]), act_order=True)
     assert factors.of_least_error(np.ones((1, 1, 2)), np.full((1, 1, 2), 5.0))[0, 0, 0] == 5.0
+
+
+@pytest.mark.parametrize("at_once", [1, 10, 12, 1 << 20])
+def test_parts_of_the_rows_have_the_codes_that_they_have_together(at_once, monkeypatch):
+    form = problem(11)
+    together = CoordinateDescent().solve(form)
+    monkeypatch.setattr(descent, "_AT_ONCE", at_once)
+    assert np.array_equal(CoordinateDescent().solve(form), together)

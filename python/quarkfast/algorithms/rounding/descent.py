@@ -21,6 +21,10 @@ Values = NDArray[np.float64]
 # of samples.
 _FURTHEST = 1.0
 
+# Numbers of rows that are solved at once, with one scale each: none depends on another, and limits and copies take nine
+# times their memory.
+_AT_ONCE = 1 << 17
+
 # Inputs whose errors are carried over at once; a matter of time alone.
 _BLOCK = 128
 
@@ -47,12 +51,22 @@ class CoordinateDescent:
 
     def improve(self, problem: RoundingProblem) -> NDArray[Any]:
         """Returns codes that begin at those of the problem."""
-        residual = problem.target - problem.decoded @ problem.gram
-        solve = self._by_rows if problem.scales.ndim == 2 else self._by_scales
-        groups = zip(
-            problem.codes, problem.scales, problem.gram, residual, *problem.limits_near(self.furthest), strict=True
-        )
-        return np.stack([solve(_Group(*group), (problem.lowest, problem.highest)) for group in groups])
+        residual = problem.decoded @ problem.gram
+        np.subtract(problem.target, residual, out=residual)
+        _, outputs, inputs = problem.codes.shape
+        at_once = max(1, _AT_ONCE // inputs) if problem.scales.ndim == 2 else outputs
+        parts = [slice(begin, begin + at_once) for begin in range(0, outputs, at_once)]
+        groups = range(len(problem.gram))
+        return np.stack([
+            np.concatenate([self._of_rows(problem.part(group, rows), residual[group, rows]) for rows in parts])
+            for group in groups
+        ])  # fmt: skip
+
+    def _of_rows(self, part: RoundingProblem, residual: Values) -> NDArray[Any]:
+        limits = (limit[0] for limit in part.limits_near(self.furthest))
+        group = _Group(part.codes[0], part.scales[0], part.gram[0], residual, *limits)
+        solve = self._by_rows if part.scales.ndim == 2 else self._by_scales
+        return solve(group, (part.lowest, part.highest))
 
     def _by_rows(self, group: _Group, limits: tuple[int, int]) -> NDArray[Any]:
         return kernels.descend_codes(

@@ -65,6 +65,12 @@ class RoundingProblem:
         """Returns the problem with other codes to begin at."""
         return replace(self, codes=codes, decoded=self.values_of(codes))
 
+    def part(self, group: int, rows: slice) -> RoundingProblem:
+        """Returns the problem of some rows of one group, which the others do not enter."""
+        own = slice(group, group + 1)
+        arrays = {name: getattr(self, name)[own, rows] for name in ("codes", "decoded", "weights", "scales", "target")}
+        return replace(self, gram=self.gram[own], factors=None, **arrays)
+
     def positions(self) -> Values:
         """Returns the float weights in steps of the codes, zero point included, within the limits of the codes."""
         exact = self.codes + (self.weights - self.decoded) / self.steps
