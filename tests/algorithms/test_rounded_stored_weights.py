@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 import quarkfast
+from quarkfast.algorithms.weight_rounding import settings_of
 from quarkfast.config import PRESETS
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
@@ -156,3 +157,12 @@ def test_codes_that_are_no_better_are_undone(monkeypatch):
     assert rounded.summary.notes[0].startswith("weight rounding was undone")
     before = _constants(_quantized("INT4_WO", "nearest"))
     assert all(np.array_equal(before[name], array) for name, array in _constants(rounded).items())
+
+
+@pytest.mark.parametrize(
+    ("preset", "given", "rows"),
+    [("INT8_WO", (), 8), ("INT4_WO", (), 64), ("A8W8", (), 8), ("INT4_WO", (("rows_wanted", 16),), 16)],
+)
+def test_narrow_weights_alone_trust_their_samples_less(preset, given, rows):
+    scheme = replace(PRESETS[preset], rounding="descent", rounding_options=given)
+    assert settings_of(scheme).rows_wanted == rows

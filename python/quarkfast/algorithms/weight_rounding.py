@@ -41,6 +41,10 @@ _ROWS_WANTED_ALONE = 64
 # Bytes of a Gram matrix with which memory matters more than the time to give it back.
 _LARGE = 8 << 20
 
+# Types of fewer bits are narrow. MiniLM in INT8_WO has 31.1 dB with the damping of narrow ones, 33.6 with 0.01, and
+# 31.2 with the nearest codes.
+_NARROW = 8
+
 # The highest code of 8 bits; a float bias has none.
 _MOST_OF_8_BITS = 255
 
@@ -240,7 +244,7 @@ def settings_of(scheme: Scheme) -> WeightRoundingSettings:
     own = {each.name for each in fields(WeightRoundingSettings)}
     given = dict(scheme.rounding_options)
     if scheme.weights_only:
-        given.setdefault("rows_wanted", _ROWS_WANTED_ALONE)
+        given.setdefault("rows_wanted", _ROWS_WANTED_ALONE if scheme.weight.format.bits < _NARROW else _ROWS_WANTED)
         if kind is Gptq:
             given.setdefault("act_order", True)
     solver = kind(**{name: value for name, value in given.items() if name not in own})
