@@ -26,20 +26,18 @@ def merge_concats(model: ir.Model) -> bool:
 
 
 def _take_parts(node: ir.Node) -> bool:
-    inner = [each for each in (_inner(node, value) for value in node.inputs) if each is not None]
-    if not inner:
-        return False
     parts: list[ir.Value | None] = []
+    inner: list[ir.Node] = []
     for value in node.inputs:
-        producer = None if value is None else value.producer()
-        parts.extend(producer.inputs if producer is not None and producer in inner else [value])
-    node.resize_inputs(len(parts))
-    for index, value in enumerate(parts):
-        node.replace_input_with(index, value)
-    for each in inner:
-        if each.graph is not None:
-            each.graph.remove(each, safe=True)
-    return True
+        found = _inner(node, value)
+        parts += [value] if found is None else found.inputs
+        inner += [] if found is None else [found]
+    if inner and node.graph is not None:
+        node.resize_inputs(len(parts))
+        for index, value in enumerate(parts):
+            node.replace_input_with(index, value)
+        node.graph.remove(inner, safe=True)
+    return bool(inner)
 
 
 def _inner(node: ir.Node, value: ir.Value | None) -> ir.Node | None:
