@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
+from quarkfast.algorithms.tensor_groups import TensorGroups
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard
 from quarkfast.graph.operators import find_operator
@@ -33,7 +34,7 @@ class Layer(NamedTuple):
 
 
 @dataclass
-class Groups:
+class Groups(TensorGroups):
     """Tensors joined where an operator keeps their factors equal, and those that must keep the factor 1.
 
     Attributes:
@@ -43,29 +44,6 @@ class Groups:
 
     layers: list[Layer] = field(default_factory=list)
     constants: list[tuple[ir.Value, ir.Value]] = field(default_factory=list)
-    _parents: dict[ir.Value, ir.Value] = field(default_factory=dict)
-    _pinned: set[ir.Value] = field(default_factory=set)
-
-    def of(self, value: ir.Value) -> ir.Value:
-        """Returns the tensor that stands for the group of `value`."""
-        root = value
-        while self._parents.get(root, root) is not root:
-            root = self._parents[root]
-        while self._parents.get(value, root) is not root:
-            self._parents[value], value = root, self._parents[value]
-        return root
-
-    def join(self, values: Iterable[ir.Value]) -> None:
-        """Gives tensors one factor."""
-        roots = list(dict.fromkeys(map(self.of, values)))
-        for other in roots[1:]:
-            self._parents[other] = roots[0]
-            if other in self._pinned:
-                self._pinned.add(roots[0])
-
-    def pin(self, values: Iterable[ir.Value | None]) -> None:
-        """Keeps the factor of tensors at 1."""
-        self._pinned.update(self.of(value) for value in values if value is not None)
 
     def keep(self, names: Collection[str]) -> None:
         """Keeps the constants of these names as they are."""
@@ -73,10 +51,6 @@ class Groups:
             if layer.weight.name in names:
                 self.join([layer.data, layer.output])
         self.pin(value for constant, value in self.constants if constant.name in names)
-
-    def is_pinned(self, value: ir.Value) -> bool:
-        """Whether the factor of `value` is 1."""
-        return self.of(value) in self._pinned
 
 
 _LARGEST = float(np.finfo(np.float32).max) / 2

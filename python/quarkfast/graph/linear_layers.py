@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
-from quarkfast.graph.access import is_constant, is_read_once, is_standard, rank_of, shape_of, tensor_of
+from quarkfast.graph.access import is_constant, is_read_once, is_standard, name_of, rank_of, shape_of, tensor_of
 from quarkfast.graph.affine import Affine
+from quarkfast.graph.builder import GraphBuilder
+from quarkfast.graph.rewriting import splice
 
 __all__ = ["Change", "LinearLayer", "layer_behind", "layer_in_front", "sum_of"]
 
@@ -93,6 +95,26 @@ class LinearLayer:
             bias = own + self.node.attributes.get_float("alpha", 1.0) * _sums(self.node, weight * offset)
         factor = _for_inputs(self.node, np.broadcast_to(affine.factor, count), shape)
         return self._checked(weight * factor if affine.has_factor else None, bias, read)
+
+    def place_bias(self, builder: GraphBuilder, bias: ir.Value) -> None:
+        """Has the layer add another constant; behind a MatMul that adds none, an Add does so.
+
+        Args:
+            builder: Of the layer's model.
+            bias: One number for each output channel.
+        """
+        if self.sum is not None:
+            index = next(i for i, value in enumerate(self.sum.inputs) if is_constant(value))
+            self.sum.replace_input_with(index, bias)
+        elif self.node.op_type != "MatMul":
+            self.node.resize_inputs(3)
+            self.node.replace_input_with(2, bias)
+        else:
+            product = self.node.outputs[0]
+            add = builder.call(ir.Node("", "Add", [product, bias]), f"{name_of(self.node)}_bias")
+            result = add.outputs[0]
+            result.type, result.shape = product.type, product.shape
+            splice(builder.graph, product, [add], result, builder.fresh(f"{name_of(product)}_product"))
 
     def _fits(self, affine: Affine, count: int) -> bool:
         """Whether the channels of a step are those of this layer, whose weight may change if the step asks for that."""

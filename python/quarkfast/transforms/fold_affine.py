@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
-from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard, name_of
+from quarkfast.graph.access import array_of, is_read_once, is_standard, name_of
 from quarkfast.graph.affine import Affine, affine_of, data_index
 from quarkfast.graph.affine_flows import parts_of_concat, pass_backward, pass_forward
 from quarkfast.graph.attention import PASS_THROUGH_OPERATORS
 from quarkfast.graph.builder import GraphBuilder, drop_unread, set_constant
 from quarkfast.graph.functions import nodes_within_functions
 from quarkfast.graph.linear_layers import Change, LinearLayer, layer_behind, layer_in_front, sum_of
-from quarkfast.graph.rewriting import absorb, splice
+from quarkfast.graph.rewriting import absorb
 from quarkfast.transforms.infer_types import infer_types
 
 __all__ = ["fold_affine"]
@@ -235,23 +235,9 @@ class _Folding:
         bias = layer.bias
         if bias is None or not is_read_once(bias):
             bias = self._builder.initializer(f"{name_of(layer.weight)}_bias", change.bias.astype(np.float32))
-            self._place_bias(layer, bias)
+            layer.place_bias(self._builder, bias)
         layer.node.attributes.pop("beta", None)  # Gemm's of its bias, which has it now
         self._exact[bias] = change.bias
-
-    def _place_bias(self, layer: LinearLayer, bias: ir.Value) -> None:
-        if layer.sum is not None:
-            index = next(i for i, value in enumerate(layer.sum.inputs) if is_constant(value))
-            layer.sum.replace_input_with(index, bias)
-        elif layer.node.op_type != "MatMul":
-            layer.node.resize_inputs(3)
-            layer.node.replace_input_with(2, bias)
-        else:
-            product = layer.node.outputs[0]
-            add = self._builder.call(ir.Node("", "Add", [product, bias]), f"{name_of(layer.node)}_bias")
-            result = add.outputs[0]
-            result.type, result.shape = product.type, product.shape
-            splice(self._graph, product, [add], result, self._builder.fresh(f"{name_of(product)}_product"))
 
     def _remove(self, run: list[ir.Node], named: ir.Value) -> bool:
         """Takes the steps out; what they read stays, under the name of `named`. Returns whether that could be.
