@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from quarkfast.evaluate.float_outputs import FloatOutputs
-from quarkfast.evaluate.logits import Logits, logits_of
+from quarkfast.evaluate.logits import Logits, judge_also, logits_of
 from quarkfast.evaluate.pair_trial import PairTrial
 
 FLOAT = """<ir_version: 10, opset_import: ["": 17]>
@@ -145,3 +145,14 @@ def test_logits_do_not_count_where_a_sigmoid_is_flat():
     trial = PairTrial(found, wanted, [{"x": values}])
     assert trial.noise(["m"]) == pytest.approx(10 ** (-min(ratios.outputs, ratios.logits) / 10), rel=1e-4)
     trial.close()
+
+
+def test_no_tensor_is_judged_where_a_node_leaves_an_output_out():
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 17]>
+        g (float[1, 1, 4] x, float[1, 8, 4] w, float[1, 8, 2] r) => (float[1, 1, 1, 2] y) {
+            y = LSTM <hidden_size = 2> (x, w, r)
+        }"""
+    )
+    model.graph.node[0].output.extend(["", "c"])
+    assert [output.name for output in judge_also(model, "").graph.output] == ["y"]

@@ -96,12 +96,12 @@ def judge_also(model: onnx.ModelProto, tensor: str) -> onnx.ModelProto:
 
     Args:
         model: The model; it is changed.
-        tensor: Its name.
+        tensor: Its name; empty for none.
 
     Returns:
         `model`.
     """
-    computed = {name for node in model.graph.node for name in node.output}
+    computed = {name for node in model.graph.node for name in node.output if name}  # an output left out has none
     if tensor in computed - {output.name for output in model.graph.output}:
         model.graph.output.append(onnx.ValueInfoProto(name=tensor))
     return model
