@@ -4,7 +4,7 @@ SHARED holds ``models/MODEL.onnx``, ``data/cifar10_calib.npz`` and ``data/cifar1
 count of images (``--images``) and each preset (``--presets``), prints one row of a Markdown table for each of
 ``--roundings``: SQNR and top-1 over the evaluation images with exact sums, and seconds of processor time of the whole
 quantization; in front of them the float model's top-1. ``--weight-type`` gives the weights another type,
-``--per-channel`` a scale for each channel.
+``--per-channel`` a scale for each channel; with ``--shift-activations`` activations lose offsets.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def measure(given: argparse.Namespace, model: str) -> None:
     print(f"| {model} | | float | | | {top1(reference, labels):.2f} % | |", flush=True)
     options = {"weight_type": given.weight_type} if given.weight_type else {}
     options |= {"per_channel": True} if given.per_channel else {}
+    options |= {"shift_activations": True} if given.shift_activations else {}
     for count in given.images:
         calibration, _ = images(given.shared / "data" / "cifar10_calib.npz", count)
         for preset in given.presets:
@@ -54,6 +55,7 @@ def main() -> None:
     parser.add_argument("--evaluated", type=int, help="evaluation images; all by default")
     parser.add_argument("--weight-type", help="type of weights, e.g. int4; that of the preset by default")
     parser.add_argument("--per-channel", action="store_true", help="a scale for each channel of a weight")
+    parser.add_argument("--shift-activations", action="store_true", help="subtract offsets from activations")
     given = parser.parse_args()
     print(HEADER)
     for model in given.models:

@@ -41,6 +41,7 @@ class Context(Protocol):
         statistics: What these showed of the tensors that were requested.
         ranges: The range to keep of each activation.
         wider: Those of activations that reach further than what was seen: of few values, or of 16 bits.
+        shifted: What activations have lost so that these ranges suit their codes; None where nothing.
         notes: What was done differently from what was asked, one sentence each.
         plan: Scales and codes (`quarkfast.quantization.Plan`), for algorithms that work on these.
     """
@@ -54,6 +55,7 @@ class Context(Protocol):
     statistics: Mapping[str, TensorStatistics]
     ranges: Mapping[str, Range]
     wider: Mapping[str, Range]
+    shifted: Any
     notes: list[str]
     plan: Any
 

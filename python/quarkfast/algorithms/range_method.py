@@ -53,7 +53,7 @@ def _run(context: Context, settings: RangeMethodSettings) -> bool:
     the noise of both is taken; the mean of their logarithms has to be above zero by two standard errors. Three samples
     are enough where they agree, either way, and four or five where outputs have many numbers.
     """
-    if not may_judge_activations(context):
+    if context.shifted is not None or not may_judge_activations(context):  # offsets go with the ranges there are
         return False
     if any(each.histogram is None for name, each in context.statistics.items() if name in context.ranges):
         return False

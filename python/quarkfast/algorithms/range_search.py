@@ -66,7 +66,7 @@ def _run(context: Context, settings: RangeSearchSettings) -> bool:
     Ranges that the user or an operator gives, those of tensors with a method of their own, and those of tensors that
     the target gives one scale stay, and those that reach beyond the few values that were seen.
     """
-    if not may_judge_activations(context):
+    if context.shifted is not None or not may_judge_activations(context):  # offsets go with the ranges there are
         return False
     kinds, feeds = _kinds(context), context.read_samples(settings.samples)
     if _FIRST not in kinds or len(feeds) < settings.least_samples:

@@ -20,6 +20,7 @@ __all__ = ["BiasKind", "Encoding", "Factors", "Scheme", "Shares", "Spelling", "W
 _LEFT_OUT = (
     *(
         "search_ranges",
+        "shift_activations",
         "extra_op_types",
         "input_nodes",
         "output_nodes",
@@ -73,6 +74,8 @@ class Scheme:
             or ``"random"`` with signs for each channel.
         smooth_alpha: The exponent of SmoothQuant in front of matrix products (`quarkfast.algorithms.smooth_quant`),
             from 0 to 1; None leaves channels there to `equalize`.
+        shift_activations: Whether activations lose an offset where that gives symmetric codes smaller scales
+            (`quarkfast.algorithms.activation_shifting`).
         portable: For targets on ONNX Runtime's processor kernels, whether weights leave the sums of layers in 16 bits,
             so that processors without VNNI give what others do (`quarkfast.quantization.portable_weights`).
         rounding: How codes of weights are chosen: ``"nearest"`` to the weights, or by ``"descent"``, ``"adaround"``,
@@ -141,6 +144,7 @@ class Scheme:
     equalize_options: tuple[tuple[str, Any], ...] = ()
     rotation: Rotation = "none"
     smooth_alpha: float | None = None
+    shift_activations: bool = False
     portable: bool = True
     rounding: WeightRounding = "nearest"
     rounding_options: tuple[tuple[str, Any], ...] = ()

@@ -90,11 +90,24 @@ class LinearLayer:
             return None
         weight, bias = read(self.weight), None
         if affine.has_offset:
-            offset = _for_inputs(self.node, np.broadcast_to(affine.offset, count), shape)
-            own = self._bias(_outputs(self.node, shape), read)
-            bias = own + self.node.attributes.get_float("alpha", 1.0) * _sums(self.node, weight * offset)
+            bias = self._bias_behind(np.broadcast_to(affine.offset, count), weight, read)
         factor = _for_inputs(self.node, np.broadcast_to(affine.factor, count), shape)
         return self._checked(weight * factor if affine.has_factor else None, bias, read)
+
+    def shifted_bias(self, front: float, behind: float, read: Read) -> Values | None:
+        """Returns the bias that makes up for other offsets, where no output misses a weight at a border.
+
+        Args:
+            front: What is subtracted from the data.
+            behind: What is to be subtracted from the output.
+            read: Returns the contents of a constant, in float64.
+
+        Returns:
+            One number for each output channel, ``[count]``; None if one leaves float32.
+        """
+        weight = read(self.weight)
+        bias = self._bias_behind(np.full(_inputs(self.node, weight.shape), front), weight, read) - behind
+        return None if self._checked(None, bias, read) is None else bias
 
     def place_bias(self, builder: GraphBuilder, bias: ir.Value) -> None:
         """Has the layer add another constant; behind a MatMul that adds none, an Add does so.
@@ -121,6 +134,12 @@ class LinearLayer:
         axis = 1 - rank_of(self.weight) if self.node.op_type in ("Conv", "ConvTranspose") else -1
         own = affine.axis is None or (affine.axis == axis and affine.size == count)
         return own and (not affine.has_factor or is_read_once(self.weight))
+
+    def _bias_behind(self, offset: Values, weight: Values, read: Read) -> Values:
+        """Returns the bias with the effect of one and of an offset of each input channel."""
+        shape = weight.shape
+        sums = _sums(self.node, weight * _for_inputs(self.node, offset, shape)) if offset.any() else 0.0
+        return self._bias(_outputs(self.node, shape), read) + self.node.attributes.get_float("alpha", 1.0) * sums
 
     def _bias(self, count: int, read: Read) -> Values:
         """Returns what is added to each output channel, ``[count]``."""

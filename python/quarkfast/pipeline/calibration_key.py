@@ -18,7 +18,7 @@ NEUTRAL = (
     *("name", "target", "activation", "weight", "bias", "encoding", "keep_float_weights", "force_pass_through"),
     *("clip_bfloat16", "shares", "packed_weights", "block_rounding", "portable", "rounding", "rounding_options"),
     *("bias_correction", "output_bias_correction", "fuse", "strict", "align_scales", "search_ranges", "constraints"),
-    "smooth_alpha",
+    *("smooth_alpha", "shift_activations"),
     *("shapes", "opset", "contrib_pairs", "vaiml", "unshare_constants"),
     *("op_types", "include", "exclude", "exclude_op_types", "layers", "tensors", "samples", "batch_size", "preprocess"),
     *("extra_op_types", "input_nodes", "output_nodes", "exclude_outputs", "exclude_output_types", "mixed_precision"),

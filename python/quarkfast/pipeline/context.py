@@ -38,6 +38,7 @@ from quarkfast.targets import Conversion, Target
 from quarkfast.transforms.check_weights import Checked
 
 if TYPE_CHECKING:
+    from quarkfast.algorithms.activation_shifting import Shifted
     from quarkfast.quantization.weight_only import CodedWeight, FloatBias, WeightPlacement, WeightPlan
 
 __all__ = ["Context", "ModelContext", "WrittenModel"]
@@ -105,6 +106,7 @@ class Context(ModelContext):
         functions: A placement, and the activations that functions read in it, if they have been looked for.
         cut: Activations that saturate where their reader is flat -> the ratio of signal to noise of its results, in dB.
         wider: Those of activations that reach further than what was seen: of few values, or of 16 bits.
+        shifted: What activations have lost, and the limits that have moved with them; None where none has.
         range_notes: What there is to say of both.
         fingerprints: What calibration saw of each tensor, for the hash in the metadata.
         samples: Number of calibration samples.
@@ -143,6 +145,7 @@ class Context(ModelContext):
     cut: Mapping[str, float] = field(default_factory=dict)
     wider: Mapping[str, Range] = field(default_factory=dict)
     range_notes: list[str] = field(default_factory=list)
+    shifted: Shifted | None = None
     fingerprints: Mapping[str, Sequence[float]] = field(default_factory=dict)
     samples: int = 0
     quantizers: Quantizers | None = None

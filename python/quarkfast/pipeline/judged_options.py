@@ -19,16 +19,24 @@ from quarkfast.graph.load import ModelSource, external_files, load_model, model_
 from quarkfast.graph.save import to_proto
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quantize_model import quantize_model
+from quarkfast.pipeline.remembered import Remembered
 from quarkfast.pipeline.single_rows import cut_to_rows
 from quarkfast.pipeline.summary import Summary
+from quarkfast.quantization.weight_precision import USUAL
 from quarkfast.reconstruction.output_error import ReferenceOutputs
 from quarkfast.statistics import Calibration
 from quarkfast.targets import Target
 
 __all__ = ["is_judged", "quantize_judged"]
 
+_SHIFTING = "activation shifting"
+
 # What the options are called, with their fields in a scheme and what leaves them out.
-_OPTIONS = (("SmoothQuant", "smooth_alpha", None), ("Hadamard rotation", "rotation", "none"))
+_OPTIONS = (
+    ("SmoothQuant", "smooth_alpha", None),
+    ("Hadamard rotation", "rotation", "none"),
+    (_SHIFTING, "shift_activations", False),
+)
 
 # Samples that are judged and not calibrated with, at most a quarter of all, and those that calibrate for that.
 _HELD_APART, _CALIBRATING = 16, 48
@@ -64,7 +72,7 @@ def quantize_judged(
 ) -> tuple[bytes, Summary]:
     """Quantizes `model`, without the options that rewrite it if these make its outputs worse.
 
-    Two models are made, with these options and without them, by some of the samples, and judged on others. What is
+    Models are made, with these options and without them, by some of the samples, and judged on others. What is
     returned is made by all samples. Random samples, a calibration and large models judge nothing: options stay.
 
     Raises:
@@ -84,12 +92,12 @@ def quantize_judged(
     cut_to_rows(samples, reference.SerializeToString())
     feeds = [dict(feed) for feed in samples]
     read = replace(scheme, samples=None, preprocess=None)
-    note = None
+    chosen, note = read, None
     if len(feeds) >= _FEWEST:
         apart = min(_HELD_APART, len(feeds) // 4)
         parts = feeds[: len(feeds) - apart][:_CALIBRATING], feeds[len(feeds) - apart :]
-        note = _undone(model, reference, read, target, *parts, max_memory, clock)
-    data, summary = quantize_model(model, path, read if note is None else _without(read), target, feeds, None, *given)
+        chosen, note = _choose(model, reference, read, target, *parts, max_memory, clock)
+    data, summary = quantize_model(model, path, chosen, target, feeds, None, *given)
     return data, summary if note is None else replace(summary, notes=(*summary.notes, note))
 
 
@@ -103,7 +111,7 @@ def _without(scheme: Scheme) -> Scheme:
     return replace(scheme, **left_out)
 
 
-def _undone(
+def _choose(
     model: ModelSource,
     reference: onnx.ModelProto,
     scheme: Scheme,
@@ -112,18 +120,32 @@ def _undone(
     judged: Sequence[Feed],
     max_memory: int | str | None,
     clock: Clock,
-) -> str | None:
-    """Returns why the options are left out; None where they stay."""
+) -> tuple[Scheme, str | None]:
+    """Returns the scheme to take, and why the options are left out; None where they stay.
+
+    Offsets go with the ranges that are kept, so that both kinds of these are tried where the user named none.
+    """
+    alone = _asked(scheme) == [_SHIFTING]  # which is for activations, whatever the codes of weights
+    remembered = Remembered()
 
     def ratios(tried: Scheme, outputs: ReferenceOutputs) -> NDArray[Any]:
-        data, _ = quantize_model(model, None, tried, target, calibrating, None, max_memory, clock)
+        tried = replace(tried, rounding="nearest", rounding_options=()) if alone else tried
+        given: tuple[Any, ...] = (calibrating, None, max_memory, clock, False, USUAL, remembered)
+        data, _ = quantize_model(model, None, tried, target, *given)
         with clock.stage("judge"):
             return outputs.ratios_of(onnx.load_model_from_string(data))
 
+    left, kinds = _without(scheme), [scheme]
+    if scheme.shift_activations and scheme.search_ranges is None and scheme.activation.method == "minmax":
+        kinds.append(replace(scheme, activation=replace(scheme.activation, method="minmse")))
     with clock.stage("judge"):
         outputs = ReferenceOutputs(reference, judged)
     with outputs:
-        gains = Gains(ratios(_without(scheme), outputs), ratios(scheme, outputs))
-    if not gains.are_losses():
-        return None
-    return f"{' and '.join(_asked(scheme))} was left out, for it made the model worse: {gains}; strict=True keeps it"
+        before = ratios(left, outputs)
+        found = [(Gains(before, ratios(kind, outputs)), kind) for kind in kinds]
+    gains, best = max(found, key=lambda each: each[0].mean)
+    # The best of several may be so by chance, and is no reason for further nodes.
+    if not (gains.mean < 0 if len(kinds) > 1 else gains.are_losses()):
+        return best, None
+    names = " and ".join(_asked(scheme))
+    return left, f"{names} was left out, for it made the model worse: {gains}; strict=True keeps it"

@@ -46,6 +46,7 @@ from quarkfast.pipeline.quantization_steps import (
     write_files,
     writes_files,
 )
+from quarkfast.pipeline.shift_steps import balance_biases, leave_limits_to_codes, shift_activations, shifts_activations
 from quarkfast.pipeline.step import FunctionStep, Step
 from quarkfast.pipeline.weight_only_steps import choose_weights, store_weights, write_stored_weights
 from quarkfast.pipeline.weight_precision_steps import may_raise_precision, raise_precision
@@ -120,9 +121,12 @@ _PLACEMENT: Recipe = (
 _RESULT: Recipe = (
     FunctionStep("compute scales", "insert", compute_scales, requires=request_channels),
     FunctionStep("plan codes", "insert", plan_codes),
-    *(each for each in ALGORITHMS if each.works_on != "float weights"),
+    *(each for each in ALGORITHMS if each.works_on == "scales"),
+    FunctionStep("balance biases", "insert", balance_biases, shifts_activations),
+    *(each for each in ALGORITHMS if each.works_on == "codes"),
     FunctionStep("check for target", "insert", check_for_target),
     FunctionStep("insert", "insert", insert_plan),
+    FunctionStep("leave limits to codes", "insert", leave_limits_to_codes, shifts_activations),
     FunctionStep("round constants alone", "insert", round_constants_alone, rounds_constants_alone),
     FunctionStep("narrow to half precision", "insert", narrow_to_half, stays_half),
     FunctionStep("serialize", "insert", serialize_model),
@@ -135,6 +139,7 @@ STATIC: Recipe = (
     *_PLACEMENT,
     FunctionStep("split outlier channels", "prepare", split_outliers, may_split_outliers),
     FunctionStep("choose ranges", "insert", choose_ranges, takes_ranges, request_ranges),
+    FunctionStep("shift activations", "insert", shift_activations, shifts_activations),
     *(each for each in ALGORITHMS if each.works_on == "float weights" and each.stage == "insert"),
     *_RESULT,
 )

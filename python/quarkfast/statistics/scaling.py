@@ -12,7 +12,7 @@ from quarkfast.kernels import Histogram, Range
 from quarkfast.kernels.statistics import HISTOGRAM_SIDE
 from quarkfast.statistics.tensor import TensorStatistics
 
-__all__ = ["scale_statistics"]
+__all__ = ["move_histogram", "scale_statistics"]
 
 _EXPONENTS = -126, 117
 
@@ -40,7 +40,7 @@ def scale_statistics(found: TensorStatistics, factor: float) -> TensorStatistics
     histogram, channels = found.histogram, found.channel_absmax
     return TensorStatistics(
         scaled,
-        histogram=None if histogram is None else _rebinned(histogram, scaled, factor),
+        histogram=None if histogram is None else move_histogram(histogram, scaled, factor),
         channel_absmax=None if channels is None else (channels.astype(np.float64) * factor).astype(np.float32),
     )
 
@@ -49,17 +49,27 @@ def _multiplied(value: float, factor: float) -> float:
     return float(np.float32(value * factor))
 
 
-def _rebinned(histogram: Histogram, scaled: Range, factor: float) -> Histogram:
-    if scaled.min > scaled.max:  # no finite value
-        return Histogram(histogram.counts, histogram.exponent, scaled)
-    _, octave = math.frexp(max(abs(scaled.min), abs(scaled.max)))
+def move_histogram(histogram: Histogram, moved: Range, factor: float = 1.0, offset: float = 0.0) -> Histogram:
+    """Returns the histogram of ``factor * x - offset``, as if values were spread evenly inside a bin.
+
+    Args:
+        histogram: Of ``x``.
+        moved: The range of the result.
+        factor: Above 0.
+        offset: Finite.
+    """
+    if moved.min > moved.max:  # no finite value
+        return Histogram(histogram.counts, histogram.exponent, moved)
+    _, octave = math.frexp(max(abs(moved.min), abs(moved.max)))
     exponent = min(max(octave - int(math.log2(HISTOGRAM_SIDE)), _EXPONENTS[0]), _EXPONENTS[1])
     counts = histogram.counts.astype(np.int64)
-    counts[HISTOGRAM_SIDE] -= scaled.zero  # zeros stay where they are
+    zeros = histogram.range.zero
+    counts[HISTOGRAM_SIDE] -= zeros  # which are one number behind as well
     below = np.concatenate([[0], counts.cumsum()])
     edges = np.ldexp(np.arange(-HISTOGRAM_SIDE, HISTOGRAM_SIDE + 1, dtype=np.float64), exponent)
-    moved: NDArray[np.int64] = np.rint(np.interp(edges / factor, histogram.edges, below)).astype(np.int64)
-    moved[0], moved[-1] = 0, below[-1]
-    spread = np.diff(moved)
-    spread[HISTOGRAM_SIDE] += scaled.zero
-    return Histogram(spread.astype(np.uint64), exponent, scaled)
+    ends: NDArray[np.int64] = np.rint(np.interp((edges + offset) / factor, histogram.edges, below)).astype(np.int64)
+    ends[0], ends[-1] = 0, below[-1]
+    spread = np.diff(ends)
+    place = math.floor(math.ldexp(abs(offset), -exponent))
+    spread[HISTOGRAM_SIDE - 1 - place if offset > 0 else HISTOGRAM_SIDE + place] += zeros
+    return Histogram(spread.astype(np.uint64), exponent, moved)

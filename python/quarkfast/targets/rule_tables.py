@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant
+from quarkfast.graph.limits import limits_of
 from quarkfast.targets.rules import Flow, Rule
 
 __all__ = [
@@ -40,11 +41,14 @@ def constant_weight(index: int) -> Callable[[ir.Node], str]:
     return objection
 
 
-def _pads_with_zero(node: ir.Node) -> bool:
+def _pads_in_range(node: ir.Node) -> bool:
+    """Whether a Pad adds zeros, which every range has, or the number that its data is limited to."""
     if len(node.inputs) < 3 or node.inputs[2] is None:
         return True
     value = ir.convenience.get_const_tensor(node.inputs[2])
-    return value is not None and not value.numpy().any()
+    if value is None or node.inputs[0] is None:
+        return False
+    return not value.numpy().any() or float(value.numpy().reshape(())) in limits_of(node.inputs[0])
 
 
 def _stays_in_range(node: ir.Node) -> bool:
@@ -84,7 +88,7 @@ MOVEMENT: Mapping[str, Rule] = MappingProxyType(
             "DepthToSpace", "Expand", "Flatten", "Gather", "MaxPool", "Reshape", "Slice", "SpaceToDepth", "Split",
             "Squeeze", "Tile", "Transpose", "Unsqueeze",
         ),
-        "Pad": Rule(Flow.PASS_THROUGH, inputs=(0,), passes_through=_pads_with_zero),
+        "Pad": Rule(Flow.PASS_THROUGH, inputs=(0,), passes_through=_pads_in_range),
         "Resize": Rule(Flow.PASS_THROUGH, inputs=(0,), passes_through=_stays_in_range),
     }
 )  # fmt: skip

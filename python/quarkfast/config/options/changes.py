@@ -30,6 +30,7 @@ __all__ = [
     "set_rounding",
     "set_search_ranges",
     "set_shares",
+    "set_shift_activations",
     "set_smooth_alpha",
     "set_target",
     "set_vaiml",
@@ -138,6 +139,22 @@ def set_rotation(scheme: Scheme, value: Rotation) -> Scheme:
     if value != "none" and scheme.weights_only:
         raise ConfigError(f"rotation: expected a preset that quantizes activations, got {scheme.name}; leave it out")
     return replace(scheme, rotation=value)
+
+
+def set_shift_activations(scheme: Scheme, value: bool) -> Scheme:
+    """Turns activation shifting on or off.
+
+    Raises:
+        ConfigError: If it is on, and activations have no symmetric codes of 8 bits or fewer with float scales.
+    """
+    spec = scheme.activation
+    symmetric = spec.format.is_integer and spec.format.bits <= 8 and spec.symmetric and spec.scale == "float32"
+    if value and (scheme.encoding != "qdq" or not symmetric):
+        raise ConfigError(
+            f"shift_activations: expected a preset whose activations are symmetric 8-bit integers with float scales, "
+            f"such as A8W8, got {scheme.name}; leave it out"
+        )
+    return replace(scheme, shift_activations=value)
 
 
 def set_smooth_alpha(scheme: Scheme, value: float) -> Scheme:

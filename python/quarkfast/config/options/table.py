@@ -190,6 +190,10 @@ _ROWS = (
         metavar="ALPHA",
     ),
     Option(
+        "shift_activations", kinds.BOOL, changes.set_shift_activations, _MODEL,
+        "Subtract offsets from activations behind Relu and around layers, so that symmetric codes have smaller scales.",
+    ),
+    Option(
         "align_scales", kinds.BOOL, changes.set_align_scales, _MODEL,
         "Multiply tensors so that power-of-two scales fit them; by default with rounding by descent.",
     ),

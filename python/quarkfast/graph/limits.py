@@ -1,0 +1,53 @@
+"""Limits that a Relu or a Clip has set to the values of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from quarkfast.deferred import ir
+from quarkfast.graph.access import array_of, is_constant, is_standard
+
+__all__ = ["clip_limits", "limits_of"]
+
+# Operators that hand on values of what they read first, and no others.
+_MOVERS = frozenset(
+    {
+        *("DepthToSpace", "Expand", "Flatten", "Gather", "GlobalMaxPool", "Identity", "MaxPool", "Reshape", "Slice"),
+        *("SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
+    }
+)
+
+
+def limits_of(value: ir.Value) -> tuple[float | None, float | None]:
+    """Returns the limits of the Relu or Clip that `value` comes from, seen through what moves values; None for none.
+
+    Example:
+        >>> model = ir.from_onnx_text('<ir_version: 8, opset_import: ["": 17]> '
+        ...                           'g (float[1,2] x) => (float[2,1] y) { r = Relu (x) y = Transpose (r) }')
+        >>> limits_of(model.graph.outputs[0])
+        (0.0, None)
+    """
+    for node in _sources(value):
+        if node.op_type == "Relu":
+            return 0.0, None
+        if node.op_type == "Clip":
+            return clip_limits(node) or (None, None)
+    return None, None
+
+
+def clip_limits(node: ir.Node) -> tuple[float | None, float | None] | None:
+    """Returns the limits of a Clip of operator set 11 or newer; None where they are not known beforehand."""
+    given = [*node.inputs[1:3], None, None][:2]
+    if any(value is not None and (not is_constant(value) or value.is_graph_input()) for value in given):
+        return None
+    low, high = (None if value is None else float(array_of(value).reshape(())) for value in given)
+    return low, high
+
+
+def _sources(value: ir.Value) -> Iterator[ir.Node]:
+    """Yields the node that computes `value`, and those in front of it as long as they move values alone."""
+    node = value.producer()
+    while node is not None and is_standard(node):
+        yield node
+        source = node.inputs[0] if node.op_type in _MOVERS and node.inputs else None
+        node = None if source is None else source.producer()

@@ -1,0 +1,104 @@
+"""The steps that subtract offsets from activations once ranges are known, and leave limits to codes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from quarkfast.algorithms.activation_shifting import shift_tensors
+from quarkfast.algorithms.offset_biases import correct_offset_biases
+from quarkfast.algorithms.offset_groups import find_offset_groups
+from quarkfast.algorithms.offset_search import Reach, find_shifts, reach_of
+from quarkfast.deferred import ir
+from quarkfast.graph.access import name_of
+from quarkfast.kernels import Range
+from quarkfast.pipeline.context import Context
+from quarkfast.quantization import place
+from quarkfast.ranges.estimate import estimate_ranges
+from quarkfast.statistics.shifting import shift_statistics
+from quarkfast.transforms.saturated_limits import remove_saturated_limits
+
+__all__ = ["balance_biases", "leave_limits_to_codes", "shift_activations", "shifts_activations"]
+
+
+def shifts_activations(context: Context) -> bool:
+    """Whether the scheme asks for it."""
+    return context.scheme.shift_activations
+
+
+def shift_activations(context: Context) -> bool:
+    """Subtracts offsets from activations with symmetric codes, and places the model anew; returns whether it did.
+
+    Statistics and ranges move along: samples are not run again.
+    """
+    placement, graph = context.placement, context.model.graph
+    values = {name_of(value): value for node in graph for value in node.outputs}
+    groups = find_offset_groups(graph, placement.activations)
+    groups.pin(values.get(name) for name in (*placement.fixed, *placement.bounds))
+    found_reaches = {
+        values[name]: reach_of(values[name], _kept(context, name, kept), placement.specs[name])
+        for name, kept in context.ranges.items()
+        if name in values
+    }
+    reaches = {value: reach for value, reach in found_reaches.items() if reach is not None}
+    found = find_shifts(groups, reaches)
+    context.shifted = None if found is None else shift_tensors(context.model, groups, found.offsets)
+    if found is None or context.shifted is None:
+        context.notes.append("activation shifting was left out: no offset makes scales smaller")
+        context.scheme = replace(context.scheme, shift_activations=False)
+        return False
+    moved = context.shifted.offsets
+    context.ranges = {name: _moved(name, kept, moved, reaches, values) for name, kept in context.ranges.items()}
+    context.wider = {name: context.ranges[name] for name in context.wider}
+    context.statistics = {
+        name: shift_statistics(seen, moved[name]) if name in moved else seen
+        for name, seen in context.statistics.items()
+    }
+    scheme = replace(context.scheme, tensors=(*context.scheme.tensors, *context.weight_rules))
+    context.placement = place(context.model, scheme, context.target)
+    gained = 10 * math.log10(found.gain)
+    count = sum(name in moved for name in context.ranges)
+    context.notes.append(
+        f"activation shifting: {count} of {len(reaches)} activations lose an offset; "
+        f"their steps, squared, are {gained:.1f} dB smaller in the mean, and {context.shifted.pads} Pads stand "
+        "in front of convolutions"
+    )
+    return True
+
+
+def _kept(context: Context, name: str, kept: Range) -> Range:
+    """Returns the range to keep of an activation; of one without values below zero, that for all codes there are."""
+    spec, seen = context.placement.specs[name], context.statistics.get(name)
+    if seen is None or seen.histogram is None or seen.range.min < 0 or name in context.cut or name in context.wider:
+        return kept
+    return estimate_ranges({name: seen}, {name: replace(spec, symmetric=False)})[name]
+
+
+def _moved(
+    name: str,
+    kept: Range,
+    moved: Mapping[str, float],
+    reaches: Mapping[ir.Value, Reach],
+    values: Mapping[str, ir.Value],
+) -> Range:
+    if name not in moved:
+        return kept
+    reach = reaches.get(values[name])
+    low, high = (kept.min - moved[name], kept.max - moved[name]) if reach is None else reach.shifted(moved[name])
+    return replace(kept, min=low, max=high)
+
+
+def balance_biases(context: Context) -> bool:
+    """Gives biases what the offsets of activations are worth with rounded weights.
+
+    Codes that a rounding chooses beside biases that stay have to make up for that themselves.
+    """
+    scheme, shifted = context.scheme, context.shifted
+    stay = scheme.rounding != "nearest" and not dict(scheme.rounding_options).get("update_bias", True)
+    return shifted is not None and not stay and correct_offset_biases(context, shifted.offsets)
+
+
+def leave_limits_to_codes(context: Context) -> bool:
+    """Removes the limits that have moved where codes end there as well."""
+    return context.shifted is not None and remove_saturated_limits(context.model, context.shifted.limits)

@@ -1,0 +1,130 @@
+"""Activation shifting in whole quantizations: what it brings, when it is left out, and what presets have to have."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+import quarkfast
+from quarkfast.errors import ConfigError
+from quarkfast.evaluate import sqnr
+from quarkfast.evaluate.exact_sums import exact_session
+from support.tiny_models import tiny_model
+
+NETWORK = """g (float[N, 3, 12, 12] x) => (float[N, 8, 12, 12] y) {
+    a = Conv <pads = [1, 1, 1, 1]> (x, w0, b)
+    r = Relu (a)
+    c = Conv <pads = [1, 1, 1, 1]> (r, w1, b)
+    t = Relu (c)
+    d = Conv (t, w2, b)
+    s = Add (d, r)
+    u = Relu (s)
+    y = Conv (u, w2, b)
+}"""
+NOTE = "activation shifting: "
+
+
+def _network(text=NETWORK):
+    rng = np.random.default_rng(3)
+    shapes = {"w0": (8, 3, 3, 3), "w1": (8, 8, 3, 3), "w2": (8, 8, 1, 1)}
+    arrays = {name: rng.normal(0, 0.2, shape).astype(np.float32) for name, shape in shapes.items() if name in text}
+    return tiny_model(text, arrays | {"b": rng.normal(0, 0.2, 8).astype(np.float32)})
+
+
+def _x(count, seed=0):
+    return np.random.default_rng(seed).normal(size=(count, 3, 12, 12)).astype(np.float32)
+
+
+def _quantized(model=None, **options):
+    # Weights, inputs and outputs of 16 bits show what the activations between lose.
+    wide = {"dtype": "int16"}
+    given = {"preset": "A8W8", "calibration_data": _x(64), "weight_type": "int16", "tensors": {"x": wide, "y": wide}}
+    given |= options
+    return quarkfast.quantize(_network() if model is None else model, **given)
+
+
+def _ratio(result, model=None):
+    x = _x(64, 9)
+    (wanted,) = exact_session(_network() if model is None else model).run(None, {"x": x})
+    return sqnr(wanted, exact_session(result.model_bytes).run(None, {"x": x})[0])
+
+
+def _types(result):
+    return [node.op_type for node in result.proto.graph.node]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_outputs_have_less_noise_and_codes_do_what_relu_did(strict):
+    plain, shifted = (_quantized(shift_activations=each, strict=strict) for each in (False, True))
+    assert any(note.startswith(NOTE) for note in shifted.summary.notes)
+    # Of three activations behind Relu the squared step is a quarter, 6 dB; that of the fourth may be larger.
+    assert _ratio(shifted) > _ratio(plain) + 2
+    assert "Relu" not in _types(shifted)
+    assert _types(shifted).count("Clip") < _types(plain).count("Relu")
+    assert _types(shifted).count("Pad") == 1
+    # Pads are pass-through: they have the scale of what they read.
+    pads = {node.output[0]: node for node in shifted.proto.graph.node if node.op_type == "Pad"}
+    makers = {name: node for node in shifted.proto.graph.node for name in node.output}
+    for quantizer in (node for node in shifted.proto.graph.node if node.input[0] in pads):
+        assert makers[pads[quantizer.input[0]].input[0]].input[1] == quantizer.input[1]
+
+
+def test_weights_of_8_bits_lose_nothing_by_an_offset():
+    """With rounded weights alone a layer of data less c computes what it did: biases have c times these weights."""
+    result = _quantized(shift_activations=True, weight_type="int8", bias_correction=False, strict=True)
+    arrays = {each.name: onnx.numpy_helper.to_array(each) for each in result.proto.graph.initializer}
+    layer = next(node for node in result.proto.graph.node if node.op_type == "Conv" and "Pad" in node.input[0])
+    makers = {name: node for node in result.proto.graph.node for name in node.output}
+    weight, bias = (
+        arrays[maker.input[0]].astype(np.float64) * arrays[maker.input[1]]
+        for maker in (makers[name] for name in layer.input[1:])
+    )
+    pad = makers[makers[makers[layer.input[0]].input[0]].input[0]]
+    offset = -float(arrays[pad.input[2]])
+    plain = _network()
+    given = {each.name: onnx.numpy_helper.to_array(each) for each in plain.graph.initializer}["b"]
+    lost = given + offset * weight.sum(axis=(1, 2, 3)) - bias
+    # What is left is the offset of the output, one number for all channels, and half a step of the bias.
+    step = float(arrays[makers[layer.input[2]].input[1]].max())
+    assert np.ptp(lost) <= step * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("preset", ["U8S8", "XINT8", "A16W8", "BF16"])
+def test_presets_without_symmetric_codes_and_float_scales_refuse_it(preset):
+    with pytest.raises(ConfigError, match="shift_activations: expected a preset whose activations are symmetric"):
+        quarkfast.quantize(_network(), preset=preset, calibration_data=_x(8), shift_activations=True)
+
+
+def test_it_is_left_out_where_it_brings_nothing_and_the_model_is_that_without_it():
+    text = "g (float[N, 3, 12, 12] x) => (float[N, 8, 10, 10] y) { a = Conv (x, w0, b) y = Sigmoid (a) }"
+    model = _network(text)
+    plain, shifted = (_quantized(model, shift_activations=each, strict=True) for each in (False, True))
+    assert "activation shifting was left out: no offset makes scales smaller" in shifted.summary.notes
+    assert shifted.model_bytes == plain.model_bytes
+
+
+def test_it_is_left_out_where_outputs_are_worse(monkeypatch):
+    """Offsets three times as large as the ranges."""
+    name = "quarkfast.pipeline.shift_steps.find_shifts"
+
+    def too_much(groups, reaches, find=quarkfast.pipeline.shift_steps.find_shifts):
+        found = find(groups, reaches)
+        return None if found is None else found._replace(offsets=dict.fromkeys(found.offsets, 8.0))
+
+    monkeypatch.setattr(name, too_much)
+    plain, shifted = (_quantized(shift_activations=each) for each in (False, True))
+    (note,) = [each for each in shifted.summary.notes if each.startswith("activation shifting was left out")]
+    assert note.endswith("strict=True keeps it")
+    assert shifted.model_bytes == plain.model_bytes
+
+
+def test_a_saved_calibration_is_that_without_offsets(tmp_path):
+    path = tmp_path / "seen.json"
+    quarkfast.calibrate(_network(), _x(64), preset="A8W8").save(path)
+    assert any(
+        note.startswith(NOTE)
+        for note in quarkfast.quantize(
+            _network(), preset="A8W8", calibration=path, shift_activations=True
+        ).summary.notes
+    )
