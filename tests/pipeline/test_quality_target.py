@@ -65,7 +65,7 @@ def test_a_target_that_cannot_be_met_is_told_and_the_best_is_kept():
 
 
 def test_an_option_that_is_given_is_not_changed():
-    result = quantized(200.0, method="percentile", rounding="nearest")
+    result = quantized(200.0, method="percentile", rounding="nearest", shift_activations=False)
     assert not [each for each in result.summary.levers if "=" in each.lever]
 
 

@@ -119,6 +119,22 @@ def test_it_is_left_out_where_outputs_are_worse(monkeypatch):
     assert shifted.model_bytes == plain.model_bytes
 
 
+def test_the_ladder_shifts_before_it_widens():
+    result = quarkfast.quantize(_network(), preset="A8W8", calibration_data=_x(64), min_sqnr=200.0)
+    levers = [each.lever for each in result.summary.levers]
+    assert levers.index("shift_activations=True") < next(i for i, each in enumerate(levers) if "int16" in each)
+    given = quarkfast.quantize(
+        _network(), preset="A8W8", calibration_data=_x(64), min_sqnr=200.0, shift_activations=False
+    )
+    assert "shift_activations=True" not in [each.lever for each in given.summary.levers]
+
+
+def test_the_ladder_passes_by_where_nothing_can_be_shifted():
+    text = "g (float[N, 3, 12, 12] x) => (float[N, 8, 10, 10] y) { a = Conv (x, w0, b) y = Sigmoid (a) }"
+    result = quarkfast.quantize(_network(text), preset="A8W8", calibration_data=_x(32), min_sqnr=200.0)
+    assert "shift_activations=True" not in [each.lever for each in result.summary.levers]
+
+
 def test_a_saved_calibration_is_that_without_offsets(tmp_path):
     path = tmp_path / "seen.json"
     quarkfast.calibrate(_network(), _x(64), preset="A8W8").save(path)

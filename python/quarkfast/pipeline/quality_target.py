@@ -15,6 +15,7 @@ from quarkfast import ort
 from quarkfast.atomic_files import save_bytes
 from quarkfast.calibration.data import CalibrationData, model_inputs, open_data
 from quarkfast.config import Scheme
+from quarkfast.config.options.changes import set_shift_activations
 from quarkfast.config.rules import Change, TensorRule
 from quarkfast.errors import ConfigError, UnsupportedError
 from quarkfast.evaluate.constant_trial import decibels
@@ -140,6 +141,8 @@ def quantize_to_goal(
         plan = _Plan(replace(scheme, **fields), target)
         if plan != ladder.plan and ladder.pull(lever, plan):
             given[name] = value
+    if "shift_activations" not in options:
+        ladder.shift_activations()
     levers = [ladder.improve_weights, ladder.widen_activations]
     # Codes that are chosen by outputs have made weights better already: what they lose beside other codes says little.
     for pull in levers[::-1] if ladder.plan.makes_up else levers:
@@ -225,6 +228,18 @@ class _Ladder:
         if self._plain is None:
             self._plain = self._quantize(self.plan.plain)
         return self._plain
+
+    def shift_activations(self) -> None:
+        """Subtracts offsets from activations with symmetric codes, if that gives any of them a smaller scale."""
+        plan = self.plan
+        if self.is_met or plan.scheme.strict:
+            return
+        try:
+            shifted = replace(plan, scheme=set_shift_activations(plan.scheme, True))
+        except ConfigError:  # the preset has no such codes
+            return
+        if self._quantize(shifted.plain).data != self._with_nearest_codes().data:
+            self.pull("shift_activations=True", shifted)
 
     def improve_weights(self) -> None:
         """Gives weights other forms that the target takes, where they take more than half of what outputs may lose."""
