@@ -78,10 +78,10 @@ def correct_output_biases(context: Context, settings: OutputBiasCorrectionSettin
     def report(done: int) -> None:
         context.report(done, len(layers))
 
-    with ReferenceOutputs(models.float_model, apart, layers[-1].data) as reference:
-        before = reference.ratios_of(models.quantized)
+    with ReferenceOutputs(models.float_model, apart, layers[-1].data, models.float_folder) as reference:
+        before = reference.ratios_of(models.quantized, models.quantized_folder)
         go_through(models, layers, fitting, see, both=True, report=report)
-        gains = Gains(before, reference.ratios_of(models.quantized))
+        gains = Gains(before, reference.ratios_of(models.quantized, models.quantized_folder))
     if not gains.mean > 0:
         context.notes.append(f"output bias correction was undone, for it made the model no better: {gains}")
         return False

@@ -213,10 +213,10 @@ def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
     def report(done: int) -> None:
         context.report(done, len(weights))
 
-    with ReferenceOutputs(models.float_model, apart, layers[-1].data) as reference:
-        before = reference.ratios_of(models.quantized)
+    with ReferenceOutputs(models.float_model, apart, layers[-1].data, models.float_folder) as reference:
+        before = reference.ratios_of(models.quantized, models.quantized_folder)
         reconstruct(models, layers, fitting, rounding.solve, both=both, halves=halves, report=report)
-        gains = Gains(before, reference.ratios_of(models.quantized))
+        gains = Gains(before, reference.ratios_of(models.quantized, models.quantized_folder))
     if not gains.any() or gains.are_losses():
         context.notes.append(f"weight rounding was undone, for it made the model no better: {gains}")
         return False

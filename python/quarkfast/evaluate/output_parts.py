@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -26,13 +27,20 @@ class OutputParts:
     another where nothing does.
     """
 
-    def __init__(self, model: onnx.ModelProto, feeds: Sequence[Feed], runs: Sequence[Mapping[str, object]]) -> None:
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        feeds: Sequence[Feed],
+        runs: Sequence[Mapping[str, object]],
+        folder: Path | None = None,
+    ) -> None:
         """Finds out what each element of an output comes from.
 
         Args:
             model: The float model.
             feeds: Arrays by the names of the inputs.
             runs: What the model gives for each feed, by the names of outputs; others are not split.
+            folder: Where the files are that the model refers to, or None where all its constants are in it.
 
         Raises:
             ModelError: If ONNX Runtime does not take a part of the model.
@@ -43,7 +51,7 @@ class OutputParts:
             sources = _joined(makers, output)
             flat = [_is_flat(makers, name) for name in sources]
             if any(flat) and not all(flat):
-                self._flat[output] = _marks(model, output, dict(zip(sources, flat, strict=True)), feeds)
+                self._flat[output] = _marks(model, output, dict(zip(sources, flat, strict=True)), feeds, folder)
 
     def split(self, sample: int, name: str, output: NDArray[np.generic]) -> list[NDArray[np.generic]]:
         """Returns an output in parts, each in one row; in one where only things of one kind are joined.
@@ -115,10 +123,10 @@ def _is_flat(makers: Mapping[str, onnx.NodeProto], name: str) -> bool:
 
 
 def _marks(
-    model: onnx.ModelProto, output: str, sources: Mapping[str, bool], feeds: Sequence[Feed]
+    model: onnx.ModelProto, output: str, sources: Mapping[str, bool], feeds: Sequence[Feed], folder: Path | None
 ) -> list[NDArray[np.bool_]]:
     """Returns for each feed which elements of an output, in one row, come from a source that is marked."""
-    maker, mover = Piece(model, list(sources), ()), Piece(model, [output], list(sources))
+    maker, mover = Piece(model, list(sources), (), folder), Piece(model, [output], list(sources), folder)
     known: dict[tuple[tuple[int, ...], ...], NDArray[np.bool_]] = {}
     found = []
     for feed in feeds:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import onnx
@@ -21,14 +22,21 @@ Feed = Mapping[str, NDArray[Any]]
 class Piece:
     """The nodes between tensors that are given and tensors that are wanted, run as they stand."""
 
-    def __init__(self, model: onnx.ModelProto, wanted: Sequence[str], given: Mapping[str, int] | Sequence[str]) -> None:
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        wanted: Sequence[str],
+        given: Mapping[str, int] | Sequence[str],
+        folder: Path | None = None,
+    ) -> None:
         """Opens a session.
 
         Args:
-            model: The whole model, with all its constants in it.
+            model: The whole model.
             wanted: Names of the tensors to compute.
             given: Tensors that are known besides the inputs of the model: names of float32 ones, or names and types of
                 elements (``onnx.TensorProto.DataType``).
+            folder: Where the files are that the model refers to, or None where all its constants are in it.
 
         Raises:
             ModelError: ONNX Runtime does not take the piece.
@@ -41,7 +49,7 @@ class Piece:
         outputs = [onnx.ValueInfoProto(name=name) for name in wanted]
         part = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
         part.graph.CopyFrom(onnx.helper.make_graph(nodes, "piece", inputs, outputs, constants))
-        self._session = exact_session(part)
+        self._session = exact_session(part, folder)
         self._inputs = [value.name for value in self._session.get_inputs()]
 
     def run(self, known: Feed) -> list[NDArray[Any]]:

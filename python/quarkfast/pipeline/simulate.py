@@ -8,13 +8,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from quarkfast.calibration.data.batches import regroup
+from quarkfast.deferred import ir
 from quarkfast.evaluate.sample_noise import TriedForm
-from quarkfast.graph.external_constants import make_inputs, proto_and_folder
-from quarkfast.graph.save import to_proto
+from quarkfast.graph.access import shape_of, tensor_of
+from quarkfast.graph.external_constants import constants_in_files, make_inputs, proto_and_folder
 from quarkfast.pipeline.stored_feeds import stored_feeds
 from quarkfast.quantization import Plan, QuantizedBlocks, QuantizedTensor
 from quarkfast.reconstruction import Models
@@ -23,6 +23,8 @@ from quarkfast.writers.qdq import insert_pairs, parameters_of
 if TYPE_CHECKING:
     from quarkfast.pipeline.context import Context
     from quarkfast.quantization.weight_only import CodedWeight
+
+    _Coded = QuantizedTensor | QuantizedBlocks | CodedWeight
 
 __all__ = ["read_samples", "simulate", "simulate_activations"]
 
@@ -36,21 +38,17 @@ def simulate(context: Context, weights: Collection[str]) -> Models:
             of their layers. All other constants are written as the plan has them. Where activations are left alone
             all weights are such initializers.
     """
+    model = _clone(context.model)
     if context.scheme.weights_only:
-        return _simulate_stored(context)
+        return _models(context, model, context.weight_plan.coded(context.scheme))
     plan = context.plan
     assert plan is not None
-    chosen: dict[str, QuantizedTensor | QuantizedBlocks] = {
-        slot.tensor: tensor for slot, tensor in plan.constants if slot.tensor in weights
-    }
+    chosen: dict[str, _Coded] = {slot.tensor: tensor for slot, tensor in plan.constants if slot.tensor in weights}
     chosen |= {slot.tensor: tensor for slot, tensor in plan.biases if slot.weight_tensor in weights}
     constants = tuple((slot, tensor) for slot, tensor in plan.constants if slot.tensor not in chosen)
     biases = tuple((slot, tensor) for slot, tensor in plan.biases if slot.tensor not in chosen)
-    model = context.model.clone()
     insert_pairs(model, replace(plan, constants=constants, biases=biases), context.scheme)
-    models = Models(to_proto(context.model), to_proto(model))
-    _decode(models.quantized, chosen)
-    return models
+    return _models(context, model, chosen)
 
 
 def simulate_activations(context: Context, plans: Sequence[Plan]) -> list[TriedForm]:
@@ -76,8 +74,7 @@ class _Rounded:
     def __init__(self, context: Context, plan: Plan) -> None:
         self._spelling = context.scheme.spelling
         constants = tuple((slot, tensor) for slot, tensor in plan.constants if slot.role == "activation")
-        model = context.model.clone()
-        model.meta.update(context.model.meta)  # which says where its constants are
+        model = _clone(context.model)
         alone = replace(plan, constants=constants, biases=())
         self._names = insert_pairs(model, alone, context.scheme).parameters
         make_inputs(model, [name for names in self._names.values() for name in names])
@@ -102,20 +99,29 @@ def _round_constants_alike(one: Plan, other: Plan) -> bool:
     )
 
 
-def _simulate_stored(context: Context) -> Models:
-    models = Models(to_proto(context.model), onnx.ModelProto())
-    models.quantized.CopyFrom(models.float_model)
-    _decode(models.quantized, context.weight_plan.coded(context.scheme))
-    return models
+def _clone(model: ir.Model) -> ir.Model:
+    clone = model.clone()
+    clone.meta.update(model.meta)  # which says where its constants are
+    return clone
 
 
-def _decode(
-    model: onnx.ModelProto, tensors: Mapping[str, QuantizedTensor | QuantizedBlocks] | Mapping[str, CodedWeight]
-) -> None:
-    for initializer in model.graph.initializer:
-        if initializer.name in tensors:
-            values = tensors[initializer.name].decoded()
-            initializer.CopyFrom(onnx.numpy_helper.from_array(values, initializer.name))
+def _models(context: Context, model: ir.Model, coded: Mapping[str, _Coded]) -> Models:
+    """Returns the prepared model, and a copy of it with constants that have the values of their codes."""
+    for name, value in model.graph.initializers.items():
+        if name in coded:
+            value.const_value = _decoded(coded[name], name, value)
+    context.resources.enter_context(constants_in_files(model, None if context.path is None else context.path.parent))
+    (float_model, folder), (quantized, own) = proto_and_folder(context.model), proto_and_folder(model)
+    return Models(float_model, quantized, folder, own)
+
+
+def _decoded(coded: _Coded, name: str, value: ir.Value) -> ir.LazyTensor:
+    """Returns what codes stand for; no more than one of such tensors is in memory while they are written."""
+
+    def make() -> ir.TensorProtocol:
+        return ir.Tensor(coded.decoded(), name=name)
+
+    return ir.LazyTensor(make, ir.DataType.FLOAT, ir.Shape(shape_of(tensor_of(value))), name=name)
 
 
 def read_samples(context: Context, most: int) -> list[Mapping[str, NDArray[Any]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,13 @@ class ReferenceOutputs:
     -100 dB, and so does another shape. Outputs without signal are left out of the mean; a sample that has none is NaN.
     """
 
-    def __init__(self, model: onnx.ModelProto, feeds: Sequence[Mapping[str, NDArray[Any]]], features: str = "") -> None:
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        feeds: Sequence[Mapping[str, NDArray[Any]]],
+        features: str = "",
+        folder: Path | None = None,
+    ) -> None:
         """Runs the float model.
 
         Args:
@@ -42,15 +49,16 @@ class ReferenceOutputs:
             feeds: Samples, by the names of the inputs.
             features: A tensor that counts as an output too, where a node of both models computes it: what the last
                 layer reads tells more than the few numbers of a classifier, whose errors cancel by chance.
+            folder: Where the files are that the model refers to, or None where all its constants are in it.
 
         Raises:
             ModelError: ONNX Runtime does not take the model or a sample.
         """
         self._feeds, self._features = feeds, features
         self._names = [output.name for output in _judged(model, features).graph.output]
-        self._parts = OutputParts(model, [dict(each) for each in feeds], [dict.fromkeys(self._names)])
+        self._parts = OutputParts(model, [dict(each) for each in feeds], [dict.fromkeys(self._names)], folder)
         self._outputs = ActivationStore(_BUDGET)
-        for sample, outputs in enumerate(self._runs(model)):
+        for sample, outputs in enumerate(self._runs(model, folder)):
             for name, output in outputs.items():
                 self._outputs.put(name, sample, output)
 
@@ -62,17 +70,17 @@ class ReferenceOutputs:
         """Drops them."""
         self._outputs.__exit__(*error)
 
-    def ratios_of(self, quantized: onnx.ModelProto) -> NDArray[np.float64]:
-        """Returns the ratio of each sample for a quantized model with the same outputs.
+    def ratios_of(self, quantized: onnx.ModelProto, folder: Path | None = None) -> NDArray[np.float64]:
+        """Returns the ratio of each sample for a quantized model with the same outputs, whose files are in a folder.
 
         Raises:
             ModelError: ONNX Runtime does not take the model or a sample.
         """
-        return np.array([self._ratio(sample, outputs) for sample, outputs in enumerate(self._runs(quantized))])
+        return np.array([self._ratio(sample, outputs) for sample, outputs in enumerate(self._runs(quantized, folder))])
 
-    def _runs(self, model: onnx.ModelProto) -> Iterator[Mapping[str, Any]]:
+    def _runs(self, model: onnx.ModelProto, folder: Path | None) -> Iterator[Mapping[str, Any]]:
         _core.release_memory()
-        session = exact_session(_judged(model, self._features).SerializeToString())
+        session = exact_session(_judged(model, self._features).SerializeToString(), folder)
         for feed in self._feeds:
             yield dict(zip(self._names, ort.run(session, feed), strict=True))
         del session

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core
+from quarkfast.graph.constant_values import read_constant
 from quarkfast.reconstruction.gram import GramMatrices, fixed_point_step
 from quarkfast.reconstruction.input_rows import count_rows, places_of, rows_at
 from quarkfast.reconstruction.linear_layer import LinearLayer
@@ -98,7 +98,7 @@ def reconstruct(
     weights = {tensor.name: tensor for tensor in models.float_model.graph.initializer}
 
     def see(readers: Sequence[LinearLayer], paths: Sequence[StagedModel]) -> Mapping[str, NDArray[np.float32]]:
-        own = onnx.numpy_helper.to_array(weights[readers[0].weight])
+        own = read_constant(weights[readers[0].weight], models.float_folder)
         return solve(_statistics(readers, own, paths, feeds, halves))
 
     go_through(models, layers, feeds, see, both=both, report=report)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,19 +32,27 @@ class StagedModel:
         stages: Number of the last stage.
     """
 
-    def __init__(self, model: onnx.ModelProto, layers: Mapping[str, str], feeds: Sequence[Feed], budget: int) -> None:
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        layers: Mapping[str, str],
+        feeds: Sequence[Feed],
+        budget: int,
+        folder: Path | None = None,
+    ) -> None:
         """Reads the graph; runs nothing.
 
         Args:
-            model: The whole model, with all its constants in it.
+            model: The whole model.
             layers: Names of the nodes that begin a stage, with the weight of each; of those that share one none lies
                 behind another.
             feeds: Samples, by the names of the inputs.
             budget: Bytes of tensors to keep in memory.
+            folder: Where the files are that the model refers to, or None where all its constants are in it.
         """
         self.model = model
         self._store = ActivationStore(budget)
-        self._feeds = feeds
+        self._feeds, self._folder = feeds, folder
         self._stage_of, self._last_use = _read_graph(model.graph, layers)
         self.stages = max(self._stage_of.values(), default=0)
         chosen = [node for node in model.graph.node if node.name in layers]
@@ -83,7 +92,8 @@ class StagedModel:
         """
         wanted = [name for name, own in self._stage_of.items() if own == stage and self._last_use.get(name, 0) > stage]
         kept = [name for name in self._stage_of if name in self._store]
-        piece = Piece(self.model, wanted, {name: self._element_type(name) for name in kept}) if wanted else None
+        types = {name: self._element_type(name) for name in kept}
+        piece = Piece(self.model, wanted, types, self._folder) if wanted else None
         computed, gone = 0, [name for name in kept if self._last_use.get(name, 0) <= stage]
         for sample, feed in enumerate(self._feeds):
             found = piece.run(_Known(feed, self._store, sample)) if piece else []

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core
+from quarkfast.graph.constant_values import replace_constant
 from quarkfast.reconstruction.linear_layer import LinearLayer
 from quarkfast.reconstruction.models import Models
 from quarkfast.reconstruction.stages import StagedModel
@@ -56,15 +56,16 @@ def go_through(
     weights = {name: layer.weight for name, layer in by_node.items()}
     done = computed = 0
     with ExitStack() as stack:
-        quantized = stack.enter_context(StagedModel(models.quantized, weights, feeds, _BUDGET))
+        quantized = stack.enter_context(StagedModel(models.quantized, weights, feeds, _BUDGET, models.quantized_folder))
         paths = [quantized]
         if both:
-            paths.append(stack.enter_context(StagedModel(models.float_model, weights, feeds, _BUDGET)))
+            other = StagedModel(models.float_model, weights, feeds, _BUDGET, models.float_folder)
+            paths.append(stack.enter_context(other))
         initializers = {tensor.name: tensor for tensor in models.quantized.graph.initializer}
         for stage in range(quantized.stages + 1):
             for names in quantized.layers_of(stage):
                 for tensor, values in see([by_node[name] for name in names], paths).items():
-                    initializers[tensor].CopyFrom(onnx.numpy_helper.from_array(values, tensor))
+                    replace_constant(initializers[tensor], values, models.quantized_folder)
                 done += 1
                 report(done)
             computed += sum(path.run(stage) for path in paths)

@@ -1,0 +1,54 @@
+"""Weights that are rounded while they lie in files."""
+
+import numpy as np
+import onnx
+import pytest
+
+import quarkfast
+from quarkfast.algorithms import output_bias_correction
+from quarkfast.graph import external_constants
+from quarkfast.reconstruction import walk
+from support.tiny_models import tiny_model
+
+TEXT = """g (float[N, 8] x) => (float[N, 8] y) {
+    h = Gemm (x, v, b)
+    r = Relu (h)
+    p = MatMul (r, w)
+    y = Add (p, d)
+}"""
+
+CASES = [
+    ("A8W8", {"rounding": "descent"}),
+    ("A8W8", {"output_bias_correction": True}),
+    ("BF16", {"rounding": "gptq"}),
+    ("INT8_WO", {"rounding": "descent"}),
+]
+
+
+@pytest.mark.parametrize(("preset", "options"), CASES, ids=[f"{preset}-{'-'.join(given)}" for preset, given in CASES])
+def test_weights_in_files_give_the_bytes_of_weights_in_memory(preset, options, tmp_path, monkeypatch, rng):
+    arrays = {name: rng.normal(size=(8, 8)).astype(np.float32) for name in "vw"}
+    arrays |= {name: rng.normal(size=8).astype(np.float32) for name in "bd"}
+    samples = {"x": rng.normal(size=(40, 8)).astype(np.float32)}
+    seen = []
+
+    def spied(models, *given, **named):
+        seen.append(models)
+        walk.go_through(models, *given, **named)
+
+    monkeypatch.setattr("quarkfast.reconstruction.reconstruct.go_through", spied)
+    monkeypatch.setattr(output_bias_correction, "go_through", spied)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = []
+    for least in (None, 1):
+        if least is not None:
+            monkeypatch.setattr(external_constants, "_WRITTEN", least)
+            monkeypatch.setattr(external_constants, "_LEAST", least)
+        found.append(quarkfast.quantize(tiny_model(TEXT, arrays), None, preset, samples, **options).model_bytes)
+    assert found[0] == found[1]
+    assert [_refers_to_files(models.quantized) for models in seen] == [False, True]
+    assert not list(tmp_path.iterdir())
+
+
+def _refers_to_files(model):
+    return any(each.data_location == onnx.TensorProto.EXTERNAL for each in model.graph.initializer if each.name in "vw")
