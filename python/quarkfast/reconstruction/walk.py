@@ -19,7 +19,10 @@ __all__ = ["Feed", "go_through"]
 
 # Bytes of tensors between two stages to keep in memory, of each of the two models; more of them lie in a file, which
 # costs no time that could be measured.
-_BUDGET = 16 << 20
+_BUDGET = 4 << 20
+
+# Bytes of tensors that sessions compute until the memory of these is given back.
+_COMPUTED = 16 << 20
 
 Feed = Mapping[str, NDArray[Any]]
 
@@ -69,6 +72,6 @@ def go_through(
                 done += 1
                 report(done)
             computed += sum(path.run(stage) for path in paths)
-            if computed > _BUDGET:
+            if computed > _COMPUTED:
                 _core.release_memory()  # of the sessions
                 computed = 0
