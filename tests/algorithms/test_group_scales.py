@@ -7,6 +7,7 @@ import pytest
 
 from quarkfast.algorithms.rounding import CoordinateDescent, Gptq, RoundingProblem
 from quarkfast.algorithms.rounding.group_scales import fit_scales, search_scales, solve_with_scales
+from quarkfast.reconstruction.set_aside import SetAside
 
 SIZE = 4
 
@@ -23,7 +24,7 @@ def _problem(seed, inputs=10, zero=0, mirrored=True):
     scales = (signs * reach).astype(np.float32).astype(np.float64).repeat(np.diff([*firsts, inputs]), axis=-1)
     codes = np.clip(np.rint(weights / scales) + zero, -8, 7).astype(np.int8)
     gram = data.transpose(0, 2, 1) @ data / 60
-    return RoundingProblem(codes, (codes - zero) * scales, weights, scales, gram, weights @ gram, -8, 7)
+    return RoundingProblem(codes, (codes - zero) * scales, weights, scales, SetAside(gram), weights @ gram, -8, 7)
 
 
 def _total(problem, codes=None):

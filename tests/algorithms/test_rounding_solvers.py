@@ -9,6 +9,8 @@ import pytest
 
 from quarkfast.algorithms.rounding import SOLVERS, AdaQuant, AdaRound, CoordinateDescent, Gptq, RoundingProblem, descent
 from quarkfast.algorithms.rounding.inverse_factors import InverseFactors, inverse_factor
+from quarkfast.reconstruction import set_aside
+from quarkfast.reconstruction.set_aside import SetAside
 
 # Settings are in units of weights and errors: these weights are a thousand times those of a network.
 KINDS = [
@@ -29,7 +31,7 @@ def problem(seed, groups=2, outputs=6, inputs=5, rows=40):
     weights, scales = rng.normal(0, 2, (groups, outputs, inputs)), rng.uniform(0.5, 1, (groups, outputs))
     codes = np.clip(np.rint(weights / scales[..., None]), -8, 7).astype(np.int8)
     gram = data.transpose(0, 2, 1) @ data / rows
-    return RoundingProblem(codes, codes * scales[..., None], weights, scales, gram, weights @ gram, -8, 7)
+    return RoundingProblem(codes, codes * scales[..., None], weights, scales, SetAside(gram), weights @ gram, -8, 7)
 
 
 def grouped(form):
@@ -40,7 +42,7 @@ def grouped(form):
     steps = np.repeat(rng.uniform(0.5, 1, shape) * rng.choice((-1, 1), shape), 2, axis=-1)[..., :inputs]
     codes = np.clip(np.rint(form.weights / steps) + 3, -8, 7).astype(np.int8)
     decoded = (codes.astype(np.float64) - 3) * steps
-    return RoundingProblem(codes, decoded, form.weights, steps, form.gram, form.target, -8, 7)
+    return RoundingProblem(codes, decoded, form.weights, steps, form.form, form.target, -8, 7)
 
 
 def gptq_by_the_equations(form, acts):
@@ -102,7 +104,7 @@ def test_most_of_what_there_is_to_gain_is_gained(solver):
 def test_weights_that_are_codes_stay():
     form = problem(1)
     exact = RoundingProblem(
-        form.codes, form.decoded, form.decoded, form.scales, form.gram, form.decoded @ form.gram, -8, 7
+        form.codes, form.decoded, form.decoded, form.scales, form.form, form.decoded @ form.gram, -8, 7
     )
     for solver in KINDS:
         assert np.array_equal(solver.solve(exact), form.codes)
@@ -123,7 +125,9 @@ def test_gptq_is_that_of_the_paper(settings, shape):
 
 def test_gptq_keeps_the_nearest_codes_where_no_input_was_seen():
     form = problem(0)
-    unseen = RoundingProblem(form.codes, form.decoded, form.weights, form.scales, 0 * form.gram, 0 * form.target, -8, 7)
+    unseen = RoundingProblem(
+        form.codes, form.decoded, form.weights, form.scales, SetAside(0 * form.gram), 0 * form.target, -8, 7
+    )
     assert np.array_equal(Gptq().solve(unseen), form.codes)
 
 
@@ -140,7 +144,7 @@ def test_scales_may_change_along_a_row_and_lie_below_zero(solver, seed):
 def test_descent_by_groups_is_descent_where_all_groups_have_one_scale():
     form = problem(2, inputs=6)
     steps = np.repeat(form.scales[..., None], 6, axis=-1)
-    spread = RoundingProblem(form.codes, form.decoded, form.weights, steps, form.gram, form.target, -8, 7)
+    spread = RoundingProblem(form.codes, form.decoded, form.weights, steps, form.form, form.target, -8, 7)
     assert np.array_equal(CoordinateDescent().solve(spread), CoordinateDescent().solve(form))
 
 
@@ -183,7 +187,7 @@ def test_a_matrix_without_a_factor_is_refused():
 
 def test_factors_that_are_known_change_no_code():
     form = problem(8)
-    known = replace(form, factors=InverseFactors.of(form.gram, act_order=True))
+    known = replace(form, factors=InverseFactors.of(form.form, act_order=True))
     for solver in (CoordinateDescent(), Gptq(act_order=True), Gptq()):
         assert np.array_equal(solver.solve(form), solver.solve(known))
 
@@ -191,7 +195,7 @@ def test_factors_that_are_known_change_no_code():
 @pytest.mark.parametrize("act_order", [True, False])
 def test_weights_of_least_error_solve_the_form(act_order):
     form = problem(9)
-    factors = InverseFactors.of(form.gram, act_order=act_order)
+    factors = InverseFactors.of(form.form, act_order=act_order)
     wanted = np.rint(form.weights)
     found = factors.of_least_error(wanted @ form.gram, form.weights)
     # Both products with the factor are backward stable, as is the factor: of the order of k * eps * condition.
@@ -201,7 +205,7 @@ def test_weights_of_least_error_solve_the_form(act_order):
 
 @pytest.mark.parametrize("gram", [[[0.0, 0.0], [0.0, 0.0]], [[1e-320, 0.0], [0.0, 1.0]]])
 def test_weights_of_inputs_that_say_nothing_stay(gram):
-    factors = InverseFactors.of(np.array([gram]), act_order=True)
+    factors = InverseFactors.of(SetAside(np.array([gram])), act_order=True)
     assert factors.of_least_error(np.ones((1, 1, 2)), np.full((1, 1, 2), 5.0))[0, 0, 0] == 5.0
 
 
@@ -211,3 +215,14 @@ def test_parts_of_the_rows_have_the_codes_that_they_have_together(at_once, monke
     together = CoordinateDescent().solve(form)
     monkeypatch.setattr(descent, "_AT_ONCE", at_once)
     assert np.array_equal(CoordinateDescent().solve(form), together)
+
+
+@pytest.mark.parametrize("shape", [lambda form: form, grouped])
+@pytest.mark.parametrize("solver", KINDS, ids=repr)
+def test_large_forms_have_the_codes_of_forms_in_memory(solver, shape, monkeypatch):
+    form = shape(problem(12))
+    codes = solver.solve(form)
+    monkeypatch.setattr(set_aside, "LARGE", 0)
+    large = replace(form, form=SetAside(form.gram))
+    known = replace(large, factors=InverseFactors.of(large.form, act_order=True))
+    assert all(np.array_equal(solver.solve(each), codes) for each in (large, known))

@@ -107,6 +107,6 @@ def test_large_matrices_have_the_share_that_they_have_as_a_whole(damping, floats
     floats = inputs + np.round(floats * _inputs(60, 8) / STEP) * STEP
     with np.errstate(invalid="ignore"):
         whole = error_share(*_matrices(inputs, floats), damping, True)
-        for module in (module_of_share, cholesky):
-            monkeypatch.setattr(module, "_BLOCK", 3)
+        for module, name in ((module_of_share, "_ROWS"), (module_of_share, "_SMALL"), (cholesky, "_BLOCK")):
+            monkeypatch.setattr(module, name, 3)
         assert error_share(*_matrices(inputs, floats), damping, True) == whole

@@ -22,6 +22,7 @@ from quarkfast.reconstruction import LinearLayer, linear_layers
 from quarkfast.reconstruction.error_share import add_to_diagonals, covariances, error_share
 from quarkfast.reconstruction.output_error import ReferenceOutputs
 from quarkfast.reconstruction.reconstruct import LayerStatistics, reconstruct
+from quarkfast.reconstruction.set_aside import LARGE, SetAside
 from quarkfast.reconstruction.shared_weights import shared_weights
 
 __all__ = ["WeightRoundingSettings", "round_weight", "round_weights", "settings_of"]
@@ -37,9 +38,6 @@ _ROWS_WANTED = 8
 # with this; ResNet-20 loses 0.8 dB of 10.6 by it. The paper of GPTQ has as many rows, 128 texts of 2,048 words for
 # 4,096 inputs.
 _ROWS_WANTED_ALONE = 64
-
-# Bytes of a Gram matrix with which memory matters more than the time to give it back.
-_LARGE = 8 << 20
 
 # Types of fewer bits are narrow. MiniLM in INT8_WO has 31.1 dB with the damping of narrow ones, 33.6 with 0.01, and
 # 31.2 with the nearest codes.
@@ -103,18 +101,22 @@ def round_weight(tensor: Any, seen: LayerStatistics, settings: WeightRoundingSet
     if part is None:
         part = error_share(seen.parts[0], seen.parts[1], relative, centred) if len(seen.parts) > 1 else 1.0
     gram, target, wanted = _form(seen, part, relative, centred)
-    if gram.nbytes > _LARGE:
-        _core.release_memory()  # of the sums that it was made of, before it is copied
+    if gram.nbytes > LARGE:
+        _core.release_memory()  # of the sums that it was made of
     if not tensor.is_integer:
         blocks = _blocks(tensor, layer)
         assert blocks is not None
         found = layer.from_rows(round_with_feedback(decoded, gram, target, blocks, _rounder(tensor)))
         return tensor.with_nearest(found.astype(np.float32))
     codes, scales = layer.to_rows(tensor.encoded()), layer.to_rows(tensor.scales)
-    factors = InverseFactors.of(gram, act_order=True)
+    form = SetAside(gram)
+    del gram
+    factors = InverseFactors.of(form, act_order=True)
+    if form.is_large:
+        _core.release_memory()  # of what they were computed with
     best = factors.of_least_error(target, wanted)
     lowest, highest = tensor.limits
-    problem = RoundingProblem(codes, decoded, best, scales, gram, target, lowest, highest, factors)
+    problem = RoundingProblem(codes, decoded, best, scales, form, target, lowest, highest, factors)
     size = getattr(tensor, "scaled_inputs", 0)
     if size and settings.scale_rounds is not None:
         fitted = solve_with_scales(problem, settings.solver, size, settings.scale_rounds)

@@ -18,9 +18,11 @@ _STEPS = 16
 # Damping of inputs that depend on each other, whose matrix has no inverse.
 _LEAST_DAMPING = 2.0**-30
 
-# Rows of a matrix that are changed at once, so that no second one of its size is in memory. One of no more is solved as
-# a whole, which takes little memory and is quicker.
-_BLOCK = 512
+# Rows of a matrix that are changed at once, so that no second one of its size is in memory.
+_ROWS = 128
+
+# Rows of a matrix that is solved as a whole, which takes little memory and is quicker.
+_SMALL = 512
 
 
 def covariances(matrices: GramMatrices, part: float, centred: bool) -> tuple[Values, Values]:
@@ -53,8 +55,8 @@ def _difference(matrices: GramMatrices, centred: bool) -> tuple[Values, Values]:
 
 def _subtract_products(sums: Values, first: Values, second: Values) -> None:
     """Takes ``first second^T`` of each group off, by blocks of rows: the matrix of one layer may have 70 MB."""
-    for begin in range(0, sums.shape[1], _BLOCK):
-        rows = slice(begin, begin + _BLOCK)
+    for begin in range(0, sums.shape[1], _ROWS):
+        rows = slice(begin, begin + _ROWS)
         sums[:, rows] -= first[:, rows, None] * second[:, None, :]
 
 
@@ -96,7 +98,7 @@ def _products(change: Values, judge: GramMatrices, centred: bool) -> tuple[float
 def _change(matrices: GramMatrices, damping: float, centred: bool) -> Values:
     """Returns ``D G^-1``, the change of weights that makes up for the difference of some samples, with damping."""
     gram, difference = _damped(matrices, damping, centred)
-    if gram.shape[-1] > _BLOCK:
+    if gram.shape[-1] > _SMALL:
         try:
             for own, rows in zip(gram, difference, strict=True):
                 factor_in_place(own)

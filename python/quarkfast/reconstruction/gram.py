@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
+
+from quarkfast.reconstruction.activation_store import ActivationStore
+from quarkfast.reconstruction.set_aside import LARGE
 
 __all__ = ["GramMatrices", "counted", "fixed_point_step"]
 
@@ -21,7 +25,10 @@ _WEIGHT_BITS, _OUTPUT_BITS = 22, 22
 
 # Rows of a matrix that are added to at once, so that no second one of its size is in memory. Of a symmetric one each
 # block begins at the diagonal: of many inputs half of it is there.
-_BLOCK = 512
+_BLOCK = 256
+
+# Rows that are written and read at once.
+_ROWS = 128
 
 
 def fixed_point_step(largest: float) -> float:
@@ -76,9 +83,7 @@ class GramMatrices:
     def _begin(self) -> None:
         groups, outputs, inputs = self.weights.shape
         self.count = 0
-        self._gram = [
-            np.zeros((groups, min(_BLOCK, inputs - begin), inputs - begin)) for begin in range(0, inputs, _BLOCK)
-        ]
+        self._gram = _SymmetricSums(groups, inputs)
         self._sum = np.zeros((groups, inputs))
         self._missing_sum = np.zeros((groups, inputs))
         rows = 0 if self._missing_step is None else outputs if self._outputs else inputs
@@ -88,8 +93,7 @@ class GramMatrices:
         """Adds rows ``[groups, n, k]`` of the quantized model, and what each lacks to that of the float model."""
         codes = counted(rows, self._step)
         self.count += codes.shape[1]
-        for begin, block in zip(range(0, codes.shape[-1], _BLOCK), self._gram, strict=True):
-            block += codes[..., begin : begin + _BLOCK].transpose(0, 2, 1) @ codes[..., begin:]
+        self._gram.add(codes)
         self._sum += codes.sum(axis=1)
         if missing is not None and self._missing_step is not None:
             lacking = counted(missing, self._missing_step)
@@ -102,28 +106,31 @@ class GramMatrices:
         found._begin()
         return found
 
+    @property
+    def is_large(self) -> bool:
+        """Whether copies of `gram` count."""
+        groups, _, inputs = self.weights.shape
+        return bool(groups * inputs * inputs * self.weights.itemsize > LARGE)
+
+    def set_aside(self) -> None:
+        """Puts `gram` into a file until it is asked for, if it is large; no more rows can be added then."""
+        if self.is_large:
+            self._gram.set_aside()
+
     def merge(self, other: GramMatrices) -> None:
-        """Adds the rows of matrices with the same weights and steps, exactly."""
+        """Adds the rows of matrices with the same weights and steps, exactly; both are set aside, or neither is."""
         self.count += other.count
+        self._gram.merge(other._gram)
         for mine, theirs in zip(self._sums(), other._sums(), strict=True):
             mine += theirs
 
     def _sums(self) -> tuple[Values, ...]:
-        return *self._gram, self._sum, self._missing, self._missing_sum
+        return self._sum, self._missing, self._missing_sum
 
     @property
     def gram(self) -> Values:
         """``E[x^ x^T]``, ``[groups, k, k]``, symmetric."""
-        scale = self._step * self._step / max(self.count, 1)
-        if len(self._gram) == 1:
-            return self._gram[0] * scale
-        size = self.weights.shape[-1]
-        whole = np.empty((len(self.weights), size, size))
-        for begin, block in zip(range(0, size, _BLOCK), self._gram, strict=True):
-            rows, behind = slice(begin, begin + _BLOCK), slice(begin, None)
-            np.multiply(block, scale, out=whole[:, rows, behind])
-            whole[:, behind, rows] = whole[:, rows, behind].transpose(0, 2, 1)
-        return whole
+        return self._gram.times(self._step * self._step / max(self.count, 1))
 
     @property
     def missing(self) -> Values:
@@ -144,6 +151,54 @@ class GramMatrices:
     def missing_mean(self) -> Values:
         """``E[d]``, ``[groups, k]``."""
         return self._missing_sum * ((self._missing_step or 0.0) / max(self.count, 1))
+
+
+class _SymmetricSums:
+    """Sums of products of inputs, ``[groups, k, k]``: of each block of rows what is at the diagonal and behind it."""
+
+    def __init__(self, groups: int, inputs: int) -> None:
+        self._begins, self._shape = range(0, inputs, _BLOCK), (groups, inputs, inputs)
+        self._blocks = [np.zeros((groups, min(_BLOCK, inputs - begin), inputs - begin)) for begin in self._begins]
+        self._aside: list[ActivationStore] = []
+
+    def add(self, codes: Values) -> None:
+        for begin, block in zip(self._begins, self._blocks, strict=True):
+            block += codes[..., begin : begin + _BLOCK].transpose(0, 2, 1) @ codes[..., begin:]
+
+    def set_aside(self) -> None:
+        store = ActivationStore(0)
+        for rows, _, part in self._parts():
+            store.put("", rows.start, part)
+        self._aside.append(store)
+        self._blocks.clear()
+
+    def merge(self, other: _SymmetricSums) -> None:
+        for mine, theirs in zip(self._blocks, other._blocks, strict=True):
+            mine += theirs
+        self._aside += other._aside
+
+    def times(self, scale: float) -> Values:
+        """Returns the whole matrices, multiplied by a number."""
+        if len(self._begins) == 1 and self._blocks:
+            return self._blocks[0] * scale
+        whole = np.empty(self._shape)
+        for rows, begin, part in self._parts():
+            np.multiply(part, scale, out=whole[:, rows, begin:])
+            whole[:, begin:, rows] = whole[:, rows, begin:].transpose(0, 2, 1)
+        return whole
+
+    def _parts(self) -> Iterator[tuple[slice, int, Values]]:
+        """Yields rows, the column at which they begin, and their sums, which are read if they are in files."""
+        for block, begin in enumerate(self._begins):
+            for first in range(begin, min(begin + _BLOCK, self._shape[-1]), _ROWS):
+                rows = slice(first, min(first + _ROWS, begin + _BLOCK))
+                if self._blocks:
+                    yield rows, begin, self._blocks[block][:, first - begin : first - begin + _ROWS]
+                    continue
+                found: Values = self._aside[0].get("", first)
+                for store in self._aside[1:]:
+                    found += store.get("", first)
+                yield rows, begin, found
 
 
 class _Outputs:

@@ -24,10 +24,7 @@ _ROWS_PER_INPUT, _FEWEST, _MOST = 8, 2048, 16384
 
 # Rows to multiply at once: at least so many, and of few numbers so many bytes. Their copies in float64 take four times
 # as much.
-_CHUNK_ROWS, _CHUNK = 512, 2 << 20
-
-# Numbers in a Gram matrix whose copies count.
-_LARGE = 1 << 20
+_CHUNK_ROWS, _CHUNK = 256, 2 << 20
 
 
 class LayerStatistics(NamedTuple):
@@ -116,13 +113,17 @@ def _statistics(
     largest = np.max([[_largest(each) for each in (own, *_missing(own, *floats))] for own, *floats in inputs], axis=0)
     steps = [fixed_point_step(float(each)) for each in largest]
     parts = [GramMatrices(layer.to_rows(weights), *steps)]
-    if halves:
-        parts.append(parts[0].without_rows())
-    for place, part in enumerate(parts):
-        for rows in _rows(readers, paths, feeds, samples[place :: len(parts)]):
-            part.add(*rows)
-    if layer.matrix_shape[2] ** 2 * layer.groups > _LARGE:
-        _core.release_memory()  # of the rows, before solvers copy matrices
+    if parts[0].is_large:
+        _core.release_memory()  # of sessions and smaller layers
+    for place in range(1 + halves):
+        if place:
+            parts.append(parts[0].without_rows())
+        for rows in _rows(readers, paths, feeds, samples[place :: 1 + halves]):
+            parts[place].add(*rows)
+            del rows
+        parts[place].set_aside()
+        if parts[0].is_large:
+            _core.release_memory()  # of the rows, before solvers copy matrices
     return LayerStatistics(layer, parts)
 
 
@@ -154,9 +155,8 @@ def _rows(
             chunk.append(rows_at(layer, [own, *_missing(own, *floats)], places))
         rows = sum(each[0].size for each in chunk) // inputs
         if sample == part[-1] or (rows >= _CHUNK_ROWS and rows * inputs * own.itemsize >= _CHUNK):
-            joined = [np.concatenate(each, axis=1) for each in zip(*chunk, strict=True)]
-            chunk.clear()
-            yield joined
+            chunk = [[np.concatenate(each, axis=1) for each in zip(*chunk, strict=True)]]
+            yield chunk.pop()  # which nothing here holds while it is added, nor while the next is taken
 
 
 def _largest(x: NDArray[np.float32]) -> float:

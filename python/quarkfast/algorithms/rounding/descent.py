@@ -51,20 +51,20 @@ class CoordinateDescent:
 
     def improve(self, problem: RoundingProblem) -> NDArray[Any]:
         """Returns codes that begin at those of the problem."""
-        residual = problem.decoded @ problem.gram
+        gram = problem.gram
+        residual = problem.decoded @ gram
         np.subtract(problem.target, residual, out=residual)
         _, outputs, inputs = problem.codes.shape
         at_once = max(1, _AT_ONCE // inputs) if problem.scales.ndim == 2 else outputs
         parts = [slice(begin, begin + at_once) for begin in range(0, outputs, at_once)]
-        groups = range(len(problem.gram))
         return np.stack([
-            np.concatenate([self._of_rows(problem.part(group, rows), residual[group, rows]) for rows in parts])
-            for group in groups
+            np.concatenate([self._of_rows(problem.part(group, rows), own, residual[group, rows]) for rows in parts])
+            for group, own in enumerate(gram)
         ])  # fmt: skip
 
-    def _of_rows(self, part: RoundingProblem, residual: Values) -> NDArray[Any]:
+    def _of_rows(self, part: RoundingProblem, gram: Values, residual: Values) -> NDArray[Any]:
         limits = (limit[0] for limit in part.limits_near(self.furthest))
-        group = _Group(part.codes[0], part.scales[0], part.gram[0], residual, *limits)
+        group = _Group(part.codes[0], part.scales[0], gram, residual, *limits)
         solve = self._by_rows if part.scales.ndim == 2 else self._by_scales
         return solve(group, (part.lowest, part.highest))
 

@@ -29,22 +29,24 @@ def feedback_codes(problem: RoundingProblem, *, act_order: bool, block_size: int
 
     Example:
         >>> import numpy as np
+        >>> from quarkfast.reconstruction.set_aside import SetAside
         >>> gram, weights = np.array([[[1.0, 0.9], [0.9, 1.0]]]), np.array([[[0.4, 0.4]]])
         >>> nearest = np.int8([[[0, 0]]])
-        >>> problem = RoundingProblem(nearest, 0.0 * nearest, weights, np.ones((1, 1)), gram, weights @ gram, -8, 7)
+        >>> form, target = SetAside(gram), weights @ gram
+        >>> problem = RoundingProblem(nearest, 0.0 * nearest, weights, np.ones((1, 1)), form, target, -8, 7)
         >>> feedback_codes(problem, act_order=False, block_size=2).tolist()
         [[[0, 1]]]
     """
     factors = problem.factors
     if factors is None or not act_order:
-        factors = InverseFactors.of(problem.gram, act_order=act_order)
-    groups = range(len(problem.gram))
+        factors = InverseFactors.of(problem.form, act_order=act_order)
+    groups = range(len(problem.codes))
     return better_rows(problem, np.stack([_of_group(problem, each, factors, block_size) for each in groups]))
 
 
 def _of_group(problem: RoundingProblem, group: int, factors: InverseFactors, block_size: int) -> NDArray[Any]:
     nearest: NDArray[Any] = problem.codes[group]
-    order, factor = factors.orders[group], factors.factors[group]
+    order, factor = factors.orders[group], factors.read(group)
     if factor is None:
         return nearest
     steps = np.broadcast_to(problem.steps[group], nearest.shape)[:, order]

@@ -43,9 +43,10 @@ def solve_with_scales(
     Example:
         >>> import numpy as np
         >>> from quarkfast.algorithms.rounding import CoordinateDescent
-        >>> gram, weights = np.eye(2)[None], np.array([[[1.5, -3.0]]])
+        >>> from quarkfast.reconstruction.set_aside import SetAside
+        >>> form, weights = SetAside(np.eye(2)[None]), np.array([[[1.5, -3.0]]])
         >>> problem = RoundingProblem(
-        ...     np.int8([[[2, -3]]]), np.array([[[2.0, -3.0]]]), weights, np.ones((1, 1, 2)), gram, weights, -8, 7
+        ...     np.int8([[[2, -3]]]), np.array([[[2.0, -3.0]]]), weights, np.ones((1, 1, 2)), form, weights, -8, 7
         ... )
         >>> codes, scales = solve_with_scales(problem, CoordinateDescent(), 2, 1)
         >>> (codes * scales).round(3).tolist()
@@ -71,7 +72,7 @@ def search_scales(problem: RoundingProblem, size: int) -> RoundingProblem:
         thresholds minimizes the output error of each group; here by the diagonal of its form.
     """
     zeros = _zeros(problem)
-    weight = np.diagonal(problem.gram, axis1=1, axis2=2)[:, None, :]
+    weight = problem.form.diagonals[:, None, :]
     best, scales, codes = np.full(problem.scales.shape, np.inf), problem.scales, problem.codes
     for shrink in _SHRINKS:
         steps = (problem.scales * shrink).astype(np.float32).astype(np.float64)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.reconstruction.cholesky import factor_in_place, invert_lower
+from quarkfast.reconstruction.set_aside import SetAside
 
 __all__ = ["InverseFactors", "inverse_factor"]
 
@@ -24,23 +25,28 @@ class InverseFactors:
 
     Attributes:
         orders: Places of the inputs, ``[k]`` of each group.
-        factors: The upper triangular `U` with ``U^T U = G^-1``, ``[k, k]`` of each group; None where ``G`` is not
+        factors: The upper triangular `U` with ``U^T U = G^-1``, ``[1, k, k]`` of each group; None where ``G`` is not
             positive definite.
     """
 
     orders: Sequence[NDArray[np.int64]]
-    factors: Sequence[Values | None]
+    factors: Sequence[SetAside | None]
 
     @classmethod
-    def of(cls, gram: Values, *, act_order: bool) -> InverseFactors:
+    def of(cls, gram: SetAside, *, act_order: bool) -> InverseFactors:
         """Returns the factors of matrices ``[g, k, k]``.
 
         Args:
             gram: ``G`` of each group.
             act_order: Whether inputs come from the largest mean square down, and not in their order.
         """
-        orders = [np.argsort(-np.diag(own), kind="stable") if act_order else np.arange(len(own)) for own in gram]
-        return cls(orders, [_factor(own, order) for own, order in zip(gram, orders, strict=True)])
+        orders = [np.argsort(-own, kind="stable") if act_order else np.arange(len(own)) for own in gram.diagonals]
+        return cls(orders, [_factor(gram, group, order) for group, order in enumerate(orders)])
+
+    def read(self, group: int) -> Values | None:
+        """Returns the factor of a group."""
+        factor = self.factors[group]
+        return None if factor is None else factor.read()[0]
 
     def of_least_error(self, target: Values, weights: Values) -> Values:
         """Returns ``T G^-1``, the float weights that leave the least error, ``[g, m, k]``.
@@ -51,21 +57,22 @@ class InverseFactors:
 
         Example:
             >>> import numpy as np
-            >>> factors = InverseFactors.of(np.array([[[2.0, 1.0], [1.0, 1.0]]]), act_order=True)
+            >>> factors = InverseFactors.of(SetAside(np.array([[[2.0, 1.0], [1.0, 1.0]]])), act_order=True)
             >>> factors.of_least_error(np.array([[[7.0, 4.0]]]), np.zeros((1, 1, 2))).round(9).tolist()
             [[[3.0, 1.0]]]
         """
         found = weights.copy()
-        for group, (order, factor) in enumerate(zip(self.orders, self.factors, strict=True)):
+        for group, order in enumerate(self.orders):
+            factor = self.read(group)
             if factor is not None:
                 with np.errstate(over="ignore", invalid="ignore"):
                     found[group][:, order] = (target[group][:, order] @ factor.T) @ factor
         return np.where(np.isfinite(found), found, weights)
 
 
-def _factor(gram: Values, order: NDArray[np.int64]) -> Values | None:
+def _factor(gram: SetAside, group: int, order: NDArray[np.int64]) -> SetAside | None:
     try:
-        return inverse_factor(gram, order)
+        return SetAside(_inverted(gram.permuted(group, order[::-1]))[None])
     except np.linalg.LinAlgError:
         return None
 
@@ -79,11 +86,15 @@ def inverse_factor(gram: Values, order: NDArray[np.int64]) -> Values:
         LinAlgError: If ``G`` is not positive definite.
     """
     turned = order[::-1]
-    factor: Values = np.ascontiguousarray(gram[np.ix_(turned, turned)])
-    factor_in_place(factor)
-    invert_lower(factor)
-    _turn_round(factor.reshape(-1))
-    return factor
+    return _inverted(np.ascontiguousarray(gram[np.ix_(turned, turned)]))
+
+
+def _inverted(turned: Values) -> Values:
+    """Returns the factor of the inverse in the place of a matrix that is turned round."""
+    factor_in_place(turned)
+    invert_lower(turned)
+    _turn_round(turned.reshape(-1))
+    return turned
 
 
 def _turn_round(values: Values) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.rounding.inverse_factors import InverseFactors
+from quarkfast.reconstruction.set_aside import SetAside
 
 __all__ = ["RoundingProblem", "Solver", "better_rows"]
 
@@ -27,7 +28,7 @@ class RoundingProblem:
         decoded: The weights that these stand for, ``[g, m, k]``.
         weights: The float weights of least error, ``T G^-1``, ``[g, m, k]``.
         scales: One for each row, ``[g, m]``, or one for each weight, ``[g, m, k]``; perhaps below zero, never zero.
-        gram: ``G``, ``[g, k, k]``, symmetric.
+        form: ``G``, ``[g, k, k]``, symmetric; in a file, if it is large.
         target: ``T``, ``[g, m, k]``: float weights times the product of the input to match and the input there is.
         lowest: Lowest code.
         highest: Highest code.
@@ -36,7 +37,7 @@ class RoundingProblem:
     Example:
         >>> import numpy as np
         >>> one, two = np.ones((1, 1, 1)), np.full((1, 1, 1), 2.0)
-        >>> problem = RoundingProblem(np.int8([[[1]]]), one, two, np.ones((1, 1)), one, two, -8, 7)
+        >>> problem = RoundingProblem(np.int8([[[1]]]), one, two, np.ones((1, 1)), SetAside(one), two, -8, 7)
         >>> problem.errors(np.int8([[[1]]])).tolist(), problem.errors(np.int8([[[2]]])).tolist()
         ([[-3.0]], [[-4.0]])
     """
@@ -45,7 +46,7 @@ class RoundingProblem:
     decoded: Values
     weights: Values
     scales: Values
-    gram: Values
+    form: SetAside
     target: Values
     lowest: int
     highest: int
@@ -65,11 +66,16 @@ class RoundingProblem:
         """Returns the problem with other codes to begin at."""
         return replace(self, codes=codes, decoded=self.values_of(codes))
 
+    @property
+    def gram(self) -> Values:
+        """``G``, read where it is in a file: who needs it more than once holds it."""
+        return self.form.read()
+
     def part(self, group: int, rows: slice) -> RoundingProblem:
-        """Returns the problem of some rows of one group, which the others do not enter."""
+        """Returns the problem of some rows of one group, which the others do not enter; its form is of all groups."""
         own = slice(group, group + 1)
         arrays = {name: getattr(self, name)[own, rows] for name in ("codes", "decoded", "weights", "scales", "target")}
-        return replace(self, gram=self.gram[own], factors=None, **arrays)
+        return replace(self, factors=None, **arrays)
 
     def positions(self) -> Values:
         """Returns the float weights in steps of the codes, zero point included, within the limits of the codes."""
