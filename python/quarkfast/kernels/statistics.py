@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -97,9 +96,9 @@ class Histogram:
     exponent: int
     range: Range
 
-    @cached_property
+    @property
     def edges(self) -> NDArray[np.float64]:
-        """The 4097 edges between bins, in order."""
+        """The 4097 edges between bins, in order; computed anew each time, for they take as much as the counts."""
         return np.ldexp(np.arange(-HISTOGRAM_SIDE, HISTOGRAM_SIDE + 1, dtype=np.float64), self.exponent)
 
 

@@ -75,5 +75,6 @@ def _places(h: Histogram) -> tuple[Values, Values]:
     held = np.flatnonzero(counts)
     if not held.size:
         return np.zeros(1), np.ones(1)
-    left, width = h.edges[held], h.edges[held + 1] - h.edges[held]
+    edges = h.edges
+    left, width = edges[held], edges[held + 1] - edges[held]
     return np.concatenate([left + width / 4, left + width * 0.75]), np.tile(counts[held] / 2, 2)
