@@ -23,7 +23,7 @@ __all__ = ["ReferenceOutputs"]
 _MOST = 100.0
 
 # Bytes of outputs of the float model to keep in memory.
-_BUDGET = 4 << 20
+_BUDGET = 1 << 20
 
 
 class ReferenceOutputs:

@@ -19,7 +19,7 @@ __all__ = ["Feed", "go_through"]
 
 # Bytes of tensors between two stages to keep in memory, of each of the two models; more of them lie in a file, which
 # costs no time that could be measured.
-_BUDGET = 4 << 20
+_BUDGET = 1 << 20
 
 # Bytes of tensors that sessions compute until the memory of these is given back.
 _COMPUTED = 16 << 20
