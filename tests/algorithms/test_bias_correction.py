@@ -9,10 +9,14 @@ import onnx
 import pytest
 
 import quarkfast
-from quarkfast.algorithms.bias_correction import BIAS_CORRECTION
+from quarkfast.algorithms.bias_correction import BIAS_CORRECTION, bias_of
 from quarkfast.config import PRESETS
+from quarkfast.deferred import ir
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.graph.quantizer import Quantizer
+from quarkfast.quantization import QuantizedTensor
+from quarkfast.reconstruction import LinearLayer
 from support.tiny_models import run_as_written, tiny_model
 
 CHANNELS = 8
@@ -133,3 +137,22 @@ def test_weight_rounding_begins_at_biases_that_it_gives_anew(preset):
     assert BIAS_CORRECTION.settings(scheme) is not None
     kept = replace(scheme, rounding_options=(("update_bias", False),))
     assert BIAS_CORRECTION.settings(kept) is None
+
+
+def test_weights_in_files_are_mapped_for_a_moment(tmp_path, monkeypatch, rng):
+    weights, given = rng.integers(-9, 9, (2, 3)).astype(np.float32), np.float32([1.0, 2.0])
+    arrays = {"w": weights, "b": given}
+    tensors = {}
+    for name, array in arrays.items():
+        (tmp_path / name).write_bytes(array.tobytes())
+        tensors[name] = QuantizedTensor(
+            Quantizer("int8", np.float32(1), np.int64(0)),
+            ir.ExternalTensor(
+                name, 0, array.nbytes, ir.DataType.FLOAT, shape=ir.Shape(array.shape), name=name, base_dir=tmp_path
+            ),
+        )
+    layer = LinearLayer("n", "Gemm", "x", "w", "b", (2, 3))
+    mean = np.ones((1, 3))
+    monkeypatch.setattr(ir.ExternalTensor, "numpy", None)  # which keeps the file mapped for good
+    found = bias_of(tensors["b"], tensors["w"], np.zeros((2, 3), np.float32), layer, mean, mean)
+    assert found.tolist() == (given + weights.sum(axis=1)).tolist()

@@ -14,6 +14,7 @@ from quarkfast.config import Scheme
 from quarkfast.evaluate.constant_trial import Constants, ConstantTrial, decibels
 from quarkfast.evaluate.logits import judge_also, judge_logits
 from quarkfast.evaluate.partial_model import Feed
+from quarkfast.graph.access import array_of_tensor
 from quarkfast.graph.external_constants import proto_and_folder, with_constants_as_inputs
 from quarkfast.reconstruction import InputMeans, LinearLayer, linear_layers
 
@@ -88,9 +89,9 @@ def bias_of(
         mean: The mean of the rows that it multiplies in the quantized model, ``[groups, inputs]``.
         float_mean: The same in the float model.
     """
-    wanted, got = (layer.to_rows(np.asarray(each, np.float64)) for each in (weight.values.numpy(), rounded))
+    wanted, got = (layer.to_rows(np.asarray(each, np.float64)) for each in (array_of_tensor(weight.values), rounded))
     missing = np.einsum("gmk,gk->gm", wanted, float_mean) - np.einsum("gmk,gk->gm", got, mean)
-    given = np.asarray(bias.values.numpy(), np.float64)
+    given = np.asarray(array_of_tensor(bias.values), np.float64)
     moved: NDArray[np.float32] = (given + missing.reshape(given.shape)).astype(np.float32)
     return moved
 
@@ -184,7 +185,7 @@ def _noise(
     """
     # Before views of files exist, which it closes.
     proto, folder = proto_and_folder(with_constants_as_inputs(context.model, own))
-    floats = {name: np.asarray(tensor.values.numpy()) for name, tensor in own.items()}
+    floats = {name: array_of_tensor(tensor.values) for name, tensor in own.items()}
     trial = ConstantTrial(judge_also(judge_logits(proto), features), folder, floats, judges)
     found = trial.compare(*kinds) if trial.is_steady else (0.0, 0.0)
     trial.close()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quarkfast import kernels
 from quarkfast.deferred import ir
 from quarkfast.formats.scalar import qtype
-from quarkfast.graph.access import shape_of
+from quarkfast.graph.access import array_of_tensor, shape_of
 from quarkfast.graph.chunked_io import row_pieces
 from quarkfast.graph.quantizer import Quantizer
 from quarkfast.qparams import fit_pairs, from_rows, rows_of
@@ -60,7 +60,7 @@ def _along(quantizer: Quantizer, parameter: NDArray[Any], rank: int) -> NDArray[
 def codes_of_tensor(tensor: ir.TensorProtocol, quantizer: Quantizer) -> NDArray[Any]:
     """Returns a constant of floats as the codes of `quantizer`, made piece by piece but for pairs to fit."""
     if quantizer.pairs:
-        return codes_of(np.asarray(tensor.numpy()), quantizer)
+        return codes_of(array_of_tensor(tensor), quantizer)
     shape = shape_of(tensor)
     made = np.empty(shape, qtype(quantizer.dtype).dtype)
     start = 0
