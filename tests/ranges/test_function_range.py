@@ -35,9 +35,10 @@ def _noise(low, high, spec, compute):
 def test_the_error_falls_by_a_decibel_or_nothing_changes(name, spec):
     compute = SCALAR_FUNCTIONS[name].compute
     found = range_for_function(H, SEEN, spec, compute)
+    if found is None:
+        return
     before, after = _noise(*SEEN, spec, compute), _noise(found.low, found.high, spec, compute)
-    if (found.low, found.high) != SEEN:
-        assert after < before * 10**-0.09  # a decibel by the histogram
+    assert after < before * 10**-0.09  # a decibel by the histogram
     signal = float(np.mean(compute(VALUES.astype(np.float64)) ** 2))
     # Bins are a sixteenth of a step of 8 bits or narrower.
     assert found.sqnr == pytest.approx(10 * math.log10(signal / after), abs=0.1)
@@ -60,16 +61,13 @@ def test_results_for_what_is_cut_differ_by_half_a_step_of_theirs(name):
 
 
 def test_where_the_function_rises_nothing_changes():
-    found = range_for_function(H, SEEN, SPECS["uint8"], lambda x: x**3)
-    assert (found.low, found.high) == SEEN
+    assert range_for_function(H, SEEN, SPECS["uint8"], lambda x: x**3) is None
 
 
 def test_a_range_on_one_side_of_zero_stays():
     positive = histogram(np.abs(VALUES))
-    found = range_for_function(positive, (0.0, 9.0), SPECS["uint8"], SCALAR_FUNCTIONS["Sigmoid"].compute)
-    assert (found.low, found.high) == (0.0, 9.0)
+    assert range_for_function(positive, (0.0, 9.0), SPECS["uint8"], SCALAR_FUNCTIONS["Sigmoid"].compute) is None
 
 
 def test_what_a_method_has_cut_off_stays_so():
-    found = range_for_function(H, (-2.0, 3.0), SPECS["uint8"], SCALAR_FUNCTIONS["SiLU"].compute)
-    assert (found.low, found.high) == (-2.0, 3.0)
+    assert range_for_function(H, (-2.0, 3.0), SPECS["uint8"], SCALAR_FUNCTIONS["SiLU"].compute) is None

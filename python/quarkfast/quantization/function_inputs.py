@@ -70,7 +70,7 @@ def fit_function_inputs(
         if histogram is None or kept.min > kept.max:
             continue
         found = range_for_function(histogram, (kept.min, kept.max), placement.specs[name], function.compute)
-        if (found.low, found.high) != (kept.min, kept.max):
+        if found is not None:
             fitted[name] = replace(kept, min=found.low, max=found.high)
             cut[name] = found.sqnr
     return FittedRanges(fitted, cut)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -48,8 +49,10 @@ def range_for_function(
     kept: ClippingRange,
     spec: RangeSpec,
     compute: Callable[[Values], Values],
-) -> FunctionRange:
+) -> FunctionRange | None:
     """Returns the range within `kept` that leaves the results of a function of the values the least squared error.
+
+    None where that is `kept` itself.
 
     Hard-swish gives 0 for all below -3: of codes that reach from -12 to 3 three fifths tell nothing. So an end moves
     where the function is flat: as long as the results for all that lies beyond differ by half a step of codes of their
@@ -57,7 +60,7 @@ def range_for_function(
 
     Args:
         histogram: Of the values.
-        kept: The range that a method has found for them; it holds zero, or nothing is changed.
+        kept: The range that a method has found for them; it holds zero, or no end moves.
         spec: Their type, of 8 bits at most, since a step must hold several bins.
         compute: The function, of a float64 array.
 
@@ -71,22 +74,22 @@ def range_for_function(
         (-3.0, 3.0)
     """
     low, high = max(kept[0], histogram.range.min), min(kept[1], histogram.range.max)
-    error = _FunctionError(histogram, compute, spec)
-    before = error(*kept)
     if not low < 0 < high:
-        return FunctionRange(*kept, error.decibels(before))
-    best, least = (low, high), before if (low, high) == tuple(kept) else error(low, high)
+        return None
+    error = _FunctionError(histogram, compute, spec)
+    best, least = (low, high), None if (low, high) == tuple(kept) else error(low, high)
     for scan in (_both_ends, _low_end, _high_end):
         ends = scan(*best)
         found = ends[:, : error.count_hidden(*ends)]
         if not found.size:
             continue
         left = error.of(*found)
+        least = error(low, high) if least is None else least
         if left.min() < least:
             place = int(left.argmin())
             best, least = (float(found[0, place]), float(found[1, place])), float(left[place])
-    if least > _WORTH * before:
-        best, least = kept, before
+    if least is None or best == tuple(kept) or least > _WORTH * error(*kept):
+        return None
     return FunctionRange(*best, error.decibels(least))
 
 
@@ -118,16 +121,21 @@ class _FunctionError:
         parts = (np.arange(_PARTS) + 0.5) / _PARTS
         middles = (bins[:, None] - HISTOGRAM_SIDE + parts).reshape(-1)
         self._values = np.ldexp(middles, histogram.exponent).clip(histogram.range.min, histogram.range.max)
-        shares = np.repeat(weights[bins] / _PARTS, _PARTS)
-        results = compute(self._values)
-        powers = (results**2, results, 1.0)
-        self._sums = [np.concatenate([[0.0], np.cumsum(shares * power)]) for power in powers]
-        # Extremes of the results for all values up to each, and from each on: of those, an end needs no others.
-        extremes = (np.minimum.accumulate, np.maximum.accumulate)
-        self._below = [each(results) for each in extremes]
-        self._above = [each(results[::-1])[::-1] for each in extremes]
+        self._shares = np.repeat(weights[bins] / _PARTS, _PARTS)
+        self._results = compute(self._values)
         params = params_for(-1.0, 1.0, spec)
-        self._half = float(np.ptp(results)) / (params.qmax - params.qmin) / 2
+        self._half = float(np.ptp(self._results)) / (params.qmax - params.qmin) / 2
+
+    @cached_property
+    def _sums(self) -> list[Values]:
+        powers = (self._results**2, self._results, 1.0)
+        return [np.concatenate([[0.0], np.cumsum(self._shares * power)]) for power in powers]
+
+    @cached_property
+    def _extremes(self) -> tuple[list[Values], list[Values]]:
+        """Extremes of the results for all values up to each, and from each on: of those, an end needs no others."""
+        kinds = (np.minimum.accumulate, np.maximum.accumulate)
+        return [each(self._results) for each in kinds], [each(self._results[::-1])[::-1] for each in kinds]
 
     def __call__(self, low: float, high: float) -> float:
         return float(self.of(np.array([low]), np.array([high]))[0])
@@ -151,12 +159,20 @@ class _FunctionError:
         """
         below, above = np.searchsorted(self._values, lows), np.searchsorted(self._values, highs)
         at_low, at_high, last = self._compute(lows), self._compute(highs), self._values.size - 1
-        hidden = np.ones(len(lows), np.bool_)
-        for found in self._below:
+        if not (
+            self._is_one(self._results[: below[0]], at_low[0]) and self._is_one(self._results[above[0] :], at_high[0])
+        ):
+            return 0
+        hidden, (up_to, from_on) = np.ones(len(lows), np.bool_), self._extremes
+        for found in up_to:
             hidden &= (below == 0) | (np.abs(found[below - 1] - at_low) <= self._half)
-        for found in self._above:
+        for found in from_on:
             hidden &= (above > last) | (np.abs(found[np.minimum(above, last)] - at_high) <= self._half)
         return len(hidden) if hidden.all() else int(hidden.argmin())
+
+    def _is_one(self, results: Values, at_end: float) -> bool:
+        """Whether rounding hides how results differ from that for an end."""
+        return not results.size or bool(np.abs(np.array([results.min(), results.max()]) - at_end).max() <= self._half)
 
     def decibels(self, noise: float) -> float:
         """Returns the ratio of the signal of the results to noise in them."""
