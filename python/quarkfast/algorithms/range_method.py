@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,12 +57,13 @@ def _run(context: Context, settings: RangeMethodSettings) -> bool:
         return False
     if any(each.histogram is None for name, each in context.statistics.items() if name in context.ranges):
         return False
-    feeds = context.read_samples(settings.samples)
-    if len(feeds) < settings.least_samples:
+    first = context.read_samples(settings.least_samples)
+    if len(first) < settings.least_samples:
         return False
     planned = context.plan_by_method("minmse")
     if planned.ranges == context.ranges:
         return False
+    feeds = _feeds(context, settings, first)
     gains = _gains(activation_judge(context, context.simulate_activations([None, planned])), feeds, settings)
     if gains.size < _FEW or not _are_decided(gains.mean(), gains, _DECISIVE):
         return False
@@ -74,7 +75,13 @@ def _run(context: Context, settings: RangeMethodSettings) -> bool:
     return True
 
 
-def _gains(judge: SampleNoise, feeds: Sequence[Feed], settings: RangeMethodSettings) -> NDArray[np.float64]:
+def _feeds(context: Context, settings: RangeMethodSettings, first: Sequence[Feed]) -> Iterator[Feed]:
+    """Yields samples; those after the first are read where these have not decided."""
+    yield from first
+    yield from context.read_samples(settings.samples)[len(first) :]
+
+
+def _gains(judge: SampleNoise, feeds: Iterable[Feed], settings: RangeMethodSettings) -> NDArray[np.float64]:
     """Returns how much less noise there is in the second form of a model than in the first, in dB.
 
     It is that of as many samples as tell enough; those without any noise are left out.
