@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
 import quarkfast
@@ -143,3 +146,27 @@ def test_tensors_that_say_nothing_about_a_scale_get_finite_ones_and_are_counted(
             scale = onnx.numpy_helper.to_array(value)
             assert np.isfinite(scale).all()
             assert (scale > 0).all()
+
+
+def test_a_constant_that_is_known_is_not_looked_at_again_until_it_changes(monkeypatch):
+    looked_at, module = [], sys.modules[compute_qparams.__module__]
+    original = module.constant_quantizer
+    monkeypatch.setattr(module, "constant_quantizer", lambda *each: looked_at.append(each[0].tensor) or original(*each))
+    scheme, target = resolve("A8W8", {})
+    model, known = prepare(load_model(conv_relu_model()), 13), {}
+    placement = place(model, scheme, target)
+
+    def find(low):
+        ranges = {name: _range(low, high) for name, (_, high) in RANGES.items()}
+        found = compute_qparams(model, placement, scheme, target, ranges, known=known)
+        return {name: float(each.scale) for name, each in found.quantizers.items()}, {
+            slot.tensor: float(each.scale) for slot, each in found.constants
+        }
+
+    first, second = find(-9.0), find(-2.0)
+    assert sorted(looked_at) == ["w1", "w2"]
+    assert second[0]["x"] != first[0]["x"]
+    assert second[1] == first[1]
+    model.graph.initializers["w2"].const_value = ir.tensor(np.ones((3, 3, 1, 1), np.float32), name="w2")
+    assert find(-2.0)[1] == {"w1": first[1]["w1"], "w2": np.float32(1 / 127)}
+    assert sorted(looked_at) == ["w1", "w2", "w2"]

@@ -19,7 +19,7 @@ from quarkfast.evaluate.sample_noise import TriedForm
 from quarkfast.graph.access import name_of, shape_of, tensor_of
 from quarkfast.graph.external_constants import proto_and_folder
 from quarkfast.graph.load import ModelSource
-from quarkfast.graph.placement import Placement
+from quarkfast.graph.placement import ConstantSlot, Placement
 from quarkfast.graph.quantizer import Quantizers
 from quarkfast.graph.save import to_proto
 from quarkfast.graph.scalar_functions import ScalarFunction
@@ -30,7 +30,7 @@ from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.remembered import Remembered
 from quarkfast.pipeline.replan import Planned, plan_with, take_plan
 from quarkfast.pipeline.simulate import read_samples, simulate, simulate_activations
-from quarkfast.quantization import Diagnostics, Plan, QuantizedBlocks, QuantizedTensor, Records
+from quarkfast.quantization import Diagnostics, KnownConstant, Plan, QuantizedBlocks, QuantizedTensor, Records
 from quarkfast.quantization.weight_precision import USUAL, Effort
 from quarkfast.reconstruction import Models, linear_layers
 from quarkfast.statistics import Calibration, StatisticsRequest, TensorStatistics
@@ -110,6 +110,7 @@ class Context(ModelContext):
         range_notes: What there is to say of both.
         fingerprints: What calibration saw of each tensor, for the hash in the metadata.
         samples: Number of calibration samples.
+        known_constants: Quantizers of constants by themselves, which other ranges of activations leave as they are.
         quantizers: Every scale and zero point.
         plan: The quantizers and the codes of constants, until they are written into the model.
         diagnostics: What is noteworthy about tensors.
@@ -148,6 +149,7 @@ class Context(ModelContext):
     shifted: Shifted | None = None
     fingerprints: Mapping[str, Sequence[float]] = field(default_factory=dict)
     samples: int = 0
+    known_constants: dict[ConstantSlot, KnownConstant] = field(default_factory=dict)
     quantizers: Quantizers | None = None
     plan: Plan | None = None
     diagnostics: Diagnostics = field(default_factory=Diagnostics)

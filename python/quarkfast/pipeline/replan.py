@@ -78,8 +78,9 @@ def quantizers_for(context: Context, ranges: Mapping[str, Range]) -> Quantizers:
     channels = {
         name: each.channel_absmax for name, each in context.statistics.items() if each.channel_absmax is not None
     }
-    found = compute_qparams(context.model, context.placement, context.scheme, context.target, ranges, seen, channels)
-    return context.target.refine(context.model, found)
+    model, known = context.model, context.known_constants
+    found = compute_qparams(model, context.placement, context.scheme, context.target, ranges, seen, channels, known)
+    return context.target.refine(model, found)
 
 
 def plan_with(context: Context, ranges: Mapping[str, Range]) -> Planned:

@@ -1,6 +1,6 @@
 """Quantization: where it goes (placement), with which scales and zero points, and what there is to say about it."""
 
-from quarkfast.quantization.compute_qparams import compute_qparams, needs_ranges
+from quarkfast.quantization.compute_qparams import KnownConstant, compute_qparams, needs_ranges
 from quarkfast.quantization.diagnostics import Diagnostics, diagnose
 from quarkfast.quantization.function_inputs import fit_function_inputs, function_inputs, notes_of_cuts
 from quarkfast.quantization.headroom import note_of_headroom, with_headroom
@@ -16,6 +16,7 @@ from quarkfast.quantization.tail_ranges import few_valued, note_of_tails, widen_
 
 __all__ = [
     "Diagnostics",
+    "KnownConstant",
     "Plan",
     "QuantizedBlocks",
     "QuantizedTensor",

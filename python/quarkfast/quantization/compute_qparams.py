@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
-from quarkfast.graph.access import array_of
+from quarkfast.graph.access import array_of, array_of_tensor, tensor_of
 from quarkfast.graph.placement import ConstantSlot, Placement
 from quarkfast.graph.quantizer import Quantizer, Quantizers
 from quarkfast.kernels import Range
@@ -23,7 +24,21 @@ from quarkfast.quantization.shared_ranges import share_ranges
 from quarkfast.quantization.sum_scales import round_terms_once
 from quarkfast.targets import Target
 
-__all__ = ["compute_qparams", "constant_quantizer", "needs_ranges"]
+__all__ = ["KnownConstant", "compute_qparams", "constant_quantizer", "needs_ranges"]
+
+
+class KnownConstant(NamedTuple):
+    """The quantizer of a constant, before those of others change it.
+
+    Attributes:
+        tensor: The constant.
+        limit: The range that it has otherwise than by its values, or None.
+        quantizer: The quantizer.
+    """
+
+    tensor: ir.TensorProtocol
+    limit: tuple[float, float] | None
+    quantizer: Quantizer
 
 
 def needs_ranges(scheme: Scheme) -> bool:
@@ -43,6 +58,7 @@ def compute_qparams(
     ranges: Mapping[str, Range],
     seen: Mapping[str, Range] | None = None,
     channel_absmax: Mapping[str, NDArray[np.float32]] | None = None,
+    known: dict[ConstantSlot, KnownConstant] | None = None,
 ) -> Quantizers:
     """Returns the quantizer of every slot of `placement`.
 
@@ -67,17 +83,18 @@ def compute_qparams(
         ranges: What a method keeps of each tensor of ``placement.observed``; not needed for float types.
         seen: What calibration saw of them, which tells masks; `ranges` by default.
         channel_absmax: The largest magnitude of each channel of activations, where calibration gathered it.
+        known: The quantizers of constants by themselves that an earlier call left here, for one with other ranges.
     """
     notes, initializers = list[str](), model.graph.initializers
     if needs_ranges(scheme):
         ranges, masks = limit_masks(model, placement, ranges, seen or ranges)
         notes.extend(masks)
     placement, ranges, joined = share_ranges(model, placement, ranges, target.one_range)
-    limits = {slot: joined.get(slot) or _limit(slot.tensor, placement, ranges) for slot in placement.constants}
-    constants = {
-        slot: constant_quantizer(slot, array_of(initializers[slot.tensor]), limits[slot])
-        for slot in placement.constants
-    }
+    known = {} if known is None else known
+    for slot in placement.constants:
+        limit = joined.get(slot) or _limit(slot.tensor, placement, ranges)
+        _know(known, slot, tensor_of(initializers[slot.tensor]), limit)
+    constants = {slot: known[slot].quantizer for slot in placement.constants}
     moved = {slot.tensor: quantizer for slot, quantizer in constants.items() if slot.role == "activation"}
     quantizers = {
         root: moved.get(root) or _activation_quantizer(root, placement, ranges, notes)
@@ -104,6 +121,18 @@ def compute_qparams(
     notes.extend(count_flat(model, placement, seen or ranges))
     slots_of = tuple(constants.items())
     return Quantizers(placement.activations, quantizers, slots_of, tuple(biases), tuple(notes), reductions)
+
+
+def _know(
+    known: dict[ConstantSlot, KnownConstant],
+    slot: ConstantSlot,
+    tensor: ir.TensorProtocol,
+    limit: tuple[float, float] | None,
+) -> None:
+    """Makes sure that the quantizer of a constant by itself is known."""
+    found = known.get(slot)
+    if found is None or found.tensor is not tensor or found.limit != limit:
+        known[slot] = KnownConstant(tensor, limit, constant_quantizer(slot, array_of_tensor(tensor), limit))
 
 
 def _limit(tensor: str, placement: Placement, ranges: Mapping[str, Range]) -> tuple[float, float] | None:
