@@ -18,7 +18,14 @@ from quarkfast.graph.external import constants_of, exceeds_one_file, lay_out, te
 from quarkfast.graph.save import to_proto
 from quarkfast.graph.subgraphs import nodes_of
 
-__all__ = ["constants_in_files", "make_inputs", "proto_and_folder", "stays_in_files", "with_constants_as_inputs"]
+__all__ = [
+    "constants_in_files",
+    "forget_types",
+    "make_inputs",
+    "proto_and_folder",
+    "stays_in_files",
+    "with_constants_as_inputs",
+]
 
 # From here on constants that lie in files stay there. Of 592 MB of weights, calibration held 2.36 GB as one protobuf,
 # which onnxruntime copies, and 0.68 GB as files, which it maps.
@@ -170,11 +177,14 @@ def _write(model: ir.Model, folder: Path) -> None:
 def with_constants_as_inputs(model: ir.Model, names: Collection[str]) -> ir.Model:
     """Returns a copy of a model, some of whose constants are inputs instead; tensors are shared, not copied.
 
+    It knows no types of values between nodes (`forget_types`).
+
     Args:
         model: The model.
         names: Constants of its own graph.
     """
     copy = model.clone()
+    forget_types(copy)
     make_inputs(copy, names)
     return copy
 
@@ -187,3 +197,14 @@ def make_inputs(model: ir.Model, names: Collection[str]) -> None:
             value.type, value.shape = ir.TensorType(value.const_value.dtype), ir.Shape(shape_of(value.const_value))
         if value not in model.graph.inputs:
             model.graph.inputs.append(value)
+
+
+def forget_types(model: ir.Model) -> None:
+    """Forgets types and shapes of what a model's own graph computes, in place: ONNX Runtime infers them again.
+
+    That takes it less time than it takes to write and to read them.
+    """
+    values = [value for node in model.graph for value in node.outputs if not value.is_graph_output()]
+    for value in (*values, *model.graph.initializers.values()):
+        if not value.is_graph_input():
+            value.type = value.shape = None

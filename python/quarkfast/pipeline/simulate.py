@@ -14,7 +14,7 @@ from quarkfast.calibration.data.batches import regroup
 from quarkfast.deferred import ir
 from quarkfast.evaluate.sample_noise import TriedForm
 from quarkfast.graph.access import shape_of, tensor_of
-from quarkfast.graph.external_constants import constants_in_files, make_inputs, proto_and_folder
+from quarkfast.graph.external_constants import constants_in_files, forget_types, make_inputs, proto_and_folder
 from quarkfast.pipeline.stored_feeds import stored_feeds
 from quarkfast.quantization import Plan, QuantizedBlocks, QuantizedTensor
 from quarkfast.reconstruction import Models
@@ -77,6 +77,7 @@ class _Rounded:
         model = _clone(context.model)
         alone = replace(plan, constants=constants, biases=())
         self._names = insert_pairs(model, alone, context.scheme).parameters
+        forget_types(model)
         make_inputs(model, [name for names in self._names.values() for name in names])
         self._proto, self._folder = proto_and_folder(model)
 
