@@ -157,6 +157,18 @@ def test_kinds_of_ranges_share_a_session_unless_they_round_constants_otherwise(m
     assert found.model_bytes == expected.model_bytes
 
 
+def test_the_model_that_runs_takes_what_differs_as_inputs(monkeypatch):
+    opened = []
+    monkeypatch.setattr(sample_noise, "exact_session", lambda *each: opened.append(each[0]) or exact_session(*each))
+    assert _notes(_quantized())
+    graph = opened[1].graph
+    given, constants = ({each.name for each in kind} for kind in (graph.input, graph.initializer))
+    pairs = [node for node in graph.node if node.op_type in ("QuantizeLinear", "DequantizeLinear")]
+    scales, zero_points = ({node.input[place] for node in pairs} for place in (1, 2))
+    assert given == {"x", *scales}
+    assert zero_points <= constants  # int8 is symmetric here
+
+
 def test_a_range_that_the_user_gives_stays():
     found = _quantized(tensors={"s": {"range": [-4.0, 4.0]}})
     assert _notes(found)

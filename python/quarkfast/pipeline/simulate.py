@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.calibration.data.batches import regroup
+from quarkfast.config.scheme import Spelling
 from quarkfast.deferred import ir
 from quarkfast.evaluate.sample_noise import TriedForm
 from quarkfast.graph.access import shape_of, tensor_of
@@ -54,39 +55,41 @@ def simulate(context: Context, weights: Collection[str]) -> Models:
 def simulate_activations(context: Context, plans: Sequence[Plan]) -> list[TriedForm]:
     """Returns the prepared model with the pairs of each plan behind activations, and weights and biases in float.
 
-    Scales and zero points of pairs are inputs, so that plans share a model, as long as they give constants that stand
-    in the place of activations the same scales.
+    Those scales and zero points of pairs in which plans differ are inputs, so that plans share a model, as long as they
+    give constants that stand in the place of activations the same scales.
     """
-    made: list[tuple[Plan, _Rounded]] = []
-    found = []
+    groups: list[list[Plan]] = []
     for plan in plans:
-        rounded = next((each for other, each in made if _round_constants_alike(plan, other)), None)
-        if rounded is None:
-            rounded = _Rounded(context, plan)
-            made.append((plan, rounded))
-        found.append(rounded.form(plan))
-    return found
+        alike = next((group for group in groups if _round_constants_alike(plan, group[0])), None)
+        if alike is None:
+            groups.append([plan])
+        else:
+            alike.append(plan)
+    found = {id(plan): form for group in groups for plan, form in zip(group, _rounded(context, group), strict=True)}
+    return [found[id(plan)] for plan in plans]
 
 
-class _Rounded:
-    """A model with pairs behind activations."""
+def _rounded(context: Context, plans: Sequence[Plan]) -> list[TriedForm]:
+    """Returns one model with pairs behind activations, with what each plan gives it."""
+    constants = tuple((slot, tensor) for slot, tensor in plans[0].constants if slot.role == "activation")
+    model = _clone(context.model)
+    alone = replace(plans[0], constants=constants, biases=())
+    parameters = insert_pairs(model, alone, context.scheme).parameters
+    given = [_values(parameters, plan, context.scheme.spelling) for plan in plans]
+    varied = [name for name, first in given[0].items() if any(not np.array_equal(first, each[name]) for each in given)]
+    forget_types(model)
+    make_inputs(model, varied)
+    proto, folder = proto_and_folder(model)
+    return [TriedForm(proto, folder, {name: each[name] for name in varied}) for each in given]
 
-    def __init__(self, context: Context, plan: Plan) -> None:
-        self._spelling = context.scheme.spelling
-        constants = tuple((slot, tensor) for slot, tensor in plan.constants if slot.role == "activation")
-        model = _clone(context.model)
-        alone = replace(plan, constants=constants, biases=())
-        self._names = insert_pairs(model, alone, context.scheme).parameters
-        forget_types(model)
-        make_inputs(model, [name for names in self._names.values() for name in names])
-        self._proto, self._folder = proto_and_folder(model)
 
-    def form(self, plan: Plan) -> TriedForm:
-        values: dict[str, NDArray[Any]] = {}
-        for root, names in self._names.items():
-            arrays = map(np.asarray, parameters_of(plan.quantizers[root], self._spelling).values())
-            values |= zip(names, arrays, strict=True)
-        return TriedForm(self._proto, self._folder, values)
+def _values(parameters: Mapping[str, tuple[str, ...]], plan: Plan, spelling: Spelling) -> dict[str, NDArray[Any]]:
+    """Returns what a plan gives the parameters of pairs, by their names."""
+    values: dict[str, NDArray[Any]] = {}
+    for root, names in parameters.items():
+        arrays = map(np.asarray, parameters_of(plan.quantizers[root], spelling).values())
+        values |= zip(names, arrays, strict=True)
+    return values
 
 
 def _round_constants_alike(one: Plan, other: Plan) -> bool:
