@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 import quarkfast
@@ -55,13 +56,20 @@ def _types(result):
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_outputs_have_less_noise_and_codes_do_what_relu_did(strict):
+def test_outputs_have_less_noise_and_codes_do_what_relu_did(strict, tmp_path):
     plain, shifted = (_quantized(shift_activations=each, strict=strict) for each in (False, True))
     assert any(note.startswith(NOTE) for note in shifted.summary.notes)
     # Of three activations behind Relu the squared step is a quarter, 6 dB; that of the fourth may be larger.
     assert _ratio(shifted) > _ratio(plain) + 2
     assert "Relu" not in _types(shifted)
-    assert _types(shifted).count("Clip") < _types(plain).count("Relu")
+    # ONNX Runtime drops those that end where codes do: of the two that no sum ties.
+    path = tmp_path / "optimized.onnx"
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(path)
+    onnxruntime.InferenceSession(shifted.model_bytes, options)
+    kept = [node.output[0] for node in onnx.load(path).graph.node if node.op_type == "Clip"]
+    assert _types(shifted).count("Clip") == 3
+    assert len(kept) <= 1
     assert _types(shifted).count("Pad") == 1
     # Pads are pass-through: they have the scale of what they read.
     pads = {node.output[0]: node for node in shifted.proto.graph.node if node.op_type == "Pad"}

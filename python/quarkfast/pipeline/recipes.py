@@ -46,7 +46,7 @@ from quarkfast.pipeline.quantization_steps import (
     write_files,
     writes_files,
 )
-from quarkfast.pipeline.shift_steps import balance_biases, leave_limits_to_codes, shift_activations, shifts_activations
+from quarkfast.pipeline.shift_steps import balance_biases, settle_shifted_limits, shift_activations, shifts_activations
 from quarkfast.pipeline.step import FunctionStep, Step
 from quarkfast.pipeline.weight_only_steps import choose_weights, store_weights, write_stored_weights
 from quarkfast.pipeline.weight_precision_steps import may_raise_precision, raise_precision
@@ -126,7 +126,7 @@ _RESULT: Recipe = (
     *(each for each in ALGORITHMS if each.works_on == "codes"),
     FunctionStep("check for target", "insert", check_for_target),
     FunctionStep("insert", "insert", insert_plan),
-    FunctionStep("leave limits to codes", "insert", leave_limits_to_codes, shifts_activations),
+    FunctionStep("settle limits", "insert", settle_shifted_limits, shifts_activations),
     FunctionStep("round constants alone", "insert", round_constants_alone, rounds_constants_alone),
     FunctionStep("narrow to half precision", "insert", narrow_to_half, stays_half),
     FunctionStep("serialize", "insert", serialize_model),

@@ -1,4 +1,4 @@
-"""The steps that subtract offsets from activations once ranges are known, and leave limits to codes."""
+"""The steps that subtract offsets from activations once ranges are known, and settle their limits."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from quarkfast.pipeline.context import Context
 from quarkfast.quantization import place
 from quarkfast.ranges.estimate import estimate_ranges
 from quarkfast.statistics.shifting import shift_statistics
-from quarkfast.transforms.saturated_limits import remove_saturated_limits
+from quarkfast.transforms.settle_limits import settle_limits
 
-__all__ = ["balance_biases", "leave_limits_to_codes", "shift_activations", "shifts_activations"]
+__all__ = ["balance_biases", "settle_shifted_limits", "shift_activations", "shifts_activations"]
 
 
 def shifts_activations(context: Context) -> bool:
@@ -99,6 +99,6 @@ def balance_biases(context: Context) -> bool:
     return shifted is not None and not stay and correct_offset_biases(context, shifted.offsets)
 
 
-def leave_limits_to_codes(context: Context) -> bool:
-    """Removes the limits that have moved where codes end there as well."""
-    return context.shifted is not None and remove_saturated_limits(context.model, context.shifted.limits)
+def settle_shifted_limits(context: Context) -> bool:
+    """Moves limits onto the ends of codes where these do the same."""
+    return context.shifted is not None and settle_limits(context.shifted.limits)
