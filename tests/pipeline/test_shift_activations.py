@@ -152,3 +152,18 @@ def test_a_saved_calibration_is_that_without_offsets(tmp_path):
             _network(), preset="A8W8", calibration=path, shift_activations=True
         ).summary.notes
     )
+
+
+@pytest.mark.parametrize("offsets", [None, "[1", '["r"]', '{"r": "2", "t": [1], "u": NaN}'])
+def test_tensors_are_compared_with_what_they_were_less_the_offset(tmp_path, offsets):
+    """Metadata that are something else count as none."""
+    reference, path = tmp_path / "float.onnx", tmp_path / "shifted.onnx"
+    onnx.save(_network(), reference)
+    model = _quantized(shift_activations=True, strict=True).proto
+    if offsets is not None:
+        next(each for each in model.metadata_props if each.key == "quarkfast.offsets").value = offsets
+    onnx.save(model, path)
+    found = {each.tensor: each for each in quarkfast.compare_models(reference, path, _x(16)).tensors}
+    for name in ("r", "t", "u"):
+        assert (found[name].sqnr > 25) is (offsets is None)
+        assert found[name].clipped < 0.01

@@ -29,6 +29,7 @@ from quarkfast.evaluate.tensor_comparison import (
     worst_channels,
 )
 from quarkfast.graph.access import name_of
+from quarkfast.graph.builder import GraphBuilder
 from quarkfast.graph.comparisons import Asked, add_comparisons
 from quarkfast.graph.external_constants import constants_in_files, proto_and_folder
 from quarkfast.graph.load import load_model
@@ -37,6 +38,7 @@ from quarkfast.graph.own_dequantizers import use_own_dequantizers
 from quarkfast.graph.side_by_side import put_beside
 from quarkfast.graph.traced_pairs import TracedPair, traced_pairs
 from quarkfast.graph.written_codes import Codes
+from quarkfast.pipeline.metadata import read_offsets
 from quarkfast.pipeline.predict_gains import made_finer, predict_gains, quantized_anew
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.transforms.infer_types import infer_types
@@ -172,7 +174,7 @@ class _Tensors:
         self._rounded: list[_Rounded] = []
         self.left: list[str] = []
         self._weights: dict[int, TensorComparison] = {}
-        asked = []
+        asked, offsets = [], read_offsets(other)
         for index, pair in enumerate(traced_pairs(other, _tensors_of(merged))):
             dtype, levels = "" if pair.codes.dtype is None else pair.codes.dtype.name.lower(), _levels(pair.codes)
             self._rounded.append(_Rounded(pair.tensor, dtype, levels, float(pair.codes.scale.max())))
@@ -184,7 +186,8 @@ class _Tensors:
             if pair.original is None:
                 self.left.append(f"{pair.tensor!r}: the float model has no tensor of that name")
             elif not _differ(pair.original, pair.rounded):
-                asked.append(Asked(index, False, pair.original, pair.rounded, np.inf))
+                original = _less(merged, pair.original, offsets.get(pair.tensor, 0.0))
+                asked.append(Asked(index, False, original, pair.rounded, np.inf))
             else:
                 self.left.append(f"{pair.tensor!r}: of another shape in the float model")
         ends = {name_of(value): value for value in other.graph.outputs if _is_tensor(value)}
@@ -291,6 +294,18 @@ def _outputs(own: Iterable[ir.Value], others: Mapping[str, ir.Value]) -> dict[st
 def _is_tensor(output: ir.Value) -> bool:
     """Whether an output is one tensor, and not several, or maps, whose type onnx-ir has not."""
     return isinstance(output.type, ir.TensorType)
+
+
+def _less(model: ir.Model, value: ir.Value, offset: float) -> ir.Value:
+    """Returns a tensor of `model` less an offset, which its quantized form has lost."""
+    if not offset:
+        return value
+    builder = GraphBuilder(model)
+    constant = builder.initializer(f"{name_of(value)}_offset", np.array(offset, np.float32))
+    difference = builder.call(ir.Node("", "Sub", [value, constant]), f"{name_of(value)}_shifted")
+    difference.outputs[0].type, difference.outputs[0].shape = value.type, value.shape
+    model.graph.append(difference)
+    return difference.outputs[0]
 
 
 def _differ(one: ir.Value, other: ir.Value) -> bool:

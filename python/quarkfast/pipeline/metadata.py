@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from quarkfast.deferred import ir
     from quarkfast.graph.quantizer import Reduction
 
-__all__ = ["write_metadata"]
+__all__ = ["read_offsets", "write_metadata", "write_offsets"]
+
+_OFFSETS = "quarkfast.offsets"
 
 # The packages whose code decides what a model becomes. onnxruntime decides activations, which the hash stands for.
 _PACKAGES = ("numpy", "onnx", "onnx-ir", "onnxscript")
@@ -48,3 +51,32 @@ def write_metadata(
     if seen:
         text = json.dumps([(name, *map(str, seen[name])) for name in sorted(seen)])
         model.metadata_props["quarkfast.calibration_sha256"] = hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_offsets(model: ir.Model, offsets: Mapping[str, float]) -> None:
+    """Writes into the metadata of `model` what its tensors have lost, as JSON in ``quarkfast.offsets``.
+
+    Args:
+        model: Changed in place.
+        offsets: By tensor.
+    """
+    model.metadata_props[_OFFSETS] = json.dumps(dict(offsets))
+
+
+def read_offsets(model: ir.Model) -> dict[str, float]:
+    """Returns what tensors of a model have lost by :func:`write_offsets`; nothing of metadata that are something else.
+
+    Example:
+        >>> import onnx_ir as ir
+        >>> model = ir.from_onnx_text('<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) '
+        ...                           '{ y = Relu (x) }')
+        >>> write_offsets(model, {"y": 1.5})
+        >>> read_offsets(model)
+        {'y': 1.5}
+    """
+    try:
+        found = json.loads(model.metadata_props.get(_OFFSETS, "{}"))
+    except ValueError:
+        return {}
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {name: float(each) for name, each in pairs if isinstance(each, int | float) and math.isfinite(each)}

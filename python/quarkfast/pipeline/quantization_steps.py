@@ -17,7 +17,7 @@ from quarkfast.graph.opset import opset_version
 from quarkfast.graph.save import serialize
 from quarkfast.graph.unchanged import NO_OUTPUT
 from quarkfast.pipeline.context import Context, WrittenModel
-from quarkfast.pipeline.metadata import write_metadata
+from quarkfast.pipeline.metadata import write_metadata, write_offsets
 from quarkfast.pipeline.method_ranges import method_ranges
 from quarkfast.pipeline.model_plan import describe
 from quarkfast.pipeline.replan import few_valued_of, functions_of, quantizers_for
@@ -210,6 +210,8 @@ def insert_plan(context: Context) -> bool:
     description = describe(context.placement, context.scheme)
     reductions = context.quantizers.reductions if is_portable(context.scheme, context.target) else None
     write_metadata(context.model, description, context.fingerprints, reductions)
+    if context.shifted is not None:
+        write_offsets(context.model, context.shifted.offsets)
     return True
 
 
