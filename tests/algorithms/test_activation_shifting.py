@@ -32,8 +32,7 @@ NETWORK = """g (float[N, 3, 8, 8] x) => (float[N, 5] y) {
     f = Flatten (g)
     h = Gemm <alpha = 2.0, beta = 3.0, transB = 1> (f, w4, b1)
     i = Relu (h)
-    k = MatMul (i, w5)
-    y = Add (k, b2)
+    y = Gemm (i, w5, b2)
 }"""
 SHAPES = {
     **{"w0": (4, 3, 3, 3), "w1": (4, 4, 3, 3), "w2": (4, 1, 1, 1), "w3": (4, 4, 3, 3), "w4": (6, 8), "w5": (6, 5)},
@@ -54,7 +53,7 @@ def _network():
 
 
 def _shift(model, offsets):
-    groups = find_offset_groups(model.graph, ())
+    groups = find_offset_groups(model.graph)
     values = {value.name: value for node in model.graph for value in node.outputs}
     return shift_tensors(model, groups, {groups.of(values[name]): each for name, each in offsets.items()})
 
@@ -106,12 +105,12 @@ def test_a_bias_that_would_leave_float32_leaves_the_model_as_it_was():
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_bias_that_others_read_stays_for_them(shared):
     text = """g (float[N, 4] x) => (float[N, 4] y, float[N, 4] o) {
-        h = Gemm (x, w, b) r = Relu (h) y = Gemm (r, w, b) o = Gemm (x, w, c)
+        h = Gemm (x, w, b) r = Relu (h) y = Gemm (r, v, b) o = Gemm (x, w, c)
     }"""
     rng = np.random.default_rng(2)
     arrays = {
         name: rng.integers(-2, 3, shape).astype(np.float32)
-        for name, shape in {"w": (4, 4), "b": (4,), "c": (4,)}.items()
+        for name, shape in {"v": (4, 4), "w": (4, 4), "b": (4,), "c": (4,)}.items()
     }
     text = text.replace("w, c)", "w, b)") if shared else text
     model, plain = (prepare(load_model(tiny_model(text, arrays)), 13) for _ in range(2))
@@ -121,3 +120,20 @@ def test_a_bias_that_others_read_stays_for_them(shared):
         *(exact_session(serialize(each)).run(None, {"x": x}) for each in (plain, model)), strict=True
     ):
         np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_transposed_convolution_has_an_offset_behind_it_alone():
+    text = """g (float[N, 4, 6, 6] x) => (float[N, 4, H, W] y) {
+        c = Conv (x, w0) r = Relu (c) t = ConvTranspose <strides = [2, 2]> (r, w1, b) u = Relu (t) y = Conv (u, w2)
+    }"""
+    rng = np.random.default_rng(3)
+    shapes = {"w0": (4, 4, 1, 1), "w1": (4, 4, 2, 2), "w2": (4, 4, 1, 1), "b": (4,)}
+    arrays = {name: rng.integers(-2, 3, shape).astype(np.float32) for name, shape in shapes.items()}
+    model, plain = (prepare(load_model(tiny_model(text, arrays)), 13) for _ in range(2))
+    groups = find_offset_groups(model.graph)
+    values = {value.name: value for node in model.graph for value in node.outputs}
+    assert groups.is_pinned(values["r"])
+    _shift(model, {"t": 3.0})
+    x = rng.integers(-3, 4, (5, 4, 6, 6)).astype(np.float32)
+    (wanted,), (got,) = (exact_session(serialize(each)).run(None, {"x": x}) for each in (plain, model))
+    np.testing.assert_array_equal(got, wanted)

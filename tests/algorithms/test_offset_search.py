@@ -12,16 +12,16 @@ from quarkfast.pipeline.prepare import prepare
 from support.tiny_models import tiny_model
 
 BLOCK = """g (float[N, 4, 8, 8] x) => (float[N, 4, 8, 8] y) {
-    a = Conv (x, w, b) r = Relu (a) c = Conv (r, w, b) s = Add (c, r) u = Relu (s)
-    g = GlobalAveragePool (u) p = Add (u, g) y = Conv (p, w, b)
+    a = Conv (x, w0, b) r = Relu (a) c = Conv (r, w1, b) s = Add (c, r) u = Relu (s)
+    g = GlobalAveragePool (u) p = Add (u, g) y = Conv (p, w2, b)
 }"""
 INT8 = TensorSpec("int8")
 
 
 def _block():
-    arrays = {"w": np.ones((4, 4, 1, 1), np.float32), "b": np.ones(4, np.float32)}
+    arrays = {name: np.ones((4, 4, 1, 1), np.float32) for name in ("w0", "w1", "w2")} | {"b": np.ones(4, np.float32)}
     model = prepare(load_model(tiny_model(BLOCK, arrays)), 13)
-    return find_offset_groups(model.graph, ()), {value.name: value for node in model.graph for value in node.outputs}
+    return find_offset_groups(model.graph), {value.name: value for node in model.graph for value in node.outputs}
 
 
 def _find(ranges):

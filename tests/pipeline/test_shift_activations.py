@@ -21,14 +21,14 @@ NETWORK = """g (float[N, 3, 12, 12] x) => (float[N, 8, 12, 12] y) {
     d = Conv (t, w2, b)
     s = Add (d, r)
     u = Relu (s)
-    y = Conv (u, w2, b)
+    y = Conv (u, w3, b)
 }"""
 NOTE = "activation shifting: "
 
 
 def _network(text=NETWORK):
     rng = np.random.default_rng(3)
-    shapes = {"w0": (8, 3, 3, 3), "w1": (8, 8, 3, 3), "w2": (8, 8, 1, 1)}
+    shapes = {"w0": (8, 3, 3, 3), "w1": (8, 8, 3, 3), "w2": (8, 8, 1, 1), "w3": (8, 8, 1, 1)}
     arrays = {name: rng.normal(0, 0.2, shape).astype(np.float32) for name, shape in shapes.items() if name in text}
     return tiny_model(text, arrays | {"b": rng.normal(0, 0.2, 8).astype(np.float32)})
 
@@ -61,6 +61,9 @@ def test_outputs_have_less_noise_and_codes_do_what_relu_did(strict, tmp_path):
     assert any(note.startswith(NOTE) for note in shifted.summary.notes)
     # Of three activations behind Relu the squared step is a quarter, 6 dB; that of the fourth may be larger.
     assert _ratio(shifted) > _ratio(plain) + 2
+    # Weights of 8 bits add their noise to both.
+    narrow = [_quantized(shift_activations=each, strict=strict, weight_type="int8") for each in (False, True)]
+    assert _ratio(narrow[1]) > _ratio(narrow[0]) + 1
     assert "Relu" not in _types(shifted)
     # ONNX Runtime drops those that end where codes do: of the two that no sum ties.
     path = tmp_path / "optimized.onnx"

@@ -24,11 +24,13 @@ class Shifted(NamedTuple):
         offsets: What tensors have lost, by name.
         limits: The Clips whose limits have moved.
         pads: The number of Pads that were added.
+        layers: The layers whose data have lost an offset, and that.
     """
 
     offsets: Mapping[str, float]
     limits: Sequence[ir.Node]
     pads: int
+    layers: Sequence[tuple[LinearLayer, float]]
 
 
 def shift_tensors(model: ir.Model, groups: OffsetGroups, offsets: Mapping[ir.Value, float]) -> Shifted | None:
@@ -58,6 +60,7 @@ def shift_tensors(model: ir.Model, groups: OffsetGroups, offsets: Mapping[ir.Val
     changed = [(layer, bias) for layer, bias in biases if shifting.touches(layer)]
     if any(bias is None for _, bias in changed):
         return None
+    layers = [(layer, offset) for layer, _ in changed if (offset := shifting.offset(layer.node.inputs[0]))]
     for layer, bias in changed:
         if bias is not None:
             shifting.move_layer(layer, bias)
@@ -65,7 +68,7 @@ def shift_tensors(model: ir.Model, groups: OffsetGroups, offsets: Mapping[ir.Val
     for node in groups.pads:
         shifting.move_pad(node)
     drop_unread(model.graph)
-    return Shifted(shifting.offsets(), limits, shifting.pads)
+    return Shifted(shifting.offsets(), limits, shifting.pads, layers)
 
 
 class _Shifting:
@@ -76,7 +79,8 @@ class _Shifting:
         self._groups, self._offsets = groups, offsets
         self._padded: dict[tuple[ir.Value, tuple[int, ...]], ir.Value] = {}
 
-    def _offset(self, value: ir.Value | None) -> float:
+    def offset(self, value: ir.Value | None) -> float:
+        """Returns what a tensor of the model as it was loses."""
         return 0.0 if value is None else self._offsets.get(self._groups.of(value), 0.0)
 
     @property
@@ -87,17 +91,17 @@ class _Shifting:
     def offsets(self) -> dict[str, float]:
         """Returns the offsets of tensors by name, those of Pads that were added as well."""
         values = [value for node in self._builder.graph for value in node.outputs]
-        found = {name_of(value): self._offset(value) for value in values}
-        found |= {name_of(padded): self._offset(data) for (data, _), padded in self._padded.items()}
+        found = {name_of(value): self.offset(value) for value in values}
+        found |= {name_of(padded): self.offset(data) for (data, _), padded in self._padded.items()}
         return {name: offset for name, offset in found.items() if offset}
 
     def touches(self, layer: LinearLayer) -> bool:
         """Whether what a layer reads or computes has an offset."""
-        return bool(self._offset(layer.node.inputs[0]) or self._offset(layer.output))
+        return bool(self.offset(layer.node.inputs[0]) or self.offset(layer.output))
 
     def bias_of(self, layer: LinearLayer) -> np.ndarray | None:
         """Returns the new bias of a layer; None if it leaves float32."""
-        front, behind = self._offset(layer.node.inputs[0]), self._offset(layer.output)
+        front, behind = self.offset(layer.node.inputs[0]), self.offset(layer.output)
         found = layer.shifted_bias(front, behind, lambda value: array_of(value).astype(np.float64))
         return None if found is None else found.astype(np.float32)
 
@@ -105,7 +109,7 @@ class _Shifting:
         """Gives a layer its new bias, and a Conv with padding a Pad in front."""
         node, data = layer.node, layer.node.inputs[0]
         pads = pads_of(node)
-        if pads and data is not None and self._offset(data):
+        if pads and data is not None and self.offset(data):
             node.replace_input_with(0, self._pad(node, data, pads))
             node.attributes["pads"] = ir.AttrInt64s("pads", [0] * len(pads))
         layer.place_bias(self._builder, self._builder.initializer(f"{name_of(layer.output)}_bias", numbers))
@@ -117,7 +121,7 @@ class _Shifting:
         if key not in self._padded:
             half, name = len(pads) // 2, f"{name_of(data)}_Pad"
             sizes = np.array([0, 0, *pads[:half], 0, 0, *pads[half:]], np.int64)
-            given = [data, self._builder.initializer(f"{name}_pads", sizes), self._number(name, -self._offset(data))]
+            given = [data, self._builder.initializer(f"{name}_pads", sizes), self._number(name, -self.offset(data))]
             node = self._builder.call(ir.Node("", "Pad", given), name)
             result = node.outputs[0]
             result.type, result.shape = data.type, _padded_shape(data.shape, sizes)
@@ -130,7 +134,7 @@ class _Shifting:
 
     def move_limits(self, node: ir.Node) -> bool:
         """Moves the limits of a Relu or a Clip; returns whether it has an offset."""
-        offset = self._offset(node.outputs[0])
+        offset = self.offset(node.outputs[0])
         if not offset:
             return False
         low, high = (0.0, None) if node.op_type == "Relu" else clip_limits(node) or (None, None)
@@ -143,7 +147,7 @@ class _Shifting:
 
     def move_pad(self, node: ir.Node) -> None:
         """Moves the number that a Pad puts around its data."""
-        offset = self._offset(node.outputs[0])
+        offset = self.offset(node.outputs[0])
         if offset:
             given = node.inputs[2] if len(node.inputs) > 2 else None
             value = 0.0 if given is None else float(array_of(given).reshape(()))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 import numpy as np
 
 from quarkfast.algorithms.algorithm import Context
-from quarkfast.algorithms.bias_correction import corrected_bias
-from quarkfast.reconstruction import linear_layers
+from quarkfast.graph.access import name_of
+from quarkfast.graph.linear_layers import LinearLayer
 
 __all__ = ["correct_offset_biases"]
 
 
-def correct_offset_biases(context: Context, offsets: Mapping[str, float]) -> bool:
+def correct_offset_biases(context: Context, layers: Iterable[tuple[LinearLayer, float]]) -> bool:
     """Adds offsets times the rounded weights to biases, where those of float weights were added.
 
     A layer of data less ``c`` adds ``c`` times the sum of its weights to its bias. With the weights that codes stand
@@ -21,20 +21,20 @@ def correct_offset_biases(context: Context, offsets: Mapping[str, float]) -> boo
 
     Args:
         context: With a plan; its biases change.
-        offsets: Those of tensors that layers read, by name.
+        layers: Layers, with what their data have lost.
 
     Returns:
         Whether any bias changed.
     """
     weights, biases = context.coded_weights(), context.coded_biases()
     changed = {}
-    for layer in linear_layers(context.model):
-        offset, weight = offsets.get(layer.data, 0.0), weights.get(layer.weight)
-        groups, outputs, inputs = layer.matrix_shape
-        bias = biases.get(layer.bias or "")
-        if not offset or weight is None or bias is None or bias.values.size != groups * outputs:
+    for layer, offset in layers:
+        weight, bias = weights.get(name_of(layer.weight)), biases.get(name_of(layer.bias))
+        if weight is None or bias is None:
             continue
-        mean = np.full((groups, inputs), -offset)
-        changed[str(layer.bias)] = bias.with_nearest(corrected_bias(bias, weight, weight.decoded(), layer, mean))
+        floats, rounded = (np.asarray(each, np.float64) for each in (weight.values.numpy(), weight.decoded()))
+        given = np.asarray(bias.values.numpy(), np.float64)
+        missing = layer.response(offset, rounded - floats).reshape(given.shape)
+        changed[name_of(layer.bias)] = bias.with_nearest((given + missing).astype(np.float32))
     context.replace_codes(changed)
     return bool(changed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -11,11 +11,11 @@ import numpy as np
 
 from quarkfast.algorithms.tensor_groups import TensorGroups
 from quarkfast.deferred import ir
-from quarkfast.graph.access import array_of, is_constant, is_standard, name_of
+from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard
 from quarkfast.graph.affine import Affine, data_index
 from quarkfast.graph.affine_flows import pass_forward
 from quarkfast.graph.limits import clip_limits, limits_of
-from quarkfast.graph.linear_layers import LinearLayer, layer_behind, sum_of
+from quarkfast.graph.linear_layers import LinearLayer, layer_behind
 
 __all__ = ["OffsetGroups", "Sum", "find_offset_groups", "pads_of"]
 
@@ -51,12 +51,11 @@ Rule = Callable[[ir.Node, OffsetGroups], bool]
 """Notes what a node makes of offsets; returns whether it can, else everything that the node touches is pinned."""
 
 
-def find_offset_groups(graph: ir.Graph, pairs: Collection[str]) -> OffsetGroups:
+def find_offset_groups(graph: ir.Graph) -> OffsetGroups:
     """Returns the groups of the tensors of `graph`; graph inputs and outputs are pinned.
 
     Args:
         graph: Of a prepared model, operator set 11 or newer.
-        pairs: Names of the tensors that get a pair.
     """
     groups = OffsetGroups()
     groups.pin((*graph.inputs, *graph.outputs))
@@ -65,9 +64,9 @@ def find_offset_groups(graph: ir.Graph, pairs: Collection[str]) -> OffsetGroups:
             continue
         layer = layer_behind(node, 0)
         if layer is not None:
-            if not _add_layer(layer, groups, pairs):
-                groups.pin((*node.inputs, layer.output, *node.outputs))
-        elif sum_of(node) is None:  # a bias belongs to the layer in front
+            if not _add_layer(layer, groups):
+                groups.pin((*node.inputs, *node.outputs))
+        else:
             rule = _RULES.get(node.op_type, _follow) if is_standard(node) and _computes_floats(node) else None
             if rule is None or not rule(node, groups):
                 groups.pin((*node.inputs, *node.outputs))
@@ -90,18 +89,18 @@ def _computes_floats(node: ir.Node) -> bool:
     return node.outputs[0].dtype == ir.DataType.FLOAT
 
 
-def _add_layer(layer: LinearLayer, groups: OffsetGroups, pairs: Collection[str]) -> bool:
+def _add_layer(layer: LinearLayer, groups: OffsetGroups) -> bool:
     """A layer has any offset at its output; at its data where it adds up all its weights, or is padded in front.
 
-    Zeros in front are a Pad of the number that a limit of the data becomes, which its scale holds.
+    Zeros in front are a Pad of the number that a limit of the data becomes, which its scale holds. The bias has to make
+    up for rounded weights as well: it must have codes, which those of a MatMul have not, and weights of its own.
     """
     node, data = layer.node, layer.node.inputs[0]
-    if data is None or is_constant(data) or (node.op_type == "MatMul" and layer.sum is None):
+    if data is None or is_constant(data) or node.op_type == "MatMul":
         return False
-    if layer.sum is not None and name_of(node.outputs[0]) in pairs:
-        return False  # between the product and the sum each channel would have another offset
     automatic = node.attributes.get_string("auto_pad", "NOTSET") not in ("NOTSET", "VALID")
-    if node.op_type == "ConvTranspose" or automatic or (pads_of(node) and 0.0 not in limits_of(data)):
+    misses = node.op_type == "ConvTranspose" or automatic or (pads_of(node) and 0.0 not in limits_of(data))
+    if misses or not is_read_once(layer.weight):
         groups.pin([data])
     groups.layers.append(layer)
     return True

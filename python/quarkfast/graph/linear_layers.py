@@ -90,7 +90,9 @@ class LinearLayer:
             return None
         weight, bias = read(self.weight), None
         if affine.has_offset:
-            bias = self._bias_behind(np.broadcast_to(affine.offset, count), weight, read)
+            bias = self._bias(_outputs(self.node, shape), read) + self.response(
+                np.broadcast_to(affine.offset, count), weight
+            )
         factor = _for_inputs(self.node, np.broadcast_to(affine.factor, count), shape)
         return self._checked(weight * factor if affine.has_factor else None, bias, read)
 
@@ -106,8 +108,23 @@ class LinearLayer:
             One number for each output channel, ``[count]``; None if one leaves float32.
         """
         weight = read(self.weight)
-        bias = self._bias_behind(np.full(_inputs(self.node, weight.shape), front), weight, read) - behind
+        response = self.response(front, weight) if front else 0.0
+        bias = self._bias(_outputs(self.node, weight.shape), read) + response - behind
         return None if self._checked(None, bias, read) is None else bias
+
+    def response(self, data: float | Values, weight: Values) -> Values:
+        """Returns what the layer, no ConvTranspose, makes of data that are the same at every place, without its bias.
+
+        Args:
+            data: One number, or one for each input channel.
+            weight: The weight, or another of its shape.
+
+        Returns:
+            One number for each output channel, ``[count]``.
+        """
+        numbers = np.broadcast_to(np.asarray(data, np.float64), _inputs(self.node, weight.shape))
+        sums = _sums(self.node, weight * _for_inputs(self.node, numbers, weight.shape))
+        return self.node.attributes.get_float("alpha", 1.0) * sums
 
     def place_bias(self, builder: GraphBuilder, bias: ir.Value) -> None:
         """Has the layer add another constant; behind a MatMul that adds none, an Add does so.
@@ -134,12 +151,6 @@ class LinearLayer:
         axis = 1 - rank_of(self.weight) if self.node.op_type in ("Conv", "ConvTranspose") else -1
         own = affine.axis is None or (affine.axis == axis and affine.size == count)
         return own and (not affine.has_factor or is_read_once(self.weight))
-
-    def _bias_behind(self, offset: Values, weight: Values, read: Read) -> Values:
-        """Returns the bias with the effect of one and of an offset of each input channel."""
-        shape = weight.shape
-        sums = _sums(self.node, weight * _for_inputs(self.node, offset, shape)) if offset.any() else 0.0
-        return self._bias(_outputs(self.node, shape), read) + self.node.attributes.get_float("alpha", 1.0) * sums
 
     def _bias(self, count: int, read: Read) -> Values:
         """Returns what is added to each output channel, ``[count]``."""

@@ -34,7 +34,7 @@ def shift_activations(context: Context) -> bool:
     """
     placement, graph = context.placement, context.model.graph
     values = {name_of(value): value for node in graph for value in node.outputs}
-    groups = find_offset_groups(graph, placement.activations)
+    groups = find_offset_groups(graph)
     groups.pin(values.get(name) for name in (*placement.fixed, *placement.bounds))
     found_reaches = {
         values[name]: reach_of(values[name], _kept(context, name, kept), placement.specs[name])
@@ -96,7 +96,7 @@ def balance_biases(context: Context) -> bool:
     """
     scheme, shifted = context.scheme, context.shifted
     stay = scheme.rounding != "nearest" and not dict(scheme.rounding_options).get("update_bias", True)
-    return shifted is not None and not stay and correct_offset_biases(context, shifted.offsets)
+    return shifted is not None and not stay and correct_offset_biases(context, shifted.layers)
 
 
 def settle_shifted_limits(context: Context) -> bool:
