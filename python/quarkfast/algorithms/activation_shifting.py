@@ -139,10 +139,11 @@ class _Shifting:
             return False
         low, high = (0.0, None) if node.op_type == "Relu" else clip_limits(node) or (None, None)
         node.op_type = "Clip"
-        node.resize_inputs(3)
+        node.resize_inputs(2 if high is None else 3)
         for index, limit, name in ((1, low, "min"), (2, high, "max")):
-            moved = None if limit is None else self._number(f"{name_of(node.outputs[0])}_{name}", limit - offset)
-            node.replace_input_with(index, moved)
+            if index < len(node.inputs):
+                moved = None if limit is None else self._number(f"{name_of(node.outputs[0])}_{name}", limit - offset)
+                node.replace_input_with(index, moved)
         return True
 
     def move_pad(self, node: ir.Node) -> None:
