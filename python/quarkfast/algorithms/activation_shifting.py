@@ -56,8 +56,7 @@ def shift_tensors(model: ir.Model, groups: OffsetGroups, offsets: Mapping[ir.Val
         2023, section 4.1. Offsets here are those of whole tensors, so that a limit or a padding is one number.
     """
     shifting = _Shifting(model, groups, offsets)
-    biases = [(layer, shifting.bias_of(layer)) for layer in groups.layers]
-    changed = [(layer, bias) for layer, bias in biases if shifting.touches(layer)]
+    changed = [(layer, shifting.bias_of(layer)) for layer in groups.layers if shifting.touches(layer)]
     if any(bias is None for _, bias in changed):
         return None
     layers = [(layer, offset) for layer, _ in changed if (offset := shifting.offset(layer.node.inputs[0]))]

@@ -102,6 +102,7 @@ def find_shifts(groups: OffsetGroups, reaches: Mapping[ir.Value, Reach]) -> Shif
        term which no Relu limits, if there is one.
     3. The sum of the costs is convex. Groups take their turns, each with the best offset while the others stand, until
        nothing changes; from offsets of 0, and from those that suit each group alone.
+    4. An offset at which a limit lies between two codes moves until it is one.
 
     Args:
         groups: Those of the graph.
