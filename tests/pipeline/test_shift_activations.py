@@ -170,3 +170,14 @@ def test_tensors_are_compared_with_what_they_were_less_the_offset(tmp_path, offs
     for name in ("r", "t", "u"):
         assert (found[name].sqnr > 25) is (offsets is None)
         assert found[name].clipped < 0.01
+
+
+def test_gains_of_finer_weights_are_predicted_where_the_model_is_made_anew(tmp_path):
+    """Their biases have offsets times the sums of the rounded weights."""
+    reference, path = tmp_path / "float.onnx", tmp_path / "shifted.onnx"
+    onnx.save(_network(), reference)
+    quarkfast.quantize(reference, path, "A8W8", _x(32), shift_activations=True, strict=True)
+    for calibration_data, kinds in ((None, {"activation"}), (_x(32), {"activation", "weight"})):
+        found = quarkfast.compare_models(reference, path, _x(8), predict=9, calibration_data=calibration_data)
+        kind_of = {each.tensor: each.kind for each in found.worst}
+        assert {kind_of[name] for name, _ in found.prediction.alone} == kinds

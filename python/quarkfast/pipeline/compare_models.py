@@ -85,7 +85,8 @@ def compare_models(
         batch_size: Rows of a run; chosen by memory where it is not given and the model leaves their number open.
         preprocess: How image files become inputs, as for :func:`quarkfast.quantize`.
         predict: Of how many of the worst tensors to say what the outputs would gain if they had 16 bits, on the first
-            64 samples: the quantized model is run once more for each.
+            64 samples: the quantized model is run once more for each. Where activations have lost offsets, weights are
+            left out, whose biases go with their codes, unless there are `calibration_data`.
         calibration_data: What calibrated the quantized model, of which `predict` then quantizes the float model anew
             with int16 for the tensors, by the scheme in its metadata: the figures are those of that very model.
         progress: Called with ``"compare"``, the samples that are done, and how many there are, or None.
@@ -139,7 +140,9 @@ def compare_models(
         mend = anew or made_finer(
             whole[1], whole[0], {each.tensor for each in found.worst if (each.clipped or 0.0) > _CUT}
         )
-        worst = [each.tensor for each in found.worst[:predict]]
+        # Biases have offsets times the sums of rounded weights: finer ones alone would only spoil that.
+        apt = [each for each in found.worst if not tensors.shifted or anew is not None or each.kind == "activation"]
+        worst = [each.tensor for each in apt[:predict]]
         return replace(found, prediction=predict_gains(load_model(reference), mend, worst, feeds))
 
 
@@ -175,6 +178,7 @@ class _Tensors:
         self.left: list[str] = []
         self._weights: dict[int, TensorComparison] = {}
         asked, offsets = [], read_offsets(other)
+        self.shifted = bool(offsets)
         for index, pair in enumerate(traced_pairs(other, _tensors_of(merged))):
             dtype, levels = "" if pair.codes.dtype is None else pair.codes.dtype.name.lower(), _levels(pair.codes)
             self._rounded.append(_Rounded(pair.tensor, dtype, levels, float(pair.codes.scale.max())))
