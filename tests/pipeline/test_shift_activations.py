@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnx_ir
 import onnxruntime
 import pytest
 
@@ -11,6 +12,7 @@ import quarkfast
 from quarkfast.errors import ConfigError
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.pipeline.metadata import read_offsets
 from support.tiny_models import tiny_model
 
 NETWORK = """g (float[N, 3, 12, 12] x) => (float[N, 8, 12, 12] y) {
@@ -138,6 +140,25 @@ def test_the_ladder_shifts_before_it_widens():
         _network(), preset="A8W8", calibration_data=_x(64), min_sqnr=200.0, shift_activations=False
     )
     assert "shift_activations=True" not in [each.lever for each in given.summary.levers]
+
+
+def test_the_ladder_keeps_offsets_that_are_enough_and_tries_them_again_beside_the_rest():
+    levers = quarkfast.quantize(_network(), preset="A8W8", calibration_data=_x(64), min_sqnr=200.0).summary.levers
+    shifted = [each for each in levers if each.lever == "shift_activations=True"]
+    assert [levers.index(each) for each in shifted][-1] == len(levers) - 1
+    assert [each.kept for each in shifted][:-1] == [False]
+    # Asked for what it brings, it is the last lever.
+    enough = quarkfast.quantize(
+        _network(), preset="A8W8", calibration_data=_x(64), min_sqnr=shifted[0].assured - 0.01
+    ).summary.levers
+    assert enough[-1].lever == "shift_activations=True"
+    assert enough[-1].kept
+
+
+def test_tensors_of_16_bits_get_no_pad():
+    result = _quantized(shift_activations=True, strict=True, tensors={"r": {"dtype": "int16"}})
+    assert "Pad" not in _types(result)
+    assert "r" not in read_offsets(onnx_ir.from_proto(result.proto))
 
 
 def test_the_ladder_passes_by_where_nothing_can_be_shifted():

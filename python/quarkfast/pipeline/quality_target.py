@@ -141,12 +141,15 @@ def quantize_to_goal(
         plan = _Plan(replace(scheme, **fields), target)
         if plan != ladder.plan and ladder.pull(lever, plan):
             given[name] = value
-    if "shift_activations" not in options:
-        ladder.shift_activations()
+    shifts = "shift_activations" not in options
+    if shifts:
+        ladder.shift_activations(enough=True)
     levers = [ladder.improve_weights, ladder.widen_activations]
     # Codes that are chosen by outputs have made weights better already: what they lose beside other codes says little.
     for pull in levers[::-1] if ladder.plan.makes_up else levers:
         pull()
+    if shifts:
+        ladder.shift_activations(enough=False)
     return ladder.finish()
 
 
@@ -188,6 +191,7 @@ class _Ladder:
         self._notes: list[str] = []
         self._best: _Result | None = None
         self._plain: _Quantized | None = None
+        self._shifts = False
         self._remembered = Remembered()
 
     @property
@@ -201,8 +205,8 @@ class _Ladder:
         assert self._best is not None
         return self._best.plan
 
-    def pull(self, lever: str, plan: _Plan) -> bool:
-        """Quantizes by a plan, and keeps the result if it is the best; returns whether it is."""
+    def pull(self, lever: str, plan: _Plan, *, enough: bool = False) -> bool:
+        """Quantizes by a plan, and keeps the result if it is the best, or also `enough`; returns whether it is."""
         start = time.perf_counter()
         made = self._quantize(plan)
         with self._clock.stage("judge"):
@@ -210,6 +214,7 @@ class _Ladder:
             metric = self._goal.measure(exact_session(made.data), self._judged)
             found = Quality(ratios.outputs, metric, ratios.logits, ratios.doubt)
         kept = self._best is None or self._goal.is_better(found, self._best.quality, self._float)
+        kept = kept and (not enough or self._goal.is_met(found, self._float))
         if kept:
             self._best = _Result(made.data, made.summary, plan, found)
             self._plain = self._plain if plan.makes_up else made
@@ -229,8 +234,13 @@ class _Ladder:
             self._plain = self._quantize(self.plan.plain)
         return self._plain
 
-    def shift_activations(self) -> None:
-        """Subtracts offsets from activations with symmetric codes, if that gives any of them a smaller scale."""
+    def shift_activations(self, *, enough: bool) -> None:
+        """Subtracts offsets from activations with symmetric codes, if that gives any of them a smaller scale.
+
+        Args:
+            enough: Whether that stays only if it is enough. Codes of 16 bits have no use for offsets, and those of some
+                tensors change what is best for the others.
+        """
         plan = self.plan
         if self.is_met or plan.scheme.strict:
             return
@@ -238,8 +248,10 @@ class _Ladder:
             shifted = replace(plan, scheme=set_shift_activations(plan.scheme, True))
         except ConfigError:  # the preset has no such codes
             return
-        if self._quantize(shifted.plain).data != self._with_nearest_codes().data:
-            self.pull("shift_activations=True", shifted)
+        if enough:
+            self._shifts = self._quantize(shifted.plain).data != self._with_nearest_codes().data
+        if self._shifts:
+            self.pull("shift_activations=True", shifted, enough=enough)
 
     def improve_weights(self) -> None:
         """Gives weights other forms that the target takes, where they take more than half of what outputs may lose."""

@@ -41,6 +41,8 @@ def shift_activations(context: Context) -> bool:
         for name, kept in context.ranges.items()
         if name in values
     }
+    # Codes that have no use for an offset get no Pad for the sake of others.
+    groups.pin(value for value, reach in found_reaches.items() if reach is None)
     reaches = {value: reach for value, reach in found_reaches.items() if reach is not None}
     found = find_shifts(groups, reaches)
     context.shifted = None if found is None else shift_tensors(context.model, groups, found.offsets)
