@@ -4,19 +4,13 @@ import numpy as np
 import pytest
 
 from quarkfast.algorithms.scale_groups import find_groups
-from quarkfast.graph.load import load_model
-from quarkfast.pipeline.prepare import prepare
-from support.tiny_models import tiny_model
+from support.tiny_models import prepared_between_layers
 
 WEIGHTS = {"w0": (4, 3, 1, 1), "w1": (4, 4, 1, 1), "w2": (4, 4, 1, 1), "b0": (4,)}
 
 
 def _groups(body, **arrays):
-    text = f"g (float[N, 3, 8, 8] x) => (float[N, 4, H, 8] y) {{ a = Conv (x, w0, b0) {body} y = Conv (z, w2) }}"
-    rng = np.random.default_rng(0)
-    given = {name: rng.normal(size=shape).astype(np.float32) for name, shape in WEIGHTS.items() if name in text}
-    model = prepare(load_model(tiny_model(text, given | arrays)), 13)
-    values = {value.name: value for node in model.graph for value in node.outputs}
+    model, values = prepared_between_layers(body, WEIGHTS, "float[N, 4, H, 8]", **arrays)
     return find_groups(model.graph), values
 
 

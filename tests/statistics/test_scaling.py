@@ -7,6 +7,7 @@ from quarkfast import kernels
 from quarkfast.kernels import Range, histogram
 from quarkfast.statistics import TensorStatistics
 from quarkfast.statistics.scaling import scale_statistics
+from quarkfast.statistics.shifting import shift_statistics
 
 # Counts move by up to a bin, which is an eighth of a step: there are 2048 bins on a side, and 256 codes.
 BIN_IN_STEPS = 1 / 8
@@ -51,9 +52,10 @@ def test_channels_are_multiplied_and_sums_left_out():
     assert found.extremes is None
 
 
-def test_a_tensor_without_values_stays_one():
+@pytest.mark.parametrize("moved", [scale_statistics, shift_statistics])
+def test_a_tensor_without_values_stays_one(moved):
     nothing = Range(np.inf, -np.inf, 2, 2, 0, 0)
     seen = TensorStatistics(nothing, histogram=histogram(np.full(2, np.nan, np.float32)))
-    found = scale_statistics(seen, 1.5)
+    found = moved(seen, 1.5)
     assert found.range == nothing
     assert not found.histogram.counts.any()

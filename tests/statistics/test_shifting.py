@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from quarkfast import kernels
-from quarkfast.kernels import Range, histogram
+from quarkfast.kernels import histogram
 from quarkfast.statistics import TensorStatistics
 from quarkfast.statistics.shifting import shift_statistics
 
@@ -42,11 +42,3 @@ def test_channels_have_the_largest_magnitude_that_they_may_have(low, wanted):
     found = shift_statistics(seen, 1.5)
     np.testing.assert_array_equal(found.channel_absmax, np.float32(wanted))
     assert found.sums is None
-
-
-def test_a_tensor_without_values_stays_one():
-    nothing = Range(np.inf, -np.inf, 2, 2, 0, 0)
-    seen = TensorStatistics(nothing, histogram=histogram(np.full(2, np.nan, np.float32)))
-    found = shift_statistics(seen, 1.5)
-    assert found.range == nothing
-    assert not found.histogram.counts.any()

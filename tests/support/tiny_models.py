@@ -11,6 +11,8 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.graph.load import load_model
+from quarkfast.pipeline.prepare import prepare
 from support.graph_text import parse_graph
 
 
@@ -42,6 +44,17 @@ def conv_relu_model(**changed: NDArray[Any]) -> onnx.ModelProto:
         y = Add (c2, x)
     }"""
     return tiny_model(text, arrays | changed)
+
+
+def prepared_between_layers(
+    body: str, shapes: Mapping[str, tuple[int, ...]], output: str, **arrays: NDArray[Any]
+) -> tuple[ir.Model, dict[str, ir.Value]]:
+    """Returns Conv -> `body`, from `a` to `z`, -> Conv as a prepared model, and what its nodes compute, by name."""
+    text = f"g (float[N, 3, 8, 8] x) => ({output} y) {{ a = Conv (x, w0, b0) {body} y = Conv (z, w2) }}"
+    rng = np.random.default_rng(0)
+    given = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items() if name in text}
+    model = prepare(load_model(tiny_model(text, given | arrays)), 13)
+    return model, {value.name or "": value for node in model.graph for value in node.outputs}
 
 
 def samples(count: int = 8, shape: tuple[int, ...] = (3, 8, 8)) -> NDArray[np.float32]:
