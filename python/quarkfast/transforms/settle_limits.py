@@ -31,10 +31,11 @@ def settle_limits(clips: Iterable[ir.Node]) -> bool:
         if not all(map(is_constant, reader.inputs[1:3])):
             continue
         scale, zero_point = (array_of(value).reshape(-1) for value in reader.inputs[1:3])
+        if scale.size != 1:
+            continue
         row = qtype(str(zero_point.dtype))
-        for index, code, sign in ((1, row.qmin, -1), (2, row.qmax, 1)):
-            limit = clip.inputs[index] if index < len(clip.inputs) else None
-            if limit is None or scale.size != 1:
+        for limit, code, sign in zip(clip.inputs[1:3], (row.qmin, row.qmax), (-1, 1), strict=False):
+            if limit is None:
                 continue
             # As ONNX Runtime computes what the code stands for.
             end = np.float32(code - float(zero_point[0])) * scale[0]
