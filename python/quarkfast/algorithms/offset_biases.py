@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from quarkfast.algorithms.algorithm import Context
-from quarkfast.graph.access import name_of
+from quarkfast.graph.access import array_of_tensor, name_of
 from quarkfast.graph.linear_layers import LinearLayer
 
 __all__ = ["correct_offset_biases"]
@@ -32,8 +32,8 @@ def correct_offset_biases(context: Context, layers: Iterable[tuple[LinearLayer, 
         weight, bias = weights.get(name_of(layer.weight)), biases.get(name_of(layer.bias))
         if weight is None or bias is None:
             continue
-        floats, rounded = (np.asarray(each, np.float64) for each in (weight.values.numpy(), weight.decoded()))
-        given = np.asarray(bias.values.numpy(), np.float64)
+        floats, rounded = (np.asarray(each, np.float64) for each in (array_of_tensor(weight.values), weight.decoded()))
+        given = np.asarray(array_of_tensor(bias.values), np.float64)
         missing = layer.response(offset, rounded - floats).reshape(given.shape)
         changed[name_of(layer.bias)] = bias.with_nearest((given + missing).astype(np.float32))
     context.replace_codes(changed)
