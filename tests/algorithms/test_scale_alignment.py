@@ -92,6 +92,19 @@ def test_weights_as_they_were_multiplied_compute_what_they_did():
     assert sqnr(expected, found) > FLOAT_SQNR
 
 
+@pytest.mark.parametrize("factors", [None, "[1", '["r"]', '{"c": "2", "r": [1], "s": NaN}'])
+def test_tensors_are_compared_with_what_they_were_times_their_factor(tmp_path, factors):
+    """Metadata that are something else count as none."""
+    reference, path = tmp_path / "float.onnx", tmp_path / "aligned.onnx"
+    onnx.save(_model(), reference)
+    model = _quantized(align_scales=True).proto
+    if factors is not None:
+        next(each for each in model.metadata_props if each.key == "quarkfast.factors").value = factors
+    onnx.save(model, path)
+    found = {each.tensor: each.sqnr for each in quarkfast.compare_models(reference, path, _samples(16, 7)).tensors}
+    assert (min(found[name] for name in ("r", "q")) > 25) is (factors is None)
+
+
 def test_every_run_gives_the_same_bytes():
     first, second = (_quantized(align_scales=True).model_bytes for _ in range(2))
     assert first == second

@@ -42,6 +42,7 @@ class Context(Protocol):
         ranges: The range to keep of each activation.
         wider: Those of activations that reach further than what was seen: of few values, or of 16 bits.
         shifted: What activations have lost so that these ranges suit their codes; None where nothing.
+        factors: What activations are multiplied by for the same reason, by tensor; those of 1 are left out.
         notes: What was done differently from what was asked, one sentence each.
         plan: Scales and codes (`quarkfast.quantization.Plan`), for algorithms that work on these.
     """
@@ -56,6 +57,7 @@ class Context(Protocol):
     ranges: Mapping[str, Range]
     wider: Mapping[str, Range]
     shifted: Any
+    factors: Mapping[str, float]
     notes: list[str]
     plan: Any
 

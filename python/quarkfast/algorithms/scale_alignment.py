@@ -146,7 +146,9 @@ def _run(context: Context, settings: ScaleAlignmentSettings) -> bool:
         return False
     factors = {group: factor_of(positions[index]) for group, index in problem.groups.items() if positions[index]}
     _multiply(groups, factors)
-    _rescale(context, groups, factors, values)
+    of = {name: factors.get(groups.of(values[name]), 1.0) for name in context.placement.activations if name in values}
+    context.factors = {name: factor for name, factor in of.items() if factor != 1}
+    _rescale(context, context.factors)
     _choose(
         context, noises, {root: problem.index(groups, values[root]) for each, _ in noises for root in each}, positions
     )
@@ -238,22 +240,16 @@ def _change(value: ir.Value, factor: float) -> None:
         set_constant(value, (array_of(value).astype(np.float64) * factor).astype(np.float32))
 
 
-def _rescale(
-    context: Context, groups: Groups, factors: Mapping[ir.Value, float], values: Mapping[str, ir.Value]
-) -> None:
-    """Multiplies statistics and ranges of activations by the factors of their groups."""
-    of = {name: factors.get(groups.of(values[name]), 1.0) for name in context.statistics if name in values}
-    changed = {name: factor for name, factor in of.items() if factor != 1}
+def _rescale(context: Context, factors: Mapping[str, float]) -> None:
+    """Multiplies statistics and ranges of activations by their factors."""
     context.statistics = {
-        **context.statistics,
-        **{name: scale_statistics(context.statistics[name], factor) for name, factor in changed.items()},
+        name: scale_statistics(seen, factors[name]) if name in factors else seen
+        for name, seen in context.statistics.items()
     }
-    scaled = {
-        name: replace(found, min=found.min * changed[name], max=found.max * changed[name])
-        for name, found in context.ranges.items()
-        if name in changed
+    context.ranges = {
+        name: replace(kept, min=kept.min * factors[name], max=kept.max * factors[name]) if name in factors else kept
+        for name, kept in context.ranges.items()
     }
-    context.ranges = {**context.ranges, **scaled}
 
 
 def _choose(

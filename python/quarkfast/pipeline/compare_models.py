@@ -38,7 +38,7 @@ from quarkfast.graph.own_dequantizers import use_own_dequantizers
 from quarkfast.graph.side_by_side import put_beside
 from quarkfast.graph.traced_pairs import TracedPair, traced_pairs
 from quarkfast.graph.written_codes import Codes
-from quarkfast.pipeline.metadata import read_offsets
+from quarkfast.pipeline.metadata import read_factors, read_offsets
 from quarkfast.pipeline.predict_gains import made_finer, predict_gains, quantized_anew
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.transforms.infer_types import infer_types
@@ -54,6 +54,8 @@ _PREDICTED = 64
 _CUT = 1e-3
 # A run dequantizes all weights, so activations may take a share of what these take: 8 rows of MiniLM instead of 2.
 _WEIGHTS = 4
+# Numbers with which an operator leaves its other input as it is.
+_NEUTRAL = {"Mul": 1.0, "Sub": 0.0}
 # A difference of half a step may be a little more in float32.
 _HALF = 0.5 + 2**-10
 
@@ -140,8 +142,8 @@ def compare_models(
         mend = anew or made_finer(
             whole[1], whole[0], {each.tensor for each in found.worst if (each.clipped or 0.0) > _CUT}
         )
-        # Biases have offsets times the sums of rounded weights: finer ones alone would only spoil that.
-        apt = [each for each in found.worst if not tensors.shifted or anew is not None or each.kind == "activation"]
+        # Weights are multiplied, and biases have offsets times their rounded sums: finer ones would only spoil that.
+        apt = [each for each in found.worst if not tensors.rewritten or anew is not None or each.kind == "activation"]
         worst = [each.tensor for each in apt[:predict]]
         return replace(found, prediction=predict_gains(load_model(reference), mend, worst, feeds))
 
@@ -177,8 +179,8 @@ class _Tensors:
         self._rounded: list[_Rounded] = []
         self.left: list[str] = []
         self._weights: dict[int, TensorComparison] = {}
-        asked, offsets = [], read_offsets(other)
-        self.shifted = bool(offsets)
+        asked, offsets, factors = [], read_offsets(other), read_factors(other)
+        self.rewritten = bool(offsets or factors)
         for index, pair in enumerate(traced_pairs(other, _tensors_of(merged))):
             dtype, levels = "" if pair.codes.dtype is None else pair.codes.dtype.name.lower(), _levels(pair.codes)
             self._rounded.append(_Rounded(pair.tensor, dtype, levels, float(pair.codes.scale.max())))
@@ -190,7 +192,8 @@ class _Tensors:
             if pair.original is None:
                 self.left.append(f"{pair.tensor!r}: the float model has no tensor of that name")
             elif not _differ(pair.original, pair.rounded):
-                original = _less(merged, pair.original, offsets.get(pair.tensor, 0.0))
+                original = _changed(merged, pair.original, "Mul", factors.get(pair.tensor, 1.0))
+                original = _changed(merged, original, "Sub", offsets.get(pair.tensor, 0.0))
                 asked.append(Asked(index, False, original, pair.rounded, np.inf))
             else:
                 self.left.append(f"{pair.tensor!r}: of another shape in the float model")
@@ -300,16 +303,16 @@ def _is_tensor(output: ir.Value) -> bool:
     return isinstance(output.type, ir.TensorType)
 
 
-def _less(model: ir.Model, value: ir.Value, offset: float) -> ir.Value:
-    """Returns a tensor of `model` less an offset, which its quantized form has lost."""
-    if not offset:
+def _changed(model: ir.Model, value: ir.Value, op_type: str, number: float) -> ir.Value:
+    """Returns a tensor of `model` times a factor or less an offset, as its quantized form is."""
+    if number == _NEUTRAL[op_type]:
         return value
     builder = GraphBuilder(model)
-    constant = builder.initializer(f"{name_of(value)}_offset", np.array(offset, np.float32))
-    difference = builder.call(ir.Node("", "Sub", [value, constant]), f"{name_of(value)}_shifted")
-    difference.outputs[0].type, difference.outputs[0].shape = value.type, value.shape
-    model.graph.append(difference)
-    return difference.outputs[0]
+    constant = builder.initializer(f"{name_of(value)}_{op_type}_number", np.array(number, np.float32))
+    changed = builder.call(ir.Node("", op_type, [value, constant]), f"{name_of(value)}_{op_type}")
+    changed.outputs[0].type, changed.outputs[0].shape = value.type, value.shape
+    model.graph.append(changed)
+    return changed.outputs[0]
 
 
 def _differ(one: ir.Value, other: ir.Value) -> bool:

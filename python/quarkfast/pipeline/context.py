@@ -107,6 +107,7 @@ class Context(ModelContext):
         cut: Activations that saturate where their reader is flat -> the ratio of signal to noise of its results, in dB.
         wider: Those of activations that reach further than what was seen: of few values, or of 16 bits.
         shifted: What activations have lost, and the limits that have moved with them; None where none has.
+        factors: What activations are multiplied by, by tensor; those of 1 are left out.
         range_notes: What there is to say of both.
         fingerprints: What calibration saw of each tensor, for the hash in the metadata.
         samples: Number of calibration samples.
@@ -147,6 +148,7 @@ class Context(ModelContext):
     wider: Mapping[str, Range] = field(default_factory=dict)
     range_notes: list[str] = field(default_factory=list)
     shifted: Shifted | None = None
+    factors: Mapping[str, float] = field(default_factory=dict)
     fingerprints: Mapping[str, Sequence[float]] = field(default_factory=dict)
     samples: int = 0
     known_constants: dict[ConstantSlot, KnownConstant] = field(default_factory=dict)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from quarkfast.deferred import ir
     from quarkfast.graph.quantizer import Reduction
 
-__all__ = ["read_offsets", "write_metadata", "write_offsets"]
+__all__ = ["read_factors", "read_offsets", "write_factors", "write_metadata", "write_offsets"]
 
-_OFFSETS = "quarkfast.offsets"
+_FACTORS, _OFFSETS = "quarkfast.factors", "quarkfast.offsets"
 
 # The packages whose code decides what a model becomes. onnxruntime decides activations, which the hash stands for.
 _PACKAGES = ("numpy", "onnx", "onnx-ir", "onnxscript")
@@ -74,8 +74,36 @@ def read_offsets(model: ir.Model) -> dict[str, float]:
         >>> read_offsets(model)
         {'y': 1.5}
     """
+    return _read_numbers(model, _OFFSETS)
+
+
+def write_factors(model: ir.Model, factors: Mapping[str, float]) -> None:
+    """Writes into the metadata of `model` what its tensors are multiplied by, as JSON in ``quarkfast.factors``.
+
+    Args:
+        model: Changed in place.
+        factors: By tensor.
+    """
+    model.metadata_props[_FACTORS] = json.dumps(dict(factors))
+
+
+def read_factors(model: ir.Model) -> dict[str, float]:
+    """Returns what tensors are multiplied by, of :func:`write_factors`; nothing of metadata that are something else.
+
+    Example:
+        >>> import onnx_ir as ir
+        >>> model = ir.from_onnx_text('<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) '
+        ...                           '{ y = Relu (x) }')
+        >>> write_factors(model, {"y": 1.25})
+        >>> read_factors(model)
+        {'y': 1.25}
+    """
+    return _read_numbers(model, _FACTORS)
+
+
+def _read_numbers(model: ir.Model, key: str) -> dict[str, float]:
     try:
-        found = json.loads(model.metadata_props.get(_OFFSETS, "{}"))
+        found = json.loads(model.metadata_props.get(key, "{}"))
     except ValueError:
         return {}
     pairs = found.items() if isinstance(found, dict) else ()
