@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.algorithms.scale_factors import FactorProblem, at
 from quarkfast.algorithms.scale_groups import Groups, Layer, find_groups
 from quarkfast.algorithms.scale_noise import (
-    POSITIONS,
     Noise,
     factor_of,
     noise_of_activations,
@@ -30,8 +29,6 @@ from quarkfast.statistics.scaling import scale_statistics
 
 __all__ = ["SCALE_ALIGNMENT", "ScaleAlignmentSettings", "with_one_scale"]
 
-Table = NDArray[np.float64]
-
 
 @dataclass(frozen=True, slots=True)
 class ScaleAlignmentSettings:
@@ -44,66 +41,6 @@ class ScaleAlignmentSettings:
 
     sweeps: int = 50
     least_gain: float = 10**0.01
-
-
-@dataclass
-class _Problem:
-    """Noise as a function of the positions of groups.
-
-    Attributes:
-        groups: The groups whose factor is free, in the order of the graph.
-        own: What the tensors of each group add at each position.
-        layers: What weights add: the groups that they read and write (None for a factor of 1), and the noise at each
-            difference of positions.
-    """
-
-    groups: dict[ir.Value, int] = field(default_factory=dict)
-    own: list[Table] = field(default_factory=list)
-    layers: list[tuple[int | None, int | None, Table]] = field(default_factory=list)
-
-    def index(self, groups: Groups, value: ir.Value) -> int | None:
-        """Returns the index of the group of `value`, or None where its factor is 1."""
-        if groups.is_pinned(value):
-            return None
-        found = self.groups.setdefault(groups.of(value), len(self.groups))
-        if found == len(self.own):
-            self.own.append(np.zeros(POSITIONS))
-        return found
-
-    def total(self, positions: Sequence[int]) -> float:
-        """Returns the noise of all that depends on factors."""
-        own = [float(table[position]) for table, position in zip(self.own, positions, strict=True)]
-        return math.fsum(
-            own + [float(t[(_at(positions, b) - _at(positions, a)) % POSITIONS]) for a, b, t in self.layers]
-        )
-
-    def descend(self, positions: list[int], sweeps: int) -> list[int]:
-        """Gives each group in turn the position of least noise while the others stand."""
-        for _ in range(sweeps):
-            changed = False
-            for group in range(len(self.own)):
-                noise = self._around(group, positions)
-                best = int(np.argmin(noise))
-                if noise[best] < noise[positions[group]]:
-                    positions[group], changed = best, True
-            if not changed:
-                break
-        return positions
-
-    def _around(self, group: int, positions: Sequence[int]) -> Table:
-        found, every = self.own[group].copy(), np.arange(POSITIONS)
-        for a, b, table in self.layers:
-            if a == b:
-                continue
-            if b == group:
-                found += table[(every - _at(positions, a)) % POSITIONS]
-            elif a == group:
-                found += table[(_at(positions, b) - every) % POSITIONS]
-        return found
-
-
-def _at(positions: Sequence[int], group: int | None) -> int:
-    return 0 if group is None else positions[group]
 
 
 def _settings(scheme: Scheme) -> Settings | None:
@@ -131,7 +68,7 @@ def _run(context: Context, settings: ScaleAlignmentSettings) -> bool:
     values = {name_of(value): value for node in context.model.graph for value in node.outputs}
     groups.pin(values.get(name) for name in context.placement.fixed)
     groups.keep(context.placement.fixed)
-    problem, noises = _Problem(), list[tuple[tuple[str, ...], Noise]]()
+    problem, noises = FactorProblem(), list[tuple[tuple[str, ...], Noise]]()
     for members in with_one_scale(context):
         noise = _noise_of(context, members)
         if noise is None or members[0] not in values:
@@ -141,7 +78,7 @@ def _run(context: Context, settings: ScaleAlignmentSettings) -> bool:
         if group is not None:
             problem.own[group] += noise.ratios
     _add_layers(problem, groups, context)
-    positions, gain = _search(problem, settings)
+    positions, gain = problem.solve(settings.sweeps)
     if gain < settings.least_gain:
         return False
     factors = {group: factor_of(positions[index]) for group, index in problem.groups.items() if positions[index]}
@@ -157,16 +94,6 @@ def _run(context: Context, settings: ScaleAlignmentSettings) -> bool:
         f"expected noise is {10 * math.log10(gain):.1f} dB lower"
     )
     return True
-
-
-def _search(problem: _Problem, settings: ScaleAlignmentSettings) -> tuple[list[int], float]:
-    """Returns the positions of least noise that were found, and the ratio of the noise before to that after."""
-    starts = [0] * len(problem.own), [int(np.argmin(table)) for table in problem.own]
-    before = problem.total(starts[0])
-    found = [problem.descend(list(start), settings.sweeps) for start in starts]
-    best = min(found, key=problem.total)
-    after = problem.total(best)
-    return best, before / after if after > 0 else 1.0
 
 
 def with_one_scale(context: Context) -> list[tuple[str, ...]]:
@@ -205,7 +132,7 @@ def _noise_of(context: Context, members: Sequence[str]) -> Noise | None:
     return noise_of_activations([each for each in found if each is not None], context.placement.specs[members[0]])
 
 
-def _add_layers(problem: _Problem, groups: Groups, context: Context) -> None:
+def _add_layers(problem: FactorProblem, groups: Groups, context: Context) -> None:
     slots: dict[str, list[ConstantSlot]] = {}
     for slot in context.placement.constants:
         slots.setdefault(slot.tensor, []).append(slot)
@@ -261,7 +188,7 @@ def _choose(
     """Gives activations the ranges of the scales of least noise."""
     ranges = dict(context.ranges)
     for members, noise in noises:
-        position = _at(positions, groups[members[0]])
+        position = at(positions, groups[members[0]])
         if position == 0 and len(members) == 1:
             continue
         scale = float(noise.scales[position])
