@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import quarkfast
-from quarkfast.algorithms import range_search
+from quarkfast.algorithms import judged_kinds
 from quarkfast.config import PRESETS, Scheme
 from quarkfast.errors import ConfigError
 from quarkfast.evaluate import sqnr
@@ -61,7 +61,7 @@ def test_outputs_on_other_samples_gain_where_extremes_are_rare():
 
 
 def test_ranges_stay_where_samples_held_apart_object(monkeypatch):
-    monkeypatch.setattr(range_search, "_gain", lambda one, other: (-1.0, 0.1) if one.size < 20 else (0.0, 0.1))
+    monkeypatch.setattr(judged_kinds, "_gain", lambda one, other: (-1.0, 0.1) if one.size < 20 else (0.0, 0.1))
     without, found = _quantized(search_ranges=False), _quantized(search_ranges=True)
     (note,) = _notes(found)
     assert note.startswith("range search was undone: with rounded activations alone outputs gain -1.0 dB ")
@@ -71,16 +71,16 @@ def test_ranges_stay_where_samples_held_apart_object(monkeypatch):
 
 def test_one_sample_with_most_of_the_noise_does_not_decide():
     noises = {None: [90.0, 1.0, 1.0, 1.0], 2.0: [110.0, 0.1, 0.2, 0.1], 2.5: [100.0, 1.0, 1.1, 0.9]}
-    assert range_search._choose({kind: np.array(each) for kind, each in noises.items()}) == 2.0
+    assert judged_kinds._choose({kind: np.array(each) for kind, each in noises.items()}, 2.5) == 2.0
 
 
 def test_samples_without_noise_tell_nothing():
     noises = {None: np.zeros(4), 2.5: np.array([0.0, 1.0, 0.0, 0.0])}
-    assert range_search._choose(noises) == 2.5
+    assert judged_kinds._choose(noises, 2.5) == 2.5
 
 
 def test_ranges_of_the_method_stay_where_they_are_best(monkeypatch):
-    monkeypatch.setattr(range_search, "_choose", lambda noises: None)
+    monkeypatch.setattr(judged_kinds, "_choose", lambda noises, first: None)
     assert _notes(_quantized(search_ranges=True)) == [
         "range search: no other ranges of activations make less noise than those of the method"
     ]

@@ -1,0 +1,131 @@
+"""A choice among kinds of ranges of activations by samples, to which others, held apart, may object."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.algorithms.activation_noise import activation_judge, gains_of
+from quarkfast.algorithms.algorithm import Context
+from quarkfast.evaluate.partial_model import Feed
+from quarkfast.evaluate.sample_noise import TriedForm
+
+__all__ = ["Chosen", "JudgeSettings", "judge_kinds"]
+
+Noises = NDArray[np.float64]
+
+# Samples object where the mean of what they say is this many of its standard errors below nothing.
+_DECISIVE = 2.0
+
+# Every so many samples one is held apart.
+_APART = 3
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeSettings:
+    """How many samples judge. Every third is held apart, and judges what the rest choose.
+
+    Attributes:
+        samples: Most samples that are run.
+        enough_numbers: Numbers of outputs, over all samples, that tell as much as more would.
+        least_samples: Fewest samples, whatever the outputs; with fewer ranges stay as they are.
+    """
+
+    samples: int = 64
+    enough_numbers: int = 100_000
+    least_samples: int = 12
+
+
+class Chosen(NamedTuple):
+    """The kind that was chosen.
+
+    Attributes:
+        kind: Of those that were tried; None for the first form.
+        gain: How much less noise it leaves than the first form, in dB, in the mean of samples held apart.
+        error: The standard error of that.
+        samples: How many were held apart.
+    """
+
+    kind: float | None
+    gain: float = 0.0
+    error: float = 0.0
+    samples: int = 0
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether samples held apart show that it is worse than the first form."""
+        return not self.gain >= -_DECISIVE * self.error
+
+    @property
+    def measured(self) -> str:
+        """The gain, in words."""
+        return f"{self.gain:.1f} dB in the mean of {self.samples} samples held apart"
+
+
+def judge_kinds(
+    context: Context,
+    forms: Mapping[float | None, TriedForm],
+    feeds: Sequence[Feed],
+    first: float,
+    settings: JudgeSettings,
+) -> Chosen | None:
+    """Returns the kind of least noise, or `first` where none is better by more than a standard error.
+
+    Of each sample the ratio of the noise of two forms is taken, and the mean of their logarithms.
+
+    Args:
+        context: What is judged.
+        forms: The model with rounded activations and float weights, for each kind; None for that which is there.
+        feeds: Samples.
+        first: The kind that others have to beat; where it is none of `forms`, what is there.
+        settings: How many samples judge.
+
+    Returns:
+        The kind; None where no output tells anything.
+    """
+    noises = dict(zip(forms, _noises(context, list(forms.values()), feeds, settings), strict=True))
+    own = noises[None]
+    if not own.size:
+        return None
+    apart = np.arange(own.size) % _APART == _APART - 1
+    kind = _choose({other: noise[~apart] for other, noise in noises.items()}, first)
+    if kind is None:
+        return Chosen(None)
+    return Chosen(kind, *_gain(own[apart], noises[kind][apart]), own[apart].size)
+
+
+def _choose(noises: Mapping[float | None, Noises], first: float) -> float | None:
+    """Returns the kind whose noise is least, but the first where none is better by more than a standard error."""
+    chosen: float | None = first if first in noises else None
+    for kind, noise in noises.items():
+        gain, error = _gain(noises[chosen], noise)
+        if gain > error:
+            chosen = kind
+    return chosen
+
+
+def _noises(
+    context: Context, forms: Sequence[TriedForm], feeds: Sequence[Feed], settings: JudgeSettings
+) -> list[Noises]:
+    """Returns the noise of each form on as many samples as tell enough."""
+    judge = activation_judge(context, forms)
+    for count, feed in enumerate(feeds):
+        if count >= settings.least_samples and judge.numbers >= settings.enough_numbers:
+            break
+        judge.see(feed)
+    found = judge.noises()
+    judge.close()
+    return found
+
+
+def _gain(one: Noises, other: Noises) -> tuple[float, float]:
+    """Returns how much less noise there is in `other`, in dB on the mean of samples, and the standard error of that."""
+    gains = gains_of(one, other)
+    if gains.size < 2:
+        return 0.0, 0.0
+    return float(np.mean(gains)), float(np.std(gains, ddof=1)) / math.sqrt(gains.size)
