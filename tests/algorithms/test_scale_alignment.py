@@ -7,7 +7,9 @@ import onnx
 import pytest
 
 import quarkfast
-from quarkfast.algorithms.scale_noise import POSITIONS, factor_of, noise_of_activations, noise_of_weight
+from quarkfast.algorithms import judged_kinds, scale_alignment
+from quarkfast.algorithms.alignment_search import Powers
+from quarkfast.algorithms.scale_noise import POSITIONS, anchor_of, factor_of, noise_of_activations, noise_of_weight
 from quarkfast.config import PRESETS
 from quarkfast.errors import ConfigError
 from quarkfast.evaluate import sqnr
@@ -92,6 +94,95 @@ def test_weights_as_they_were_multiplied_compute_what_they_did():
     assert sqnr(expected, found) > FLOAT_SQNR
 
 
+LIMITED = """g (float[N, 8, 6, 6] x) => (float[N, 5] y) {
+    c = Conv <pads = [1, 1, 1, 1]> (x, w1, b1)
+    r = Clip (c, low, high)
+    d = Conv (r, w2, b2)
+    s = Add (d, r)
+    q = Clip (s, low, high)
+    p = GlobalAveragePool (q)
+    f = Flatten (p)
+    y = Gemm (f, w3, b3)
+}"""
+
+
+def _limited(high):
+    rng = np.random.default_rng(3)
+    arrays = {name: rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in SHAPES.items()}
+    return tiny_model(LIMITED, arrays | {"low": np.float32(0), "high": np.float32(high)})
+
+
+def test_limits_that_have_the_last_code_become_relu():
+    """Many values are at the limit of 3, three quarters of what codes of the scale of least error reach."""
+    model = _limited(3.0)
+    plain, aligned = (
+        quarkfast.quantize(
+            model, preset="XINT8", calibration_data=_samples(32, 2), rounding="descent", align_scales=each
+        )
+        for each in (False, True)
+    )
+    assert [node.op_type for node in plain.proto.graph.node].count("Clip") == 2
+    assert "Clip" not in [node.op_type for node in aligned.proto.graph.node]
+    x = _samples(64, 5)
+    (expected,) = exact_session(model).run(None, {"x": x})
+    ratios = [sqnr(expected, run_as_written(each.model_bytes, x)) for each in (plain, aligned)]
+    assert ratios[1] > ratios[0] + 1
+
+
+def test_limits_of_tensors_without_a_pair_do_not_move():
+    left = ["clip_1", "conv_2", "add_3"]
+    result = quarkfast.quantize(
+        _limited(3.0), preset="XINT8", calibration_data=_samples(32, 2), rounding="descent", exclude=left
+    )
+    assert [node.op_type for node in result.proto.graph.node].count("Clip") == 2
+
+
+def test_samples_choose_among_factors_and_may_leave_them_out(monkeypatch):
+    (note,) = _notes(_quantized(1, rounding="descent"))
+    assert "dB lower; with rounded activations alone outputs gain " in note
+    assert note.endswith(" dB in the mean of 10 samples held apart")
+    unaligned = _quantized(rounding="descent", align_scales=False, search_ranges=False)
+    for chosen, said in (
+        (judged_kinds.Chosen(None), " was left out: outputs have no less noise with it"),
+        (
+            judged_kinds.Chosen((Powers(2.0, 2.0), True), -1.0, 0.1, 10),
+            " was left out; with rounded activations alone ",
+        ),
+    ):
+        monkeypatch.setattr(scale_alignment, "judge_kinds", lambda *given, chosen=chosen: chosen)
+        result = _quantized(rounding="descent")
+        assert said in _notes(result)[0]
+        assert [node.op_type for node in result.proto.graph.node] == [
+            node.op_type for node in unaligned.proto.graph.node
+        ]
+        assert _scales(result) == _scales(unaligned)
+
+
+def test_ranges_alone_may_be_better(monkeypatch):
+    chosen = judged_kinds.Chosen((Powers(2.5, 2.5), False), 1.0, 0.1, 10)
+    monkeypatch.setattr(scale_alignment, "judge_kinds", lambda *given: chosen)
+    result = _quantized(rounding="descent")
+    (note,) = _notes(result)
+    assert note.startswith(
+        "power-of-two scale alignment was left out for ranges of least error to the power 2.5 alone; "
+    )
+    assert not any(each.key == "quarkfast.factors" for each in result.proto.metadata_props)
+
+
+def test_few_samples_do_not_judge():
+    result = quarkfast.quantize(_model(), preset="XINT8", calibration_data=_samples(11, 2), rounding="descent")
+    (note,) = _notes(result)
+    assert note.endswith(" dB lower")
+
+
+def _scales(result):
+    return {
+        each.name: onnx.numpy_helper.to_array(each).tolist()
+        for each in result.proto.graph.initializer
+        if each.name.endswith("_scale")
+    }
+
+
 @pytest.mark.parametrize("factors", [None, "[1", '["r"]', '{"c": "2", "r": [1], "s": NaN}'])
 def test_tensors_are_compared_with_what_they_were_times_their_factor(tmp_path, factors):
     """Metadata that are something else count as none."""
@@ -152,6 +243,29 @@ def test_positions_cover_one_octave():
     assert factors[0] == 1
     assert factors.max() < np.sqrt(2)
     assert factors.min() == factor_of(POSITIONS // 2) == 0.5**0.5
+
+
+@pytest.mark.parametrize("power", [2.0, 2.5, 3.0])
+def test_noise_of_a_power_is_the_square_of_the_root_of_its_mean(power):
+    values = np.random.default_rng(2).standard_t(4, 100_000).astype(np.float32)
+    found = noise_of_activations([histogram(values)], PRESETS["XINT8"].activation, power)
+    scale = found.scales[0]
+    error = np.abs(values - scale * np.clip(np.rint(values / scale), -128, 127)).astype(np.float64)
+    # Two places stand for a bin, of which a step has at least two.
+    expected = (error**power).mean() ** (2 / power) / np.square(values, dtype=np.float64).mean()
+    assert found.ratios[0] == pytest.approx(expected, rel=0.05)
+
+
+def test_codes_stay_within_a_limit_that_moves():
+    values = np.clip(np.random.default_rng(2).normal(3, 3, 100_000), 0, 6).astype(np.float32)
+    spec = PRESETS["XINT8"].activation
+    anchor = anchor_of(6.0, spec)
+    found = noise_of_activations([histogram(values)], spec, limit=6.0, anchor=anchor)
+    codes = [6 * factor_of(each) * (anchor if each else 1) / found.scales[each] for each in range(POSITIONS)]
+    assert codes[0] == 96
+    assert min(codes[1:]) == pytest.approx(127)
+    # One of the many values that are 6 in four would be off by an eighth of an octave and more otherwise.
+    assert found.ratios.min() == found.ratios[codes.index(min(codes[1:]))]
 
 
 def test_noise_is_that_of_the_multiplied_tensor():

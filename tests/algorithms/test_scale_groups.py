@@ -24,12 +24,14 @@ def _groups(body, **arrays):
         "z = Transpose <perm = [0, 1, 3, 2]> (a)",
         "r = Relu (a) z = Concat <axis = 2> (a, r)",
         "b = Conv (a, w1) z = Add (b, a)",
+        "z = Clip (a, low, high)",
         "g = GlobalAveragePool (a) z = Add (a, g)",
         "q = Conv (x, w3) s = Sigmoid (q) z = Mul (a, s)",
     ],
 )
 def test_a_factor_passes_from_one_layer_to_the_next(body):
-    groups, values = _groups(body, w3=np.ones((4, 3, 1, 1), np.float32))
+    groups, values = _groups(body, w3=np.ones((4, 3, 1, 1), np.float32), low=np.float32(0), high=np.float32(6))
+    assert len(groups.limits) == ("Clip" in body)
     assert groups.of(values["a"]) is groups.of(values["z"])
     assert not groups.is_pinned(values["a"])
 
@@ -40,7 +42,9 @@ def test_a_factor_passes_from_one_layer_to_the_next(body):
         "z = Sigmoid (a)",
         "z = HardSwish (a)",
         "z = Mul (a, a)",
-        "z = Clip (a, low, high)",
+        "z = Clip (a, high, high)",
+        "z = Clip (a, low)",
+        "z = Clip (a, low, x)",
         "s = Softmax (a) z = Add (a, s)",
         "c = Cast <to = 11> (a) z = Cast <to = 1> (c)",
     ],

@@ -40,9 +40,11 @@ class Context(Protocol):
         samples: Number of samples.
         statistics: What these showed of the tensors that were requested.
         ranges: The range to keep of each activation.
+        cut: Activations that saturate where their reader is flat.
         wider: Those of activations that reach further than what was seen: of few values, or of 16 bits.
         shifted: What activations have lost so that these ranges suit their codes; None where nothing.
         factors: What activations are multiplied by for the same reason, by tensor; those of 1 are left out.
+        ranges_judged: Whether samples have judged ranges along with these factors.
         notes: What was done differently from what was asked, one sentence each.
         plan: Scales and codes (`quarkfast.quantization.Plan`), for algorithms that work on these.
     """
@@ -55,9 +57,11 @@ class Context(Protocol):
     samples: int
     statistics: Mapping[str, TensorStatistics]
     ranges: Mapping[str, Range]
+    cut: Mapping[str, float]
     wider: Mapping[str, Range]
     shifted: Any
     factors: Mapping[str, float]
+    ranges_judged: bool
     notes: list[str]
     plan: Any
 

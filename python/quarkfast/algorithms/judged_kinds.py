@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from quarkfast.evaluate.sample_noise import TriedForm
 __all__ = ["Chosen", "JudgeSettings", "judge_kinds"]
 
 Noises = NDArray[np.float64]
+_Kind = TypeVar("_Kind")
 
 # Samples object where the mean of what they say is this many of its standard errors below nothing.
 _DECISIVE = 2.0
@@ -41,7 +42,8 @@ class JudgeSettings:
     least_samples: int = 12
 
 
-class Chosen(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Chosen(Generic[_Kind]):
     """The kind that was chosen.
 
     Attributes:
@@ -51,7 +53,7 @@ class Chosen(NamedTuple):
         samples: How many were held apart.
     """
 
-    kind: float | None
+    kind: _Kind | None
     gain: float = 0.0
     error: float = 0.0
     samples: int = 0
@@ -69,11 +71,11 @@ class Chosen(NamedTuple):
 
 def judge_kinds(
     context: Context,
-    forms: Mapping[float | None, TriedForm],
+    forms: Mapping[_Kind | None, TriedForm],
     feeds: Sequence[Feed],
-    first: float,
+    first: _Kind,
     settings: JudgeSettings,
-) -> Chosen | None:
+) -> Chosen[_Kind] | None:
     """Returns the kind of least noise, or `first` where none is better by more than a standard error.
 
     Of each sample the ratio of the noise of two forms is taken, and the mean of their logarithms.
@@ -99,9 +101,9 @@ def judge_kinds(
     return Chosen(kind, *_gain(own[apart], noises[kind][apart]), own[apart].size)
 
 
-def _choose(noises: Mapping[float | None, Noises], first: float) -> float | None:
+def _choose(noises: Mapping[_Kind | None, Noises], first: _Kind) -> _Kind | None:
     """Returns the kind whose noise is least, but the first where none is better by more than a standard error."""
-    chosen: float | None = first if first in noises else None
+    chosen: _Kind | None = first if first in noises else None
     for kind, noise in noises.items():
         gain, error = _gain(noises[chosen], noise)
         if gain > error:

@@ -10,8 +10,8 @@ import numpy as np
 
 from quarkfast.algorithms.activation_noise import may_judge_activations
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.algorithms.alignment_search import with_one_scale
 from quarkfast.algorithms.judged_kinds import JudgeSettings, judge_kinds
-from quarkfast.algorithms.scale_alignment import with_one_scale
 from quarkfast.config import Scheme
 from quarkfast.kernels import Range
 from quarkfast.ranges.error_norm import POWERS, least_power_ranges
@@ -40,7 +40,8 @@ def _run(context: Context, settings: JudgeSettings) -> bool:
     Ranges that the user or an operator gives, those of tensors with a method of their own, and those of tensors that
     the target gives one scale stay, and those that reach beyond the few values that were seen.
     """
-    if context.shifted is not None or not may_judge_activations(context):  # offsets go with the ranges there are
+    # Offsets go with the ranges there are.
+    if context.shifted is not None or context.ranges_judged or not may_judge_activations(context):
         return False
     kinds, feeds = _kinds(context), context.read_samples(settings.samples)
     if _FIRST not in kinds or len(feeds) < settings.least_samples:

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from quarkfast.algorithms.activation_noise import may_judge_activations
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
-from quarkfast.algorithms.scale_factors import FactorProblem, at
-from quarkfast.algorithms.scale_groups import Groups, Layer, find_groups
-from quarkfast.algorithms.scale_noise import (
-    Noise,
-    factor_of,
-    noise_of_activations,
-    noise_of_weight,
-    range_of_scale,
-    searches,
-)
+from quarkfast.algorithms.alignment_search import Alignment, AlignmentSearch, Powers
+from quarkfast.algorithms.judged_kinds import JudgeSettings, judge_kinds
+from quarkfast.algorithms.scale_groups import Groups
+from quarkfast.algorithms.scale_noise import range_of_scale
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
-from quarkfast.graph.access import array_of, is_standard, name_of
-from quarkfast.graph.builder import set_constant
-from quarkfast.graph.placement import ConstantSlot
+from quarkfast.graph.access import array_of, name_of
+from quarkfast.graph.builder import GraphBuilder, set_constant
+from quarkfast.graph.limits import clip_limits
 from quarkfast.kernels import Range
 from quarkfast.statistics.scaling import scale_statistics
 
-__all__ = ["SCALE_ALIGNMENT", "ScaleAlignmentSettings", "with_one_scale"]
+__all__ = ["SCALE_ALIGNMENT", "ScaleAlignmentSettings"]
+
+# The powers of the error where samples do not judge, and those that others have to beat where they do. What saturates
+# behind a Relu has one sign, and its mean goes into biases.
+_UNJUDGED, _FIRST = Powers(2.0, 2.0), Powers(2.0, 2.5)
+
+# Ranges that are judged beside these, of tensors that are not multiplied.
+_ALONE = Powers(2.5, 2.5)
+
+# What rounding by the outputs of layers leaves of the noise of nearest codes: 41 to 46 dB where these have 29 to 35.
+_LEFT_BY_ROUNDING = 0.1
+
+_NAME = "power-of-two scale alignment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +45,27 @@ class ScaleAlignmentSettings:
     Attributes:
         sweeps: How many times each group gets its turn at most; fewer where nothing changes any more.
         least_gain: What the expected noise has to fall by, as a ratio; below it the model stays as it is.
+        weight_part: What is left of the noise of nearest codes of weights.
+        powers: Powers of the error of activations, for each of which there are factors to be judged.
+        judge: How many samples judge; None for none.
     """
 
     sweeps: int = 50
     least_gain: float = 10**0.01
+    weight_part: float = 1.0
+    powers: tuple[Powers, ...] = (_UNJUDGED, _FIRST, Powers(2.5, 2.5))
+    judge: JudgeSettings | None = None
 
 
 def _settings(scheme: Scheme) -> Settings | None:
-    return ScaleAlignmentSettings() if scheme.aligned else None
+    if not scheme.aligned:
+        return None
+    part = 1.0 if scheme.rounding == "nearest" else _LEFT_BY_ROUNDING
+    return ScaleAlignmentSettings(weight_part=part, judge=JudgeSettings() if scheme.searches_ranges else None)
+
+
+def _reread(settings: ScaleAlignmentSettings) -> int:
+    return 0 if settings.judge is None else settings.judge.samples
 
 
 def _run(context: Context, settings: ScaleAlignmentSettings) -> bool:
@@ -54,112 +75,112 @@ def _run(context: Context, settings: ScaleAlignmentSettings) -> bool:
        graph inputs and outputs keep theirs. Layers lie between groups: their weights and biases take up the ratio.
     2. A tensor whose best scale lies between two powers of two loses up to 6 dB. Expected noise, as a ratio to the
        power of the tensor, is periodic in a factor's octaves; sixteen factors of an octave are tried for every
-       activation and for the weights of every layer.
+       activation and for the weights of every layer. The noise of a term counts beside the power of its sum, that of
+       weights a tenth where their codes are chosen by the outputs of layers.
     3. The sum of these ratios is brought down by coordinate descent over the groups, from factors of 1 and from those
        that suit the activations of a group, so that it is never larger than it was.
-    4. Statistics are multiplied along. Ranges are those of the scales that were found; tensors that the target gives
+    4. The upper limit of a Clip moves along, where codes saturate at it or below.
+    5. Where ranges are searched, there are such factors for several powers of the error, which weigh what saturates
+       against what is rounded, and samples judge them beside the model as it is (`quarkfast.algorithms.judged_kinds`).
+    6. Statistics are multiplied along. Ranges are those of the scales that were found; tensors that the target gives
        one scale get that of the least sum.
 
-    Error: the rounding of weights, biases and constants to float32. Samples are not run again.
+    Error: the rounding of weights, biases and constants to float32. No statistics are gathered again.
     """
     if not context.has_real_samples:
         return False
-    groups = find_groups(context.model.graph)
-    values = {name_of(value): value for node in context.model.graph for value in node.outputs}
-    groups.pin(values.get(name) for name in context.placement.fixed)
-    groups.keep(context.placement.fixed)
-    problem, noises = FactorProblem(), list[tuple[tuple[str, ...], Noise]]()
-    for members in with_one_scale(context):
-        noise = _noise_of(context, members)
-        if noise is None or members[0] not in values:
-            continue
-        noises.append((members, noise))
-        group = problem.index(groups, values[members[0]])
-        if group is not None:
-            problem.own[group] += noise.ratios
-    _add_layers(problem, groups, context)
-    positions, gain = problem.solve(settings.sweeps)
-    if gain < settings.least_gain:
+    search = AlignmentSearch(context, settings.weight_part)
+    feeds, judge = [], settings.judge
+    if judge is not None and may_judge_activations(context):
+        feeds = context.read_samples(judge.samples)
+    judged = judge is not None and len(feeds) >= judge.least_samples
+    tried = {powers: search.find(powers, settings.sweeps) for powers in (settings.powers if judged else (_UNJUDGED,))}
+    found = {(powers, True): each for powers, each in tried.items() if each.gain >= settings.least_gain}
+    if not found:
         return False
-    factors = {group: factor_of(positions[index]) for group, index in problem.groups.items() if positions[index]}
-    _multiply(groups, factors)
-    of = {name: factors.get(groups.of(values[name]), 1.0) for name in context.placement.activations if name in values}
-    context.factors = {name: factor for name, factor in of.items() if factor != 1}
-    _rescale(context, context.factors)
-    _choose(
-        context, noises, {root: problem.index(groups, values[root]) for each, _ in noises for root in each}, positions
-    )
-    context.notes.append(
-        f"power-of-two scale alignment: {len(factors)} of {len(problem.groups)} groups of tensors are multiplied; "
-        f"expected noise is {10 * math.log10(gain):.1f} dB lower"
-    )
+    if judge is None or not judged:
+        return _align(context, search, found[_UNJUDGED, True], "")
+    found[_ALONE, False] = search.find(_ALONE, 0)
+    plans = [context.plan_with(context.ranges), *(_trial(context, search, each) for each in found.values())]
+    forms = dict(zip((None, *found), context.simulate_activations(plans), strict=True))
+    chosen = judge_kinds(context, forms, feeds, (_FIRST, True), judge)
+    context.ranges_judged = chosen is not None
+    if chosen is None or chosen.kind is None:
+        context.notes.append(f"{_NAME} was left out: outputs have no less noise with it")
+        return False
+    said = f"; with rounded activations alone outputs gain {chosen.measured}"
+    if chosen.is_worse:
+        context.notes.append(f"{_NAME} was left out{said}")
+        return False
+    return _align(context, search, found[chosen.kind], said)
+
+
+def _align(context: Context, search: AlignmentSearch, alignment: Alignment, said: str) -> bool:
+    """Multiplies the model, and has statistics and ranges follow."""
+    context.factors = _factors_of(context, search, alignment)
+    context.ranges = _ranges_of(context, alignment, context.factors)
+    context.statistics = {
+        name: scale_statistics(seen, context.factors[name]) if name in context.factors else seen
+        for name, seen in context.statistics.items()
+    }
+    _multiply(context.model, search.groups, alignment.factors)
+    if alignment.factors:
+        context.notes.append(
+            f"{_NAME}: {len(alignment.factors)} of {alignment.free} groups of tensors are multiplied; "
+            f"expected noise is {10 * math.log10(alignment.gain):.1f} dB lower{said}"
+        )
+    else:
+        power = f"{_ALONE.others:g}"
+        context.notes.append(f"{_NAME} was left out for ranges of least error to the power {power} alone{said}")
     return True
 
 
-def with_one_scale(context: Context) -> list[tuple[str, ...]]:
-    """Returns the activations with a power-of-two scale of least error: those that the target gives one scale together.
-
-    An operator's result may be computed along with the activation behind it, which then has the scale.
-    """
-    placement, known, one_scale = context.placement, context.statistics, context.target.one_scale
-    roots = [
-        name
-        for name in placement.observed
-        if searches(placement.specs[name]) and name in known and known[name].histogram is not None
-    ]
-    together = {name: [name] for name in roots}
-    for node in context.model.graph:
-        if not is_standard(node) or node.op_type not in one_scale:
-            continue
-        result = placement.activations.get(name_of(_result(node, placement.activations)))
-        touched = [result, *(placement.activations.get(name_of(value)) for value in node.inputs)]
-        found = [name for name in touched if name is not None and name in together]
-        if result not in together or len({placement.specs[name] for name in found}) > 1:
-            continue
-        joined = list(dict.fromkeys(member for name in found for member in together[name]))
-        together |= dict.fromkeys(joined, joined)
-    return list(dict.fromkeys(tuple(members) for members in together.values()))
+def _factors_of(context: Context, search: AlignmentSearch, alignment: Alignment) -> dict[str, float]:
+    """Returns the factors of activations by name, those of 1 left out."""
+    known = {name: search.values[name] for name in context.placement.activations if name in search.values}
+    found = {name: alignment.factors.get(search.groups.of(value), 1.0) for name, value in known.items()}
+    return {name: factor for name, factor in found.items() if factor != 1}
 
 
-def _result(node: ir.Node, activations: Mapping[str, str]) -> ir.Value:
-    output = node.outputs[0]
-    readers = [reader for reader, _ in output.uses()]
-    return output if name_of(output) in activations or len(readers) != 1 else readers[0].outputs[0]
+def _ranges_of(context: Context, alignment: Alignment, factors: Mapping[str, float]) -> dict[str, Range]:
+    """Returns the ranges of activations once they are multiplied."""
+    found = {}
+    for name, kept in context.ranges.items():
+        if name in alignment.scales:
+            seen, spec = context.statistics[name].range, context.placement.specs[name]
+            low, high = range_of_scale(seen, alignment.scales[name], spec)
+        else:
+            low, high = kept.min * factors.get(name, 1.0), kept.max * factors.get(name, 1.0)
+        found[name] = replace(kept, min=low, max=high)
+    return found
 
 
-def _noise_of(context: Context, members: Sequence[str]) -> Noise | None:
-    found = [context.statistics[name].histogram for name in members]
-    return noise_of_activations([each for each in found if each is not None], context.placement.specs[members[0]])
+def _trial(context: Context, search: AlignmentSearch, alignment: Alignment) -> Any:
+    """Returns a plan for the model as it is that rounds as the multiplied one would: its scales are divided instead."""
+    factors = _factors_of(context, search, alignment)
+    planned = context.plan_with(_ranges_of(context, alignment, factors))
+    quantizers = {
+        root: replace(each, scale=(each.scale / np.float32(factors[root])).astype(np.float32))
+        if root in factors
+        else each
+        for root, each in planned.plan.quantizers.items()
+    }
+    return planned._replace(plan=replace(planned.plan, quantizers=quantizers))
 
 
-def _add_layers(problem: FactorProblem, groups: Groups, context: Context) -> None:
-    slots: dict[str, list[ConstantSlot]] = {}
-    for slot in context.placement.constants:
-        slots.setdefault(slot.tensor, []).append(slot)
-    for layer in groups.layers:
-        data, output = problem.index(groups, layer.data), problem.index(groups, layer.output)
-        noise = (
-            None if data is None and output is None else _noise_of_layer(layer, slots.get(name_of(layer.weight), []))
-        )
-        if noise is not None:
-            ratios = noise.ratios if not layer.divides else np.roll(noise.ratios[::-1], 1)
-            problem.layers.append((data, output, ratios))
-
-
-def _noise_of_layer(layer: Layer, slots: Sequence[ConstantSlot]) -> Noise | None:
-    """Returns the noise of a weight; None where it has no one scale: many have each a position of their own."""
-    if len(slots) != 1 or slots[0].axis is not None or not searches(slots[0].spec):
-        return None
-    return noise_of_weight(array_of(layer.weight).astype(np.float32, copy=False), slots[0].spec)
-
-
-def _multiply(groups: Groups, factors: Mapping[ir.Value, float]) -> None:
-    """Multiplies the weights of layers, and the constants that have the factor of a tensor."""
+def _multiply(model: ir.Model, groups: Groups, factors: Mapping[ir.Value, float]) -> None:
+    """Multiplies the weights of layers, the constants that have the factor of a tensor, and upper limits."""
     for layer in groups.layers:
         ratio = factors.get(groups.of(layer.output), 1.0) / factors.get(groups.of(layer.data), 1.0)
         _change(layer.weight, 1 / ratio if layer.divides else ratio)
     for constant, value in groups.constants:
         _change(constant, factors.get(groups.of(value), 1.0))
+    builder = GraphBuilder(model)
+    for node in groups.limits:
+        factor, (_, high) = factors.get(groups.of(node.outputs[0]), 1.0), clip_limits(node) or (None, None)
+        if factor != 1 and high is not None:
+            limit = np.array(high * factor, np.float32)
+            node.replace_input_with(2, builder.initializer(f"{name_of(node.outputs[0])}_max", limit))
 
 
 def _change(value: ir.Value, factor: float) -> None:
@@ -167,39 +188,4 @@ def _change(value: ir.Value, factor: float) -> None:
         set_constant(value, (array_of(value).astype(np.float64) * factor).astype(np.float32))
 
 
-def _rescale(context: Context, factors: Mapping[str, float]) -> None:
-    """Multiplies statistics and ranges of activations by their factors."""
-    context.statistics = {
-        name: scale_statistics(seen, factors[name]) if name in factors else seen
-        for name, seen in context.statistics.items()
-    }
-    context.ranges = {
-        name: replace(kept, min=kept.min * factors[name], max=kept.max * factors[name]) if name in factors else kept
-        for name, kept in context.ranges.items()
-    }
-
-
-def _choose(
-    context: Context,
-    noises: Sequence[tuple[tuple[str, ...], Noise]],
-    groups: Mapping[str, int | None],
-    positions: Sequence[int],
-) -> None:
-    """Gives activations the ranges of the scales of least noise."""
-    ranges = dict(context.ranges)
-    for members, noise in noises:
-        position = at(positions, groups[members[0]])
-        if position == 0 and len(members) == 1:
-            continue
-        scale = float(noise.scales[position])
-        for name in members:
-            ranges[name] = _reach(context, name, scale)
-    context.ranges = ranges
-
-
-def _reach(context: Context, name: str, scale: float) -> Range:
-    low, high = range_of_scale(context.statistics[name].range, scale, context.placement.specs[name])
-    return replace(context.ranges[name], min=low, max=high)
-
-
-SCALE_ALIGNMENT = Algorithm("power-of-two scale alignment", "float weights", _settings, _run)
+SCALE_ALIGNMENT = Algorithm(_NAME, "float weights", _settings, _run, reread=_reread)

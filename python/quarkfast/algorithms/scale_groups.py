@@ -12,6 +12,7 @@ import numpy as np
 from quarkfast.algorithms.tensor_groups import TensorGroups
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard
+from quarkfast.graph.limits import clip_limits
 from quarkfast.graph.operators import find_operator
 
 __all__ = ["Groups", "Layer", "find_groups"]
@@ -40,10 +41,12 @@ class Groups(TensorGroups):
     Attributes:
         layers: Where factors may differ, in the order of the graph.
         constants: Constants, each with a tensor whose factor it takes.
+        limits: Clips from zero up, whose upper limit has the factor of their output.
     """
 
     layers: list[Layer] = field(default_factory=list)
     constants: list[tuple[ir.Value, ir.Value]] = field(default_factory=list)
+    limits: list[ir.Node] = field(default_factory=list)
 
     def keep(self, names: Collection[str]) -> None:
         """Keeps the constants of these names as they are."""
@@ -172,6 +175,15 @@ def _resize(node: ir.Node, groups: Groups) -> bool:
     return True
 
 
+def _limit(node: ir.Node, groups: Groups) -> bool:
+    data, limits = node.inputs[0], clip_limits(node)
+    if data is None or is_constant(data) or limits is None or limits[0] != 0 or not (limits[1] or 0) > 0:
+        return False
+    groups.join([data, node.outputs[0]])
+    groups.limits.append(node)
+    return True
+
+
 def _layer(node: ir.Node, groups: Groups) -> bool:
     """The weight takes up the ratio of the factors, and the bias has the output's."""
     operator = find_operator(node)
@@ -204,7 +216,6 @@ def _scaled(node: ir.Node, groups: Groups) -> bool:
     return True
 
 
-# No Clip: devices compute those with the limits of ReLU6 along with a layer, and no others.
 _RULES: Mapping[str, Rule] = MappingProxyType(
     {
         **dict.fromkeys(
@@ -217,6 +228,7 @@ _RULES: Mapping[str, Rule] = MappingProxyType(
             _first,
         ),
         **dict.fromkeys(("Add", "Concat", "Max", "Mean", "Min", "Pad", "Sub", "Sum", "Where"), _every),
+        "Clip": _limit,
         **dict.fromkeys(("Conv", "ConvTranspose", "Gemm", "MatMul"), _layer),
         **dict.fromkeys(("Div", "Mul"), _scaled),
         "Resize": _resize,

@@ -108,6 +108,7 @@ class Context(ModelContext):
         wider: Those of activations that reach further than what was seen: of few values, or of 16 bits.
         shifted: What activations have lost, and the limits that have moved with them; None where none has.
         factors: What activations are multiplied by, by tensor; those of 1 are left out.
+        ranges_judged: Whether samples have judged ranges along with these factors.
         range_notes: What there is to say of both.
         fingerprints: What calibration saw of each tensor, for the hash in the metadata.
         samples: Number of calibration samples.
@@ -149,6 +150,7 @@ class Context(ModelContext):
     range_notes: list[str] = field(default_factory=list)
     shifted: Shifted | None = None
     factors: Mapping[str, float] = field(default_factory=dict)
+    ranges_judged: bool = False
     fingerprints: Mapping[str, Sequence[float]] = field(default_factory=dict)
     samples: int = 0
     known_constants: dict[ConstantSlot, KnownConstant] = field(default_factory=dict)
@@ -203,8 +205,8 @@ class Context(ModelContext):
 
     def simulate_activations(self, planned: Sequence[Planned | None]) -> list[TriedForm]:
         """Returns forms of the model in which activations are rounded and nothing else; of the plan for None."""
-        assert self.plan is not None
-        return simulate_activations(self, [self.plan if each is None else each.plan for each in planned])
+        plans = [self.plan if each is None else each.plan for each in planned]
+        return simulate_activations(self, [plan for plan in plans if plan is not None])
 
     def once(self, kind: str, asked: object, make: Callable[[], _Found]) -> _Found:
         """Returns what `make` finds on the model and the samples, or found in another quantization of the same."""

@@ -6,6 +6,7 @@ from quarkfast.algorithms import ALGORITHMS
 from quarkfast.algorithms.weight_rounding_row import WEIGHT_ROUNDING
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
+from quarkfast.pipeline.alignment_steps import aligns_scales, drop_aligned_limits
 from quarkfast.pipeline.outlier_steps import may_split_outliers, split_outliers
 from quarkfast.pipeline.preparation_steps import (
     check_constants,
@@ -124,6 +125,7 @@ _RESULT: Recipe = (
     *(each for each in ALGORITHMS if each.works_on == "scales"),
     FunctionStep("balance biases", "insert", balance_biases, shifts_activations),
     *(each for each in ALGORITHMS if each.works_on == "codes"),
+    FunctionStep("drop limits", "insert", drop_aligned_limits, aligns_scales),
     FunctionStep("check for target", "insert", check_for_target),
     FunctionStep("insert", "insert", insert_plan),
     FunctionStep("settle limits", "insert", settle_shifted_limits, shifts_activations),

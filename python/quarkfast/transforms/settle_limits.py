@@ -1,17 +1,19 @@
-"""Limits in front of a QuantizeLinear whose codes end there as well."""
+"""Limits in front of codes that end there as well."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from quarkfast.deferred import ir
 from quarkfast.formats.scalar import qtype
-from quarkfast.graph.access import array_of, is_constant, is_read_once
-from quarkfast.graph.builder import set_constant
+from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard
+from quarkfast.graph.builder import drop_unread, set_constant
+from quarkfast.graph.limits import clip_limits
 
-__all__ = ["settle_limits"]
+__all__ = ["LastCode", "drop_upper_limits", "settle_limits"]
 
 
 def settle_limits(clips: Iterable[ir.Node]) -> bool:
@@ -44,3 +46,40 @@ def settle_limits(clips: Iterable[ir.Node]) -> bool:
                 set_constant(limit, np.array(end, np.float32))
                 settled = True
     return settled
+
+
+class LastCode(NamedTuple):
+    """The last of symmetric codes, and the scale."""
+
+    code: int
+    scale: float
+
+
+def drop_upper_limits(graph: ir.Graph, ends: Mapping[str, LastCode]) -> int:
+    """Makes a Relu of each Clip from zero up whose limit has the last code or lies beyond; returns how many there were.
+
+    Devices compute a Relu along with the layer in front of it, but no Clip, unless it is ReLU6. Error: none, in codes.
+
+    Args:
+        graph: Of operator set 11 or newer; changed in place.
+        ends: Of activations, by tensor.
+
+    Example:
+        >>> model = ir.from_onnx_text('<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) '
+        ...                           '<float low = {0}, float high = {6}> { y = Clip (x, low, high) }')
+        >>> drop_upper_limits(model.graph, {"y": LastCode(127, 1 / 16)})
+        0
+        >>> drop_upper_limits(model.graph, {"y": LastCode(127, 1 / 32)}), model.graph.node(0).op_type
+        (1, 'Relu')
+    """
+    dropped = 0
+    for node in graph:
+        end = ends.get(node.outputs[0].name or "") if node.op_type == "Clip" and is_standard(node) else None
+        low, high = (None if end is None else clip_limits(node)) or (None, None)
+        if end is not None and low == 0 and high is not None and np.rint(high / end.scale) >= end.code:
+            node.op_type = "Relu"
+            node.resize_inputs(1)
+            dropped += 1
+    if dropped:
+        drop_unread(graph)
+    return dropped
