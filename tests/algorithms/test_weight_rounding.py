@@ -311,6 +311,21 @@ def test_biases_of_any_codes_make_up_for_means(preset):
     assert biases() != biases(update_bias=False)
 
 
+def test_weights_make_up_for_what_codes_of_a_bias_lack():
+    """A bias of 40 gives all of them steps of a half."""
+    rng = np.random.default_rng(5)
+    weight = rng.normal(0, 0.3, (64, 8)).astype(np.float32)
+    bias = np.r_[40.0, rng.normal(0, 1, 7)].astype(np.float32)
+    proto = tiny_model("g (float[N, 64] x) => (float[N, 8] y) { y = Gemm (x, w, b) }", {"w": weight, "b": bias})
+    x = np.abs(rng.normal(size=(64, 64))).astype(np.float32)
+    result = quarkfast.quantize(proto, preset="XINT8", calibration_data=x, rounding="descent")
+    arrays = {each.name: onnx.numpy_helper.to_array(each) for each in result.proto.graph.initializer}
+    found, has = (arrays[f"{name}_quantized"] * arrays[f"{name}_scale"] for name in ("w", "b"))
+    assert arrays["b_scale"] == 0.5
+    assert np.abs(has - bias).max() > 0.2
+    assert np.abs(x.mean(axis=0) @ (found - weight) + has - bias).max() < 0.02
+
+
 @pytest.mark.parametrize("options", [{}, {"per_channel": True}])
 def test_a_head_on_two_levels_is_rounded_for_both(options):
     text = """g (float[N, 8, 6, 6] x) => (float[N, 4, 6, 6] y, float[N, 4, 3, 3] z) {

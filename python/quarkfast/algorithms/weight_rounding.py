@@ -18,6 +18,7 @@ from quarkfast.algorithms.rounding.error_feedback import round_with_feedback
 from quarkfast.algorithms.rounding.group_scales import solve_with_scales
 from quarkfast.algorithms.rounding.inverse_factors import InverseFactors
 from quarkfast.config import Scheme
+from quarkfast.graph.access import array_of_tensor
 from quarkfast.reconstruction import LinearLayer, linear_layers
 from quarkfast.reconstruction.error_share import add_to_diagonals, covariances, error_share
 from quarkfast.reconstruction.output_error import ReferenceOutputs
@@ -79,17 +80,25 @@ class WeightRoundingSettings:
     op_types: tuple[str, ...] = ()
 
 
-def round_weight(tensor: Any, seen: LayerStatistics, settings: WeightRoundingSettings, centred: bool) -> Any:
+def round_weight(
+    tensor: Any,
+    seen: LayerStatistics,
+    settings: WeightRoundingSettings,
+    centred: bool,
+    bias_error: Values | None = None,
+) -> Any:
     """Returns a weight whose codes make the layer's output nearer to what it should be.
 
     With `W` the float weights, ``W^`` those of the codes, `x` the input to match and ``x^`` the input there is, the
-    mean of ``|W x - W^ x^|^2`` is a quadratic form of ``W^`` in ``G = E[x^ x^T]`` and ``C = W E[x x^T]``.
+    mean of ``|W x - W^ x^|^2`` is a quadratic form of ``W^`` in ``G = E[x^ x^T]`` and ``C = W E[x x^T]``. Where a bias
+    is off by `e`, what is to be made is ``W x + e``, and ``C`` has ``e E[x^T]`` more.
 
     Args:
         tensor: The weight (`quarkfast.quantization.QuantizedTensor`).
         seen: How it lies, and Gram matrices of the layer's input, which are taken out.
         settings: The solver, and how far to trust the matrices.
         centred: Whether a bias takes care of means, so that only what varies counts.
+        bias_error: What a bias that does not lacks in its codes, ``[groups, m]``; None for nothing.
 
     Returns:
         The tensor with other codes, and where they are its own with other scales.
@@ -100,7 +109,7 @@ def round_weight(tensor: Any, seen: LayerStatistics, settings: WeightRoundingSet
     relative, part = settings.damping * few * few, settings.part_of_error
     if part is None:
         part = error_share(seen.parts[0], seen.parts[1], relative, centred) if len(seen.parts) > 1 else 1.0
-    gram, target, wanted = _form(seen, part, relative, centred)
+    gram, target, wanted = _form(seen, part, relative, centred, bias_error)
     if gram.nbytes > LARGE:
         _core.release_memory()  # of the sums that it was made of
     if not tensor.is_integer:
@@ -126,10 +135,14 @@ def round_weight(tensor: Any, seen: LayerStatistics, settings: WeightRoundingSet
     return tensor.with_codes(layer.from_rows(settings.solver.solve(problem)))
 
 
-def _form(seen: LayerStatistics, part: float, relative: float, centred: bool) -> tuple[Values, Values, Values]:
+def _form(
+    seen: LayerStatistics, part: float, relative: float, centred: bool, bias_error: Values | None
+) -> tuple[Values, Values, Values]:
     """Returns ``G`` and ``T`` with a part of the mean of the diagonal of ``G`` added to it, and the float weights."""
     matrices = seen.take()
     gram, target = covariances(matrices, part, centred)
+    if bias_error is not None:
+        target += bias_error[:, :, None] * matrices.mean[:, None, :]
     damping = relative * np.trace(gram, axis1=1, axis2=2) / gram.shape[-1]
     add_to_diagonals(gram, damping)
     target += damping[:, None, None] * matrices.weights
@@ -172,7 +185,9 @@ class _Rounding:
         layer, means = seen.layer, seen.means()
         bias = self._biases.get(layer.bias or "") if self._settings.update_bias else None
         weight = self._weights[layer.weight]
-        rounded = round_weight(weight, seen, self._settings, bias is not None and _takes_means(bias))
+        centred = bias is not None and _takes_means(bias)
+        error = None if bias is None or centred else _error_of_codes(bias, layer)
+        rounded = round_weight(weight, seen, self._settings, centred, error)
         found = {layer.weight: rounded}
         if bias is not None and layer.bias is not None:
             found[layer.bias] = bias.with_nearest(bias_of(bias, weight, rounded.decoded(), layer, *means))
@@ -183,6 +198,14 @@ class _Rounding:
 def _takes_means(bias: Any) -> bool:
     """Whether a bias makes up for any mean: codes of 8 bits reach from the largest bias down by 42 dB alone."""
     return getattr(bias, "limits", (0, _MOST_OF_8_BITS + 1))[1] > _MOST_OF_8_BITS
+
+
+def _error_of_codes(bias: Any, layer: LinearLayer) -> Values:
+    """Returns what the nearest codes of a bias lack, ``[groups, m]``."""
+    values = np.asarray(array_of_tensor(bias.values), np.float32)
+    groups, outputs, _ = layer.matrix_shape
+    error = values.astype(np.float64) - bias.with_nearest(values).decoded()
+    return np.asarray(error.reshape(groups, outputs), np.float64)
 
 
 def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
