@@ -106,27 +106,29 @@ LIMITED = """g (float[N, 8, 6, 6] x) => (float[N, 5] y) {
 }"""
 
 
-def _limited(high):
-    rng = np.random.default_rng(3)
+def _limited(high, seed=3):
+    rng = np.random.default_rng(seed)
     arrays = {name: rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in SHAPES.items()}
     return tiny_model(LIMITED, arrays | {"low": np.float32(0), "high": np.float32(high)})
 
 
 def test_limits_that_have_the_last_code_become_relu():
-    """Many values are at the limit of 3, three quarters of what codes of the scale of least error reach."""
-    model = _limited(3.0)
-    plain, aligned = (
-        quarkfast.quantize(
-            model, preset="XINT8", calibration_data=_samples(32, 2), rounding="descent", align_scales=each
+    """The limit of 6 is three quarters of what codes of the scale of least error reach."""
+    x, gains = _samples(64, 5), []
+    for seed in range(6):
+        model = _limited(6.0, seed)
+        plain, aligned = (
+            quarkfast.quantize(
+                model, preset="XINT8", calibration_data=_samples(32, 2), rounding="descent", align_scales=each
+            )
+            for each in (False, True)
         )
-        for each in (False, True)
-    )
-    assert [node.op_type for node in plain.proto.graph.node].count("Clip") == 2
-    assert "Clip" not in [node.op_type for node in aligned.proto.graph.node]
-    x = _samples(64, 5)
-    (expected,) = exact_session(model).run(None, {"x": x})
-    ratios = [sqnr(expected, run_as_written(each.model_bytes, x)) for each in (plain, aligned)]
-    assert ratios[1] > ratios[0] + 1
+        assert [node.op_type for node in plain.proto.graph.node].count("Clip") == 2
+        assert "Clip" not in [node.op_type for node in aligned.proto.graph.node]
+        (expected,) = exact_session(model).run(None, {"x": x})
+        ratios = [sqnr(expected, run_as_written(each.model_bytes, x)) for each in (plain, aligned)]
+        gains.append(ratios[1] - ratios[0])
+    assert np.mean(gains) > 0.5
 
 
 def test_limits_of_tensors_without_a_pair_do_not_move():

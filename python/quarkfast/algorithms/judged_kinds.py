@@ -47,8 +47,8 @@ class Chosen(Generic[_Kind]):
     """The kind that was chosen.
 
     Attributes:
-        kind: Of those that were tried; None for the first form.
-        gain: How much less noise it leaves than the first form, in dB, in the mean of samples held apart.
+        kind: Of those that were tried; None for what is there.
+        gain: How much less noise it leaves than what is there, in dB, in the mean of samples held apart.
         error: The standard error of that.
         samples: How many were held apart.
     """
@@ -60,7 +60,7 @@ class Chosen(Generic[_Kind]):
 
     @property
     def is_worse(self) -> bool:
-        """Whether samples held apart show that it is worse than the first form."""
+        """Whether samples held apart show that it is worse than what is there."""
         return not self.gain >= -_DECISIVE * self.error
 
     @property
@@ -82,7 +82,8 @@ def judge_kinds(
 
     Args:
         context: What is judged.
-        forms: The model with rounded activations and float weights, for each kind; None for that which is there.
+        forms: The model with rounded activations and float weights, for each kind, in the order in which they are held
+            against the best so far; None for that which is there.
         feeds: Samples.
         first: The kind that others have to beat; where it is none of `forms`, what is there.
         settings: How many samples judge.

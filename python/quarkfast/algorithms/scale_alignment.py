@@ -101,8 +101,9 @@ def _run(context: Context, settings: ScaleAlignmentSettings) -> bool:
     if judge is None or not judged:
         return _align(context, search, found[_UNJUDGED, True], "")
     found[_ALONE, False] = search.find(_ALONE, 0)
-    plans = [context.plan_with(context.ranges), *(_trial(context, search, each) for each in found.values())]
-    forms = dict(zip((None, *found), context.simulate_activations(plans), strict=True))
+    # The model as it is comes last: factors are left out where that is better by more than chance.
+    plans = [*(_trial(context, search, each) for each in found.values()), context.plan_with(context.ranges)]
+    forms = dict(zip((*found, None), context.simulate_activations(plans), strict=True))
     chosen = judge_kinds(context, forms, feeds, (_FIRST, True), judge)
     context.ranges_judged = chosen is not None
     if chosen is None or chosen.kind is None:
