@@ -155,6 +155,21 @@ def test_the_ladder_keeps_offsets_that_are_enough_and_tries_them_again_beside_th
     assert enough[-1].kept
 
 
+def test_ranges_without_limits_are_fitted_beside_a_rounding():
+    """Limits have codes by then."""
+
+    def scales(**options):
+        result = quarkfast.quantize(
+            _network(), preset="A8W8", calibration_data=_x(64), rounding="descent", shift_activations=True, **options
+        )
+        assert any(note.startswith(NOTE) for note in result.summary.notes)
+        return {each.name: onnx.numpy_helper.to_array(each) for each in result.proto.graph.initializer}
+
+    fitted, whole = scales(), scales(search_ranges=False)
+    assert fitted["d_scale"] < whole["d_scale"]
+    assert all(fitted[f"{name}_scale"] == whole[f"{name}_scale"] for name in ("r", "t", "u"))
+
+
 def test_tensors_of_16_bits_get_no_pad():
     result = _quantized(shift_activations=True, strict=True, tensors={"r": {"dtype": "int16"}})
     assert "Pad" not in _types(result)

@@ -13,6 +13,8 @@ from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
 from quarkfast.algorithms.alignment_search import with_one_scale
 from quarkfast.algorithms.judged_kinds import JudgeSettings, judge_kinds
 from quarkfast.config import Scheme
+from quarkfast.graph.access import name_of
+from quarkfast.graph.limits import limits_of
 from quarkfast.kernels import Range
 from quarkfast.ranges.error_norm import POWERS, least_power_ranges
 from quarkfast.statistics import StatisticsRequest
@@ -37,11 +39,15 @@ def _run(context: Context, settings: JudgeSettings) -> bool:
 
     Of each sample the ratio of the noise of both is taken, and the mean of their logarithms.
 
+    Where activations have lost offsets, those that no Relu or Clip limits have the power 2.5, unjudged: limits have
+    codes by now. The offsets are judged together with that.
+
     Ranges that the user or an operator gives, those of tensors with a method of their own, and those of tensors that
     the target gives one scale stay, and those that reach beyond the few values that were seen.
     """
-    # Offsets go with the ranges there are.
-    if context.shifted is not None or context.ranges_judged or not may_judge_activations(context):
+    if context.shifted is not None:
+        return _fit_without_limits(context)
+    if context.ranges_judged or not may_judge_activations(context):
         return False
     kinds, feeds = _kinds(context), context.read_samples(settings.samples)
     if _FIRST not in kinds or len(feeds) < settings.least_samples:
@@ -60,6 +66,20 @@ def _run(context: Context, settings: JudgeSettings) -> bool:
         return False
     context.take_plan(plans[kept.kind])
     context.notes.append(f"range search: ranges of least error to the power {kept.kind:g}; {measured}")
+    return True
+
+
+def _fit_without_limits(context: Context) -> bool:
+    """Gives activations without limits ranges of least error to the first power."""
+    values = {name_of(value): value for node in context.model.graph for value in node.outputs}
+    ranges = dict(context.ranges)
+    for name, fitted in _kinds(context).get(_FIRST, {}).items():
+        if name not in values or limits_of(values[name]) == (None, None):
+            ranges[name] = fitted
+    plan = context.plan_with(ranges)
+    if not _differs(plan, context):
+        return False
+    context.take_plan(plan)
     return True
 
 
