@@ -176,11 +176,13 @@ def _resize(node: ir.Node, groups: Groups) -> bool:
 
 
 def _limit(node: ir.Node, groups: Groups) -> bool:
-    data, limits = node.inputs[0], clip_limits(node)
-    if data is None or is_constant(data) or limits is None or limits[0] != 0 or not (limits[1] or 0) > 0:
+    """A Clip from zero up; what is beyond all values is no limit."""
+    data, (low, high) = node.inputs[0], clip_limits(node) or (None, None)
+    if data is None or is_constant(data) or low != 0 or (high is not None and not high > 0):
         return False
     groups.join([data, node.outputs[0]])
-    groups.limits.append(node)
+    if high is not None and high < _LARGEST:
+        groups.limits.append(node)
     return True
 
 
