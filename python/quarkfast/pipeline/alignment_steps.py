@@ -25,4 +25,8 @@ def drop_aligned_limits(context: Context) -> bool:
         for name in context.factors
         if name in quantizers and quantizers[name].scale.size == 1 and not np.any(quantizers[name].zero_point)
     }
-    return drop_upper_limits(context.model.graph, ends) > 0
+    dropped = drop_upper_limits(context.model.graph, ends)
+    if dropped:
+        reason = "codes end where they limit, and devices compute it along with a layer"
+        context.notes.append(f"{dropped} Clip became Relu: {reason}")
+    return dropped > 0
