@@ -146,7 +146,7 @@ def half() -> onnx.ModelProto:
 
 
 # Graphs for keys that say nothing about the one of everything.
-GRAPHS = {"UseFP32Scale": half}
+GRAPHS = {"FastFinetune": unequal, "UseFP32Scale": half}
 
 
 def written(preset, model=everything, **options) -> bytes:
