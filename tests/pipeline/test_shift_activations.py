@@ -12,7 +12,7 @@ import quarkfast
 from quarkfast.errors import ConfigError
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
-from quarkfast.pipeline.metadata import read_offsets
+from quarkfast.pipeline.metadata import read_changes
 from support.tiny_models import tiny_model
 
 NETWORK = """g (float[N, 3, 12, 12] x) => (float[N, 8, 12, 12] y) {
@@ -173,7 +173,7 @@ def test_ranges_without_limits_are_fitted_beside_a_rounding():
 def test_tensors_of_16_bits_get_no_pad():
     result = _quantized(shift_activations=True, strict=True, tensors={"r": {"dtype": "int16"}})
     assert "Pad" not in _types(result)
-    assert "r" not in read_offsets(onnx_ir.from_proto(result.proto))
+    assert "r" not in read_changes(onnx_ir.from_proto(result.proto), "offsets")
 
 
 def test_the_ladder_passes_by_where_nothing_can_be_shifted():

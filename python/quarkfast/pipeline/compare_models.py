@@ -38,7 +38,7 @@ from quarkfast.graph.own_dequantizers import use_own_dequantizers
 from quarkfast.graph.side_by_side import put_beside
 from quarkfast.graph.traced_pairs import TracedPair, traced_pairs
 from quarkfast.graph.written_codes import Codes
-from quarkfast.pipeline.metadata import read_factors, read_offsets
+from quarkfast.pipeline.metadata import read_changes
 from quarkfast.pipeline.predict_gains import made_finer, predict_gains, quantized_anew
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.transforms.infer_types import infer_types
@@ -87,8 +87,8 @@ def compare_models(
         batch_size: Rows of a run; chosen by memory where it is not given and the model leaves their number open.
         preprocess: How image files become inputs, as for :func:`quarkfast.quantize`.
         predict: Of how many of the worst tensors to say what the outputs would gain if they had 16 bits, on the first
-            64 samples: the quantized model is run once more for each. Where activations have lost offsets, weights are
-            left out, whose biases go with their codes, unless there are `calibration_data`.
+            64 samples: the quantized model is run once more for each. Where activations have lost offsets, or are
+            multiplied, weights are left out, unless there are `calibration_data`.
         calibration_data: What calibrated the quantized model, of which `predict` then quantizes the float model anew
             with int16 for the tensors, by the scheme in its metadata: the figures are those of that very model.
         progress: Called with ``"compare"``, the samples that are done, and how many there are, or None.
@@ -179,7 +179,7 @@ class _Tensors:
         self._rounded: list[_Rounded] = []
         self.left: list[str] = []
         self._weights: dict[int, TensorComparison] = {}
-        asked, offsets, factors = [], read_offsets(other), read_factors(other)
+        asked, offsets, factors = [], read_changes(other, "offsets"), read_changes(other, "factors")
         self.rewritten = bool(offsets or factors)
         for index, pair in enumerate(traced_pairs(other, _tensors_of(merged))):
             dtype, levels = "" if pair.codes.dtype is None else pair.codes.dtype.name.lower(), _levels(pair.codes)

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from importlib import metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from quarkfast._version import version
 from quarkfast.pipeline.model_plan import ModelPlan
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from quarkfast.deferred import ir
     from quarkfast.graph.quantizer import Reduction
 
-__all__ = ["read_factors", "read_offsets", "write_factors", "write_metadata", "write_offsets"]
+__all__ = ["read_changes", "write_changes", "write_metadata"]
 
-_FACTORS, _OFFSETS = "quarkfast.factors", "quarkfast.offsets"
+Change = Literal["factors", "offsets"]
 
 # The packages whose code decides what a model becomes. onnxruntime decides activations, which the hash stands for.
 _PACKAGES = ("numpy", "onnx", "onnx-ir", "onnxscript")
@@ -53,57 +53,30 @@ def write_metadata(
         model.metadata_props["quarkfast.calibration_sha256"] = hashlib.sha256(text.encode()).hexdigest()
 
 
-def write_offsets(model: ir.Model, offsets: Mapping[str, float]) -> None:
-    """Writes into the metadata of `model` what its tensors have lost, as JSON in ``quarkfast.offsets``.
+def write_changes(model: ir.Model, change: Change, numbers: Mapping[str, float]) -> None:
+    """Writes into the metadata of `model` what its tensors have lost, or are multiplied by, as JSON.
 
     Args:
         model: Changed in place.
-        offsets: By tensor.
+        change: ``"offsets"`` for ``quarkfast.offsets``, ``"factors"`` for ``quarkfast.factors``.
+        numbers: By tensor.
     """
-    model.metadata_props[_OFFSETS] = json.dumps(dict(offsets))
+    model.metadata_props[f"quarkfast.{change}"] = json.dumps(dict(numbers))
 
 
-def read_offsets(model: ir.Model) -> dict[str, float]:
-    """Returns what tensors of a model have lost by :func:`write_offsets`; nothing of metadata that are something else.
+def read_changes(model: ir.Model, change: Change) -> dict[str, float]:
+    """Returns what :func:`write_changes` wrote; nothing of metadata that are something else.
 
     Example:
         >>> import onnx_ir as ir
         >>> model = ir.from_onnx_text('<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) '
         ...                           '{ y = Relu (x) }')
-        >>> write_offsets(model, {"y": 1.5})
-        >>> read_offsets(model)
-        {'y': 1.5}
+        >>> write_changes(model, "offsets", {"y": 1.5})
+        >>> read_changes(model, "offsets"), read_changes(model, "factors")
+        ({'y': 1.5}, {})
     """
-    return _read_numbers(model, _OFFSETS)
-
-
-def write_factors(model: ir.Model, factors: Mapping[str, float]) -> None:
-    """Writes into the metadata of `model` what its tensors are multiplied by, as JSON in ``quarkfast.factors``.
-
-    Args:
-        model: Changed in place.
-        factors: By tensor.
-    """
-    model.metadata_props[_FACTORS] = json.dumps(dict(factors))
-
-
-def read_factors(model: ir.Model) -> dict[str, float]:
-    """Returns what tensors are multiplied by, of :func:`write_factors`; nothing of metadata that are something else.
-
-    Example:
-        >>> import onnx_ir as ir
-        >>> model = ir.from_onnx_text('<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) '
-        ...                           '{ y = Relu (x) }')
-        >>> write_factors(model, {"y": 1.25})
-        >>> read_factors(model)
-        {'y': 1.25}
-    """
-    return _read_numbers(model, _FACTORS)
-
-
-def _read_numbers(model: ir.Model, key: str) -> dict[str, float]:
     try:
-        found = json.loads(model.metadata_props.get(key, "{}"))
+        found = json.loads(model.metadata_props.get(f"quarkfast.{change}", "{}"))
     except ValueError:
         return {}
     pairs = found.items() if isinstance(found, dict) else ()

@@ -17,7 +17,7 @@ from quarkfast.graph.opset import opset_version
 from quarkfast.graph.save import serialize
 from quarkfast.graph.unchanged import NO_OUTPUT
 from quarkfast.pipeline.context import Context, WrittenModel
-from quarkfast.pipeline.metadata import write_factors, write_metadata, write_offsets
+from quarkfast.pipeline.metadata import write_changes, write_metadata
 from quarkfast.pipeline.method_ranges import method_ranges
 from quarkfast.pipeline.model_plan import describe
 from quarkfast.pipeline.replan import few_valued_of, functions_of, quantizers_for
@@ -211,9 +211,9 @@ def insert_plan(context: Context) -> bool:
     reductions = context.quantizers.reductions if is_portable(context.scheme, context.target) else None
     write_metadata(context.model, description, context.fingerprints, reductions)
     if context.shifted is not None:
-        write_offsets(context.model, context.shifted.offsets)
+        write_changes(context.model, "offsets", context.shifted.offsets)
     if context.factors:
-        write_factors(context.model, context.factors)
+        write_changes(context.model, "factors", context.factors)
     return True
 
 
