@@ -70,7 +70,7 @@ def _run(context: Context, settings: JudgeSettings) -> bool:
 
 
 def _fit_without_limits(context: Context) -> bool:
-    """Gives activations without limits ranges of least error to the first power."""
+    """Gives activations that no Relu or Clip limits the ranges of least error to the power that is tried first."""
     values = {name_of(value): value for node in context.model.graph for value in node.outputs}
     ranges = dict(context.ranges)
     for name, fitted in _kinds(context).get(_FIRST, {}).items():

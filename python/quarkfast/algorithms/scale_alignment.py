@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from quarkfast.algorithms.scale_groups import Groups
 from quarkfast.algorithms.scale_noise import range_of_scale
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
+from quarkfast.evaluate.partial_model import Feed
 from quarkfast.graph.access import array_of, name_of
 from quarkfast.graph.builder import GraphBuilder, set_constant
 from quarkfast.graph.limits import clip_limits
@@ -100,6 +101,17 @@ def _run(context: Context, settings: ScaleAlignmentSettings) -> bool:
         return False
     if judge is None or not judged:
         return _align(context, search, found[_UNJUDGED, True], "")
+    return _align_by_samples(context, search, found, feeds, judge)
+
+
+def _align_by_samples(
+    context: Context,
+    search: AlignmentSearch,
+    found: dict[tuple[Powers, bool], Alignment],
+    feeds: Sequence[Feed],
+    judge: JudgeSettings,
+) -> bool:
+    """Takes the factors with which outputs have the least noise, if any; `found` tells factors from ranges alone."""
     found[_ALONE, False] = search.find(_ALONE, 0)
     # The model as it is comes last: factors are left out where that is better by more than chance.
     plans = [*(_trial(context, search, each) for each in found.values()), context.plan_with(context.ranges)]
