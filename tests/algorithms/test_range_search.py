@@ -69,16 +69,6 @@ def test_ranges_stay_where_samples_held_apart_object(monkeypatch):
     assert _scales(found) == _scales(without)
 
 
-def test_one_sample_with_most_of_the_noise_does_not_decide():
-    noises = {None: [90.0, 1.0, 1.0, 1.0], 2.0: [110.0, 0.1, 0.2, 0.1], 2.5: [100.0, 1.0, 1.1, 0.9]}
-    assert judged_kinds._choose({kind: np.array(each) for kind, each in noises.items()}, 2.5) == 2.0
-
-
-def test_samples_without_noise_tell_nothing():
-    noises = {None: np.zeros(4), 2.5: np.array([0.0, 1.0, 0.0, 0.0])}
-    assert judged_kinds._choose(noises, 2.5) == 2.5
-
-
 def test_ranges_of_the_method_stay_where_they_are_best(monkeypatch):
     monkeypatch.setattr(judged_kinds, "_choose", lambda noises, first: None)
     assert _notes(_quantized(search_ranges=True)) == [

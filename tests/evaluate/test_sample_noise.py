@@ -45,6 +45,13 @@ def test_features_count_beside_outputs():
     assert _noises(wanted, "f", _feeds([1, 1], [-1, 1]), TriedForm(other)) == [[0.0, 2.0]]
 
 
+def test_a_form_that_is_not_run_on_a_sample_has_no_noise_there():
+    judge = SampleNoise(_model("y = Identity (x)"), None, "", [TriedForm(_model("y = Neg (x)"))] * 2)
+    for feed, places in zip(_feeds([1, 0], [1, 0], [1, 0]), (None, [1], []), strict=True):
+        judge.see(feed, places)
+    np.testing.assert_array_equal(judge.noises(), [[4.0, np.nan, np.nan], [4.0, 4.0, np.nan]])
+
+
 def test_numbers_of_outputs_are_counted_over_samples():
     judge = SampleNoise(_model("y = Neg (x)"), None, "", [])
     judge.see(_feeds([1, 1])[0])

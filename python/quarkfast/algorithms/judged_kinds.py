@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from quarkfast.algorithms.activation_noise import activation_judge, gains_of
 from quarkfast.algorithms.algorithm import Context
 from quarkfast.evaluate.partial_model import Feed
-from quarkfast.evaluate.sample_noise import TriedForm
+from quarkfast.evaluate.sample_noise import SampleNoise, TriedForm
 
 __all__ = ["Chosen", "JudgeSettings", "judge_kinds"]
 
@@ -78,7 +79,8 @@ def judge_kinds(
 ) -> Chosen[_Kind] | None:
     """Returns the kind of least noise, or `first` where none is better by more than a standard error.
 
-    Of each sample the ratio of the noise of two forms is taken, and the mean of their logarithms.
+    Of each sample the ratio of the noise of two forms is taken, and the mean of their logarithms. Samples held apart
+    run with the kind that is chosen alone, and with what is there.
 
     Args:
         context: What is judged.
@@ -91,15 +93,20 @@ def judge_kinds(
     Returns:
         The kind; None where no output tells anything.
     """
-    noises = dict(zip(forms, _noises(context, list(forms.values()), feeds, settings), strict=True))
-    own = noises[None]
-    if not own.size:
-        return None
-    apart = np.arange(own.size) % _APART == _APART - 1
-    kind = _choose({other: noise[~apart] for other, noise in noises.items()}, first)
-    if kind is None:
-        return Chosen(None)
-    return Chosen(kind, *_gain(own[apart], noises[kind][apart]), own[apart].size)
+    kinds = list(forms)
+    with closing(activation_judge(context, list(forms.values()))) as judge:
+        apart = _run_all(judge, feeds, settings)
+        noises = dict(zip(kinds, judge.noises(), strict=True))
+        if not noises[None].size:
+            return None
+        kind = _choose(noises, first)
+        if kind is None:
+            return Chosen(None)
+        places = [kinds.index(None), kinds.index(kind)]
+        for feed in apart:
+            judge.see(feed, places)
+        own, other = (judge.noises()[place][-len(apart) :] for place in places)
+    return Chosen(kind, *_gain(own, other), len(apart))
 
 
 def _choose(noises: Mapping[_Kind | None, Noises], first: _Kind) -> _Kind | None:
@@ -112,18 +119,19 @@ def _choose(noises: Mapping[_Kind | None, Noises], first: _Kind) -> _Kind | None
     return chosen
 
 
-def _noises(
-    context: Context, forms: Sequence[TriedForm], feeds: Sequence[Feed], settings: JudgeSettings
-) -> list[Noises]:
-    """Returns the noise of each form on as many samples as tell enough."""
-    judge = activation_judge(context, forms)
+def _run_all(judge: SampleNoise, feeds: Sequence[Feed], settings: JudgeSettings) -> list[Feed]:
+    """Runs all forms on as many samples as tell enough, without those held apart, which it returns."""
+    apart = list[Feed]()
     for count, feed in enumerate(feeds):
-        if count >= settings.least_samples and judge.numbers >= settings.enough_numbers:
+        # Samples held apart have as many numbers as the others.
+        numbers = judge.numbers * count / max(count - len(apart), 1)
+        if count >= settings.least_samples and numbers >= settings.enough_numbers:
             break
-        judge.see(feed)
-    found = judge.noises()
-    judge.close()
-    return found
+        if count % _APART == _APART - 1:
+            apart.append(feed)
+        else:
+            judge.see(feed)
+    return apart
 
 
 def _gain(one: Noises, other: Noises) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -75,8 +75,12 @@ class SampleNoise:
         form.model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self._names)
         return exact_session(form.model, form.folder)
 
-    def see(self, feed: Feed) -> None:
-        """Runs all on a sample.
+    def see(self, feed: Feed, places: Container[int] | None = None) -> None:
+        """Runs the float model on a sample, and the forms.
+
+        Args:
+            feed: The sample.
+            places: Which forms to run, by their places; None for all.
 
         Raises:
             ModelError: ONNX Runtime does not take it.
@@ -84,14 +88,17 @@ class SampleNoise:
         wanted = self._outputs(self._session, feed)
         self.numbers += sum(each.size for each in wanted)
         self._powers.append(_noises([np.zeros_like(each) for each in wanted], wanted))
-        for noises, (session, constants) in zip(self._noises, self._forms, strict=True):
-            noises.append(_noises(wanted, self._outputs(session, {**feed, **constants})))
+        for place, (noises, (session, constants)) in enumerate(zip(self._noises, self._forms, strict=True)):
+            runs = places is None or place in places
+            noises.append(
+                _noises(wanted, self._outputs(session, {**feed, **constants})) if runs else [np.nan] * len(wanted)
+            )
 
     def noises(self) -> list[NDArray[np.float64]]:
         """Returns the noise of each form on each sample, beside the mean power of a sample's outputs; nothing for none.
 
-        It is the mean over outputs of floats; those that are not finite in the float model, and those of nothing but
-        zeros, do not count. Where none is left, there are no samples.
+        It is NaN where a form was not run, else the mean over outputs of floats; those that are not finite in the float
+        model, and those of nothing but zeros, do not count. Where none is left, there are no samples.
         """
         power = np.mean(self._powers, axis=0)
         counted = np.isfinite(power) & (power > 0)
