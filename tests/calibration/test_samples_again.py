@@ -50,6 +50,15 @@ def test_the_first_samples_are_read_before_all_and_again_with_them(again):
     np.testing.assert_array_equal(np.concatenate([feed["x"] for feed in opened]), X)
 
 
+@pytest.mark.parametrize("again", [True, False])
+def test_the_first_samples_alone_are_rows_where_feeds_can_be_cut(again):
+    feeds = [{"x": X[start : start + 3]} for start in range(0, 10, 3)]
+    opened = open_data(feeds if again else iter(feeds), INPUTS)
+    assert [feed["x"].tolist() for feed in opened.rows(4)] == X[:4, None].tolist()
+    assert len(opened.rows(100)) == 10
+    np.testing.assert_array_equal(np.concatenate([feed["x"] for feed in opened]), X)
+
+
 def test_the_first_samples_are_checked():
     opened = open_data(iter([{"x": X[:3]}, {"x": X[3:, :2]}]), INPUTS)
     with pytest.raises(CalibrationError, match="calibration data: sample 2"):

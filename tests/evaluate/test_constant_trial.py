@@ -31,22 +31,38 @@ def test_noise_is_that_of_the_worst_output():
     found.close()
 
 
-def test_noise_of_several_samples_is_their_geometric_mean():
+def _added(*values: float) -> ConstantTrial:
+    """Returns a trial of a sum, on samples of one number each."""
     proto = onnx.parser.parse_model(TEXT.replace("Mul(x, a)", "Add(x, a)"))
     constants = {"a": np.float32([0.0]), "b": np.float32([1.0])}
     proto.graph.initializer.extend(onnx.numpy_helper.from_array(each, name) for name, each in constants.items())
-    found = ConstantTrial(proto, None, constants, [{"x": np.float32([1.0])}, {"x": np.float32([4.0])}])
+    return ConstantTrial(proto, None, constants, [{"x": np.float32([value])} for value in values])
+
+
+def test_noise_of_samples_is_beside_the_power_of_all():
+    found = _added(1.0)
+    assert found.numbers == 2
+    assert found.noise({"a": np.float32([1.0])}) == 1
+    found.add_samples([{"x": np.float32([3.0])}])
+    assert found.noise({"a": np.float32([1.0])}) == pytest.approx(2 / 10)
+
+
+def test_outputs_that_are_zero_on_a_sample_count_on_others():
+    found = _added(0.0, 2.0)
+    assert not found.is_steady
+    found = _added(2.0, 0.0)
+    assert found.noise({"a": np.float32([1.0])}) == 1 / 4
+
+
+def test_compared_noise_of_several_samples_is_their_geometric_mean():
+    found = _added(1.0, 4.0)
     kinds = {"a": np.float32([1.0])}, {"a": np.float32([2.0])}
     assert found.compare(*kinds) == pytest.approx((1 / 4, 1))  # of 1 and 1 / 16, of 4 and 1 / 4
 
 
 def test_no_more_samples_run_than_tell_which_is_better(monkeypatch):
     """The second kind leaves more noise on each of the first three samples, by factors that are nearly the same."""
-    proto = onnx.parser.parse_model(TEXT.replace("Mul(x, a)", "Add(x, a)"))
-    constants = {"a": np.float32([0.0]), "b": np.float32([1.0])}
-    proto.graph.initializer.extend(onnx.numpy_helper.from_array(each, name) for name, each in constants.items())
-    feeds = [{"x": np.float32([value])} for value in (1.0, 2.0, 3.0, 4.0, 5.0)]
-    found, runs, run = ConstantTrial(proto, None, constants, feeds), [], ort.run
+    found, runs, run = _added(1.0, 2.0, 3.0, 4.0, 5.0), [], ort.run
     monkeypatch.setattr("quarkfast.ort.run", lambda *given: runs.append(1) or run(*given))
     first, second = found.compare({"a": np.float32([1.0])}, {"a": np.float32([2.0])})
     assert second == pytest.approx(4 * first)

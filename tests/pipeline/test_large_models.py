@@ -294,7 +294,7 @@ def test_workers_read_the_same_files(tmp_path, large, opened):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, CalibrationError])
 def test_a_run_that_is_cut_short_leaves_no_file(error, tmp_path, temporary, large):
     def feeds():
-        yield {"x": X[:1]}
+        yield from [{"x": X[:1]}] * 20  # more than are read ahead of the calibration
         assert any(path.name.startswith(".quarkfast_") for path in (*tmp_path.iterdir(), *temporary.iterdir()))
         raise error
 

@@ -107,6 +107,25 @@ def test_the_outputs_are_sound_then():
     assert found[True] < 6
 
 
+def _hidden() -> tuple[np.ndarray, np.ndarray]:
+    """Returns weights whose small channels show nothing of the first sample, and samples."""
+    weights, rows = uneven(), samples()
+    weights[0, CHANNELS // 2 :] = 0
+    rows[0] = np.eye(CHANNELS)[0]
+    return weights, rows
+
+
+def test_samples_behind_the_first_tell_where_outputs_have_few_numbers(monkeypatch):
+    weights, rows = _hidden()
+    result = quarkfast.quantize(model(weights), preset="A8W8", calibration_data={"x": rows})
+    assert scale_of(result).size == CHANNELS
+    (note,) = notes_of(result)
+    assert "leave the outputs 0.0 dB on the first 6 samples; " in note
+    monkeypatch.setattr("quarkfast.pipeline.weight_precision_steps._ENOUGH_NUMBERS", 1)
+    result = quarkfast.quantize(model(weights), preset="A8W8", calibration_data={"x": rows})
+    assert scale_of(result).ndim == 0
+
+
 def test_a_strict_preset_is_kept_as_its_name_says():
     result = quantized(uneven(), strict=True)
     assert scale_of(result).ndim == 0

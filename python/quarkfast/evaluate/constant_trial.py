@@ -40,6 +40,7 @@ class ConstantTrial:
 
     Attributes:
         is_steady: Whether the model gives the same outputs for the same inputs, and some that are float and not zero.
+        numbers: How many numbers outputs of floats have on the first sample.
     """
 
     def __init__(
@@ -76,15 +77,29 @@ class ConstantTrial:
         _core.release_memory()  # of what the session was read from
         self._feeds = [{**feed, **constants} for feed in feeds]
         self._first = self._outputs(0)
-        self.is_steady = any(self._judged(self._first)) and (not _may_draw(model) or self.noise({}) == 0.0)
+        self._expected = [self._first]
+        judged = self._judged(self._first)
+        self.numbers = sum(self._first[index].size for group in judged for index in group)
+        self.is_steady = bool(judged) and (not _may_draw(model) or not any(self._noise_on(0, {})[0]))
+
+    def add_samples(self, feeds: Sequence[Feed]) -> None:
+        """Takes more samples."""
+        self._feeds += [{**self._feeds[0], **feed} for feed in feeds]
 
     def noise(self, constants: Constants) -> float:
-        """Returns the noise of the outputs on the first sample with other constants, as a part of their power.
+        """Returns the noise of the outputs on all samples with other constants, as a part of their power.
 
         It is that of the worst output. Those that are no floats, hold something infinite or nothing but zero do not
-        count.
+        count. What is expected of outputs stays in memory.
         """
-        return max(self._noise_on(0, constants)[0])
+        while len(self._expected) < len(self._feeds):
+            self._expected.append(self._outputs(len(self._expected)))
+        sums: dict[tuple[int, ...], NDArray[np.float64]] = {}
+        for feed, expected in zip(self._feeds, self._expected, strict=True):
+            found = ort.run(self._session, {**feed, **constants})
+            for group in map(tuple, self._judged(expected)):
+                sums[group] = sums.get(group, 0) + _powers([(expected[index], found[index]) for index in group])
+        return max(float(noise / power) for noise, power in sums.values())
 
     def compare(self, one: Constants, other: Constants) -> tuple[float, float]:
         """Returns the noise with either of two kinds of constants, on as many samples as tell which is the better.
@@ -137,15 +152,21 @@ def _is_judged(outputs: Sequence[Any]) -> bool:
 
 
 def _noise(pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> float:
-    """Returns the noise of a group, from what is expected of each member and what there is."""
+    noise, power = _powers(pairs)
+    return float(noise / power)
+
+
+def _powers(pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> NDArray[np.float64]:
+    """Returns the noise of a group and its power, from what is expected of each member and what there is."""
     noise = power = 0.0
     for reference, output in (in_one_shape(*pair) for pair in pairs):
+        power += float(np.square(reference, dtype=np.float64).sum())
         if reference.shape != output.shape or not np.isfinite(output).all():
-            return float("inf")
+            noise = math.inf
+            continue
         difference = np.subtract(reference, output, dtype=np.float64)
         noise += float(np.square(difference, out=difference).sum())
-        power += float(np.square(reference, dtype=np.float64).sum())
-    return noise / power
+    return np.array([noise, power])
 
 
 def _geometric_mean(noises: Sequence[float]) -> float:
@@ -166,7 +187,7 @@ def decibels(noise: float) -> str:
     """Returns a part of a signal's power in words: how far it lies below the signal.
 
     Example:
-        >>> decibels(0.001)
-        '30.0 dB'
+        >>> decibels(0.001), decibels(1.0)
+        ('30.0 dB', '0.0 dB')
     """
-    return f"{-10 * math.log10(noise) if noise else math.inf:.1f} dB"
+    return f"{round(-10 * math.log10(noise), 1) + 0.0 if noise else math.inf:.1f} dB"

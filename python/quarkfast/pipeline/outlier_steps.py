@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,6 @@ from quarkfast.algorithms import smoothable_axes
 from quarkfast.algorithms.outlier_channel_splitting import OutlierChannelSplittingSettings, split_outlier_channels
 from quarkfast.algorithms.smooth_quant import SmoothQuantSettings, smooth_quant
 from quarkfast.calibration import observe
-from quarkfast.calibration.data.batches import regroup
 from quarkfast.config import TensorSpec
 from quarkfast.graph.attention import nodes_of_attention
 from quarkfast.graph.external_constants import constants_in_files
@@ -55,10 +53,7 @@ def split_outliers(context: Context) -> bool:
             lacking = "it takes real samples that fit into memory" if axes else _NOTHING_TO_SMOOTH
             context.notes.append(f"SmoothQuant was left out: {lacking}")
         return False
-    samples = context.source.samples(context.model, context.scheme)
-    feeds = samples.head(_SAMPLES)
-    if samples.resizable:
-        feeds = list(islice(regroup(iter(feeds), 1), _SAMPLES))
+    feeds = context.source.samples(context.model, context.scheme).rows(_SAMPLES)
     request = StatisticsRequest.of_channels(axes)
     seen, count = context.once("channel maxima", request, lambda: observe(context.model, request, feeds))
     # One infinity or NaN may lie in any channel, so nothing is known of such a tensor.

@@ -81,7 +81,7 @@ class Effort(NamedTuple):
     Attributes:
         most: The noise that weights alone may add to the outputs, as a part of their power.
         gain: What changes a form must leave at most, as a part of the noise before: half of it.
-        splits: At most so many halvings of a set of weights, with two runs of one sample each.
+        splits: At most so many halvings of a set of weights, with two runs of the samples each.
         logits: Whether logits count as outputs do.
     """
 
@@ -120,6 +120,7 @@ class Choice:
         before: Noise of the outputs, as a part of their power, with the scheme's own form of every weight.
         after: And with the forms chosen.
         most: The noise that they may add.
+        samples: How many samples showed that.
     """
 
     names: Mapping[str, tuple[str, ...]]
@@ -128,6 +129,7 @@ class Choice:
     before: float
     after: float
     most: float = _MOST_NOISE
+    samples: int = 1
 
     @property
     def is_wanted(self) -> bool:
@@ -180,7 +182,7 @@ def forms_of(spec: TensorSpec) -> tuple[Form, ...]:
 
 
 def choose_forms(weights: Sequence[Weight], noise: Noise, forms: Sequence[Form], effort: Effort = USUAL) -> Choice:
-    """Returns the forms of weights under which these take little from the outputs on one sample.
+    """Returns the forms of weights under which these take little from the outputs on a few samples.
 
     1. Weights alone are rounded in the scheme's own form. Where that leaves the outputs 25 dB, they keep it. (What is
        said of 25 dB and of half of the noise is so by default, see `Effort`.)

@@ -90,6 +90,15 @@ class Samples:
             self._opened = itertools.chain(found, opened)
         return found
 
+    def rows(self, most: int) -> list[Feed]:
+        """Returns the first samples, each alone, or the first feeds where feeds cannot be cut (`head`).
+
+        Raises:
+            CalibrationError: If one does not fit the model, or reading it fails.
+        """
+        feeds = self.head(most)
+        return list(itertools.islice(regroup(iter(feeds), 1), most)) if self.resizable else feeds[:most]
+
     def resize(self, rows: int) -> None:
         """Makes batches of `rows` rows from now on, and of fewer where rows are larger than the first one."""
         most = rows * _row_bytes(self.first)
