@@ -107,6 +107,18 @@ def test_the_outputs_are_sound_then():
     assert found[True] < 6
 
 
+@pytest.mark.parametrize(("outliers", "left"), [(5, "2.5 dB"), (7, "1.2 dB"), (8, None)])
+def test_scales_of_channels_cost_no_bytes_and_need_to_gain_a_decibel(outliers, left):
+    """Of the eight channels of the worst output those with an outlier lose everything in either form."""
+    weights = outlying()
+    weights[0] = 1000 * (np.arange(CHANNELS) >= CHANNELS - outliers)
+    result = quantized(weights)
+    (note,) = notes_of(result)
+    assert "leave the outputs 0.0 dB on the first 6 samples" in note
+    assert (scale_of(result).size == CHANNELS) == (left is not None)
+    assert f"with which they leave {left}" in note or left is None
+
+
 def _hidden() -> tuple[np.ndarray, np.ndarray]:
     """Returns weights whose small channels show nothing of the first sample, and samples."""
     weights, rows = uneven(), samples()

@@ -39,7 +39,7 @@ Noise = Callable[[Mapping[str, NDArray[np.float32]]], float]
 # superres 35 dB; MiniLM 18, basic_pitch 14, text_yolox 18 (its scores), ppocr_rec 2.
 _MOST_NOISE = 10**-2.5
 
-# What a weight itself must gain by a form that costs no bytes: a decibel.
+# What outputs, and a weight itself, must gain by a form that costs no bytes: a decibel.
 _DECIBEL = 10**0.1
 
 # At most so much of the bytes of weights gets 16 bits.
@@ -80,7 +80,7 @@ class Effort(NamedTuple):
 
     Attributes:
         most: The noise that weights alone may add to the outputs, as a part of their power.
-        gain: What changes a form must leave at most, as a part of the noise before: half of it.
+        gain: What a form that costs bytes must leave at most, as a part of the noise before: half of it.
         splits: At most so many halvings of a set of weights, with two runs of the samples each.
         logits: Whether logits count as outputs do.
     """
@@ -107,6 +107,11 @@ class Form(NamedTuple):
     name: str
     change: Change
     largest_share: float
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it costs next to no bytes, so that all weights may have it."""
+        return self.largest_share == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +191,7 @@ def choose_forms(weights: Sequence[Weight], noise: Noise, forms: Sequence[Form],
 
     1. Weights alone are rounded in the scheme's own form. Where that leaves the outputs 25 dB, they keep it. (What is
        said of 25 dB and of half of the noise is so by default, see `Effort`.)
-    2. Otherwise those that gain a decibel by it get a scale for each channel, if that halves the noise.
+    2. Otherwise those that gain a decibel by it get a scale for each channel, if the outputs gain a decibel too.
     3. Where that is not enough, those that make most noise get 16 bits, as many as bring the outputs to 25 dB, but no
        more than a quarter of the bytes of weights, and only if it halves the noise.
     4. Which make most noise is found by halving the set that makes most by itself, over and over.
@@ -230,18 +235,19 @@ class _Search:
         """Gives weights a form where it is needed and pays; returns those that have it."""
         if self.noise <= self._effort.most:
             return ()
+        wanted = self.noise * (max(self._effort.gain, 1 / _DECIBEL) if form.is_free else self._effort.gain)
         everywhere = self._with(form.change, self._weights)
         least = self._noise_of(self._weights, everywhere)
-        if least > self._effort.gain * self.noise:
+        if least > wanted:
             return ()
-        if form.largest_share < 1:
+        if form.is_free:
+            chosen = frozenset(each for each in self._weights if self._gains(each, everywhere[each.name]))
+        else:
             most = max(self._effort.most - least, 0.0)
             chosen = _chosen(self._split(most), most, form.largest_share * _bytes_of(self._weights))
-        else:
-            chosen = frozenset(each for each in self._weights if self._gains(each, everywhere[each.name]))
         changes = self._with(form.change, chosen)
         noise = least if changes == everywhere else self._noise_of(self._weights, changes)
-        if noise > self._effort.gain * self.noise:
+        if noise > wanted:
             return ()
         self.changes, self.noise = changes, noise
         return tuple(weight for weight in self._weights if weight in chosen)
