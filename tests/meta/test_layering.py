@@ -15,7 +15,7 @@ CSRC = ROOT / "csrc"
 # A module sees those above it; siblings of one line do not see each other. "quarkfast" is the package's own namespace,
 # which imports a public name from where it lives when somebody asks for it.
 PYTHON_LAYERS = [
-    ["_core", "_version", "deferred", "errors"],
+    ["_core", "_version", "deferred", "errors", "wording"],
     ["atomic_files", "formats"],
     ["kernels", "reference"],
     ["qparams", "statistics"],

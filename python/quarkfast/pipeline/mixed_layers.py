@@ -7,11 +7,9 @@ from dataclasses import replace
 
 from quarkfast.config import LayerRule, Scheme
 from quarkfast.quantization.layer_candidates import Candidate, rules_of
+from quarkfast.wording import first_names
 
 __all__ = ["Chosen", "described", "types_of", "with_layers"]
-
-# Layers that a line of the summary names.
-_SHOWN = 3
 
 Chosen = Sequence[tuple[Candidate, LayerRule]]
 """Layers, and what each gets."""
@@ -26,7 +24,7 @@ def described(chosen: Chosen, candidates: Sequence[Candidate]) -> str:
     """Returns which layers get what, in words."""
     if not chosen:
         return f"none of {len(candidates)} layers has other types than the preset"
-    names = ", ".join(repr(each.name) for each, _ in chosen[:_SHOWN]) + (", ..." if len(chosen) > _SHOWN else "")
+    names = first_names(each.name for each, _ in chosen)
     total = max(sum(each.bytes for each in candidates), 1)
     share = 100 * sum(each.bytes for each, _ in chosen) / total
     types = " and ".join(dict.fromkeys(types_of(form) for _, form in chosen))

@@ -41,6 +41,7 @@ from quarkfast.pipeline.wide_bytes import wide_shares
 from quarkfast.quantization import Records
 from quarkfast.quantization.weight_precision import USUAL, Effort, has_eight_bits
 from quarkfast.targets import Target
+from quarkfast.wording import first_names
 
 __all__ = ["quantize_to_goal", "read_goal"]
 
@@ -70,7 +71,6 @@ _OPTIONS: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
 )
 
 # Tensors that a line of the summary names.
-_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +316,7 @@ class _Ladder:
         rules = tuple(TensorRule(name, Change.of({"dtype": wide}, "tensors")) for name in names if name not in own)
         if not rules:
             return False
-        shown = _shown([rule.tensor for rule in rules])
+        shown = first_names(rule.tensor for rule in rules)
         widened = replace(plan, scheme=replace(scheme, tensors=(*scheme.tensors, *rules)))
         try:
             self.pull(f"{wide} for {len(rules)} activations ({shown}; {100 * share:.0f} % of their bytes)", widened)
@@ -334,7 +334,7 @@ class _Ladder:
             return False
         exclude = (*plan.scheme.exclude, *(f"^{re.escape(name)}" for name in nodes))
         left = replace(plan, scheme=replace(plan.scheme, exclude=exclude))
-        self.pull(f"float for {len(nodes)} nodes ({_shown(nodes)})", left)
+        self.pull(f"float for {len(nodes)} nodes ({first_names(nodes)})", left)
         return True
 
     def finish(self) -> tuple[bytes, Summary]:
@@ -350,7 +350,3 @@ class _Ladder:
         levers = tuple(self._tried)
         found = replace(best.summary, notes=notes, levers=levers, judged=len(self._judged), above_8_bits=shares)
         return best.data, replace(found, seconds=seconds)
-
-
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")

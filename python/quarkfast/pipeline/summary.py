@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from quarkfast.wording import counted, first_names
+
 if TYPE_CHECKING:
     from quarkfast.graph.quantizer import Reduction
     from quarkfast.pipeline.wide_bytes import WideShares
@@ -213,7 +215,7 @@ def _reduced(found: Sequence[Reduction]) -> str:
     """Returns how many layers gave way, and the five that lost most."""
     worst = sorted(found, key=lambda each: each.after - each.before)[:5]
     named = ", ".join(map(str, worst)) + (", ..." if len(found) > len(worst) else "")
-    return f"weights of {len(found)} layer{'s' * (len(found) > 1)} keep sums in 16 bits, expected SQNR {named}"
+    return f"weights of {counted(len(found), 'layer')} keep sums in 16 bits, expected SQNR {named}"
 
 
 def _grouped(nodes: Iterable[FloatNode]) -> list[str]:
@@ -229,9 +231,8 @@ def _counted(nodes: Sequence[FloatNode]) -> str:
     counts = Counter(node.op_type for node in nodes)
     if len(nodes) == 1:
         return f"{nodes[0].op_type} {nodes[0].name!r}"
-    shown = ", ".join(repr(node.name) for node in nodes[:3])
     operators = ", ".join(f"{count} {op_type}" for op_type, count in counts.most_common())
-    return f"{operators} ({shown}{', ...' if len(nodes) > 3 else ''})"
+    return f"{operators} ({first_names(node.name for node in nodes)})"
 
 
 def _reason(nodes: Sequence[FloatNode]) -> str:

@@ -27,6 +27,7 @@ from quarkfast.quantization.weight_precision import (
 from quarkfast.targets import Target
 from quarkfast.transforms.fold_constants import fold_constants
 from quarkfast.transforms.infer_types import infer_types
+from quarkfast.wording import first_names
 from quarkfast.writers import lowest_opset
 
 __all__ = ["forms_taken", "may_raise_precision", "raise_precision"]
@@ -37,7 +38,6 @@ _ENOUGH_NUMBERS, _MOST_SAMPLES = 10_000, 6
 
 # Bytes of weights up to which they are tried: two forms of them are in memory beside the model.
 _MOST_TRIED = 256 << 20
-_SHOWN = 3
 
 
 def may_raise_precision(context: Context) -> bool:
@@ -136,5 +136,5 @@ def _beginning(context: Context, choice: Choice) -> str:
 
 
 def _counted(form: str, names: Sequence[str], share: float) -> str:
-    shown = ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
-    return f"{len(names)} ({shown}; {100 * share:.0f} % of their bytes) {'have' if len(names) > 1 else 'has'} {form}"
+    verb = "have" if len(names) > 1 else "has"
+    return f"{len(names)} ({first_names(names)}; {100 * share:.0f} % of their bytes) {verb} {form}"

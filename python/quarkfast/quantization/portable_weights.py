@@ -21,6 +21,7 @@ from quarkfast.quantization.codes import codes_of, scale_along, zero_point_along
 from quarkfast.quantization.plan import Plan
 from quarkfast.quantization.quantized_tensor import QuantizedBlocks
 from quarkfast.targets import Target
+from quarkfast.wording import counted, first_names
 
 __all__ = [
     "Layer",
@@ -138,8 +139,7 @@ def saturation_note(
             found += [layer.node] if overflows(layer, weight.encoded()) else []
     if not found:
         return ()
-    names = ", ".join(map(repr, found[:3])) + (", ..." if len(found) > 3 else "")
-    layers = f"{len(found)} layer{'s' * (len(found) > 1)} ({names})"
+    layers = f"{counted(len(found), 'layer')} ({first_names(found)})"
     remedy = "portable=True avoids it" if target.cpu_kernels else "without graph optimizations it adds exactly"
     return (
         f"processors without VNNI: a default session of ONNX Runtime adds products of {layers} in 16 bits, which may "
