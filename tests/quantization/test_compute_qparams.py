@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -13,6 +14,7 @@ from quarkfast.kernels import Range
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.pipeline.resolve import resolve
 from quarkfast.quantization import compute_qparams, place
+from quarkfast.quantization.bias import raised_note
 from support.tiny_models import conv_relu_model, tiny_model
 
 
@@ -79,11 +81,16 @@ def test_a_bias_that_would_overflow_raises_the_weights_scale_and_is_named(per_ch
     _, quantizer = plan.biases[0]
     codes = bias.astype(np.float64) / quantizer.scale
     assert np.abs(codes).max() <= 2**30 * (1 + 2.0**-22)
-    channels = r"\[1\]" if per_channel else "all"
-    (note,) = plan.notes
-    assert note == f"node 'conv_0': weight scale raised so that its bias fits into int32 (channels {channels})".replace(
-        "\\", ""
+    assert plan.notes == ("weight scales of 1 layer ('conv_0') raised so that biases fit into int32",)
+
+
+def test_weights_of_many_layers_that_are_raised_are_one_sentence():
+    slots = [SimpleNamespace(edge=SimpleNamespace(node=f"conv_{place}"), bits=32) for place in range(4)]
+    (note,) = raised_note(slots)
+    assert note == (
+        "weight scales of 4 layers ('conv_0', 'conv_1', 'conv_2', ...) raised so that biases fit into int32"
     )
+    assert raised_note([]) == []
 
 
 def test_a_bias_with_headroom_leaves_the_weight_alone():

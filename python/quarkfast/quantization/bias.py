@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,9 @@ from quarkfast.config import ScaleKind
 from quarkfast.graph.placement import BiasSlot
 from quarkfast.graph.quantizer import Quantizer
 from quarkfast.qparams import stored_scale
+from quarkfast.wording import counted, first_names
 
-__all__ = ["HEADROOM", "bias_quantizer", "raise_for_headroom"]
+__all__ = ["HEADROOM", "bias_quantizer", "raise_for_headroom", "raised_note"]
 
 _INT32_MAX = 2**31 - 1
 _SMALLEST = float(np.finfo(np.float32).tiny)
@@ -52,8 +53,7 @@ def raise_for_headroom(
     weight: Quantizer,
     data: Quantizer,
     bias: NDArray[np.float32],
-    slot: BiasSlot,
-    notes: list[str],
+    bits: int = 32,
     kind: ScaleKind = "float32",
 ) -> Quantizer:
     """Returns `weight` with the scales raised under which ``bias / (s_x * s_w)`` would exceed half of int32's range.
@@ -64,14 +64,13 @@ def raise_for_headroom(
         weight: Quantizer of the layer's weight.
         data: Quantizer of its input.
         bias: The bias, one value for each channel.
-        slot: For the note.
-        notes: Gets a sentence that names the layer and the channels.
+        bits: Of the bias, 32 or 16.
         kind: The set that scales are taken from, and stay in.
     """
     if not bias.size:
         return weight
     magnitude = np.abs(bias.astype(np.float64))
-    needed = magnitude / (_LARGEST[slot.bits] * float(data.scale))
+    needed = magnitude / (_LARGEST[bits] * float(data.scale))
     if kind == "power_of_two":
         fraction, exponent = np.frexp(needed)
         needed = np.where(needed > 0, np.ldexp(1.0, exponent - (fraction == 0.5)), 0.0)  # the next one up
@@ -85,11 +84,16 @@ def raise_for_headroom(
     short = needed > weight.scale
     if not np.any(short):
         return weight
-    channels: Any = np.flatnonzero(short).tolist() if weight.scale.ndim else "all"
-    notes.append(
-        f"node {slot.edge.node!r}: weight scale raised so that its bias fits into int{slot.bits} (channels {channels})"
-    )
     return replace(weight, scale=np.where(short, needed, weight.scale).astype(np.float32))
+
+
+def raised_note(raised: Sequence[BiasSlot]) -> list[str]:
+    """Returns what the summary says of layers whose weight has a raised scale; nothing for none."""
+    if not raised:
+        return []
+    layers = f"{counted(len(raised), 'layer')} ({first_names(slot.edge.node for slot in raised)})"
+    bits = " and ".join(f"int{bits}" for bits in sorted({slot.bits for slot in raised}))
+    return [f"weight scales of {layers} raised so that biases fit into {bits}"]
 
 
 def _product(data: Quantizer, weight: Quantizer, channels: int) -> NDArray[np.float32]:

@@ -16,7 +16,7 @@ from quarkfast.graph.placement import ConstantSlot, Placement
 from quarkfast.graph.quantizer import Quantizer, Quantizers
 from quarkfast.kernels import Range
 from quarkfast.quantization.attention_masks import limit_masks
-from quarkfast.quantization.bias import bias_quantizer, raise_for_headroom
+from quarkfast.quantization.bias import bias_quantizer, raise_for_headroom, raised_note
 from quarkfast.quantization.degenerate_ranges import count_flat
 from quarkfast.quantization.portable_weights import make_portable
 from quarkfast.quantization.scales import quantizer_for_range, quantizer_for_values, unit_quantizer
@@ -108,11 +108,14 @@ def compute_qparams(
         model, placement, scheme, target, constants, activations, channel_absmax or {}
     )
     slots = {edge: slot for slot in constants for edge in slot.edges}
+    raised = []
     for bias in placement.biases:
         if bias.weight in slots:
             slot, values = slots[bias.weight], array_of(initializers[bias.tensor])
-            data, kind = activations[bias.data], slot.spec.scale
-            constants[slot] = raise_for_headroom(constants[slot], data, values, bias, notes, kind)
+            data, had = activations[bias.data], constants[slot]
+            constants[slot] = raise_for_headroom(had, data, values, bias.bits, slot.spec.scale)
+            raised += [bias] if constants[slot] is not had else []
+    notes.extend(raised_note(raised))
     biases = []
     for bias in placement.biases:
         weight = constants[slots[bias.weight]] if bias.weight in slots else activations[bias.weight_tensor]
