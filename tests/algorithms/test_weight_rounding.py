@@ -344,5 +344,5 @@ def test_a_head_on_two_levels_is_rounded_for_both(options):
         )
         outputs = exact_session(result.model_bytes).run(None, {"x": x})
         ratios.append([sqnr(*pair) for pair in zip(expected, outputs, strict=True)])
-    assert any("weight rounding: codes of 1 layers" in note for note in result.summary.notes)
+    assert any("weight rounding: codes of 1 layer chosen" in note for note in result.summary.notes)
     assert min(np.subtract(ratios[1], ratios[0])) > 1

@@ -17,6 +17,7 @@ from quarkfast.evaluate.partial_model import Feed
 from quarkfast.graph.access import array_of_tensor
 from quarkfast.graph.external_constants import proto_and_folder, with_constants_as_inputs
 from quarkfast.reconstruction import InputMeans, LinearLayer, linear_layers
+from quarkfast.wording import counted
 
 __all__ = ["BIAS_CORRECTION", "BiasCorrectionSettings", "bias_of", "corrected_bias"]
 
@@ -132,7 +133,7 @@ def _keep_if_better(context: Context, corrected: Mapping[str, Any], before: floa
     )
     if after < before:
         context.plan = context.plan.with_tensors(corrected)
-        context.notes.append(f"bias correction of {len(corrected)} layers: {measured}")
+        context.notes.append(f"bias correction of {counted(len(corrected), 'layer')}: {measured}")
     else:
         context.notes.append(f"bias correction was undone: {measured}")
     return after < before

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Context
+from quarkfast.wording import counted
 
 __all__ = ["MOST_APART", "Gains", "split_samples"]
 
@@ -62,4 +63,5 @@ class Gains:
     def __str__(self) -> str:
         """Returns both means in words."""
         had, has = (float(each.mean()) if each.size else 0.0 for each in (self._before, self._after))
-        return f"on {self._gains.size} samples held apart outputs have {has:.1f} dB instead of {had:.1f} dB in the mean"
+        apart = counted(self._gains.size, "sample held apart")
+        return f"on {apart} outputs have {has:.1f} dB instead of {had:.1f} dB in the mean"

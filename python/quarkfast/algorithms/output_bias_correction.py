@@ -17,6 +17,7 @@ from quarkfast.reconstruction import LinearLayer, linear_layers
 from quarkfast.reconstruction.layer_means import layer_means
 from quarkfast.reconstruction.output_error import ReferenceOutputs
 from quarkfast.reconstruction.walk import go_through
+from quarkfast.wording import counted
 
 __all__ = ["OUTPUT_BIAS_CORRECTION", "OutputBiasCorrectionSettings", "correct_output_biases"]
 
@@ -86,7 +87,7 @@ def correct_output_biases(context: Context, settings: OutputBiasCorrectionSettin
         context.notes.append(f"output bias correction was undone, for it made the model no better: {gains}")
         return False
     context.replace_codes(changed)
-    context.notes.append(f"output bias correction of {len(changed)} layers: {gains}")
+    context.notes.append(f"output bias correction of {counted(len(changed), 'layer')}: {gains}")
     return True
 
 

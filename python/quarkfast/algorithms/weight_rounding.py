@@ -25,6 +25,7 @@ from quarkfast.reconstruction.output_error import ReferenceOutputs
 from quarkfast.reconstruction.reconstruct import LayerStatistics, reconstruct
 from quarkfast.reconstruction.set_aside import LARGE, SetAside
 from quarkfast.reconstruction.shared_weights import shared_weights
+from quarkfast.wording import counted
 
 __all__ = ["WeightRoundingSettings", "round_weight", "round_weights", "settings_of"]
 
@@ -246,7 +247,7 @@ def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
         context.notes.append(f"weight rounding was undone, for it made the model no better: {gains}")
         return False
     context.replace_codes(rounding.changed)
-    context.notes.append(f"weight rounding: codes of {len(weights)} layers chosen by their output; {gains}")
+    context.notes.append(f"weight rounding: codes of {counted(len(weights), 'layer')} chosen by their output; {gains}")
     return True
 
 

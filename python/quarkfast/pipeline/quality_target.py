@@ -41,7 +41,7 @@ from quarkfast.pipeline.wide_bytes import wide_shares
 from quarkfast.quantization import Records
 from quarkfast.quantization.weight_precision import USUAL, Effort, has_eight_bits
 from quarkfast.targets import Target
-from quarkfast.wording import first_names
+from quarkfast.wording import counted, first_names
 
 __all__ = ["quantize_to_goal", "read_goal"]
 
@@ -319,7 +319,9 @@ class _Ladder:
         shown = first_names(rule.tensor for rule in rules)
         widened = replace(plan, scheme=replace(scheme, tensors=(*scheme.tensors, *rules)))
         try:
-            self.pull(f"{wide} for {len(rules)} activations ({shown}; {100 * share:.0f} % of their bytes)", widened)
+            self.pull(
+                f"{wide} for {counted(len(rules), 'activation')} ({shown}; {100 * share:.0f} % of their bytes)", widened
+            )
         except (ConfigError, UnsupportedError) as error:
             self._notes.append(f"{self._goal.name}: {plan.target.name} takes no {wide} activations: {error}")
             return False
@@ -334,7 +336,7 @@ class _Ladder:
             return False
         exclude = (*plan.scheme.exclude, *(f"^{re.escape(name)}" for name in nodes))
         left = replace(plan, scheme=replace(plan.scheme, exclude=exclude))
-        self.pull(f"float for {len(nodes)} nodes ({first_names(nodes)})", left)
+        self.pull(f"float for {counted(len(nodes), 'node')} ({first_names(nodes)})", left)
         return True
 
     def finish(self) -> tuple[bytes, Summary]:

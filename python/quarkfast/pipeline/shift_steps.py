@@ -18,6 +18,7 @@ from quarkfast.quantization import place
 from quarkfast.ranges.estimate import estimate_ranges
 from quarkfast.statistics.shifting import shift_statistics
 from quarkfast.transforms.settle_limits import settle_limits
+from quarkfast.wording import counted
 
 __all__ = ["balance_biases", "settle_shifted_limits", "shift_activations", "shifts_activations"]
 
@@ -61,10 +62,10 @@ def shift_activations(context: Context) -> bool:
     context.placement = place(context.model, scheme, context.target)
     gained = 10 * math.log10(found.gain)
     count = sum(name in moved for name in context.ranges)
+    pads = counted(context.shifted.pads, "Pad")
     context.notes.append(
-        f"activation shifting: {count} of {len(reaches)} activations lose an offset; "
-        f"their steps, squared, are {gained:.1f} dB smaller in the mean, and {context.shifted.pads} Pads stand "
-        "in front of convolutions"
+        f"activation shifting: {count} of {len(reaches)} activations lose an offset, with {pads} in front of "
+        f"convolutions; their steps, squared, are {gained:.1f} dB smaller in the mean"
     )
     return True
 
