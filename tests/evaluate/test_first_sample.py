@@ -34,9 +34,23 @@ def test_poor_outputs_are_named(preset):
     """Steps of 79, or of 64 where bfloat16 holds 10000, make 10001 and 10002 the same."""
     proto = tiny_model("g (float[N, 4] x) => (float[N, 4] y) { y = Softmax(x) }")
     result = quarkfast.quantize(proto, preset=preset, calibration_data=np.float32([[10000, 10001, 10002, 10003]]))
-    assert any(
-        note.startswith("poor outputs on the first sample, with exact sums: 'y' ") for note in result.summary.notes
+    (note,) = _poor(result)
+    assert note.startswith("poor outputs on the first sample, with exact sums: 'y' ")
+    assert note.endswith("leave layers float (exclude), or give activations more bits (activation_type)")
+    assert ("(rounding='descent')" in note) == (preset not in ("BF16", "FP16"))
+
+
+def test_what_has_been_tried_is_no_remedy():
+    proto = tiny_model(
+        "g (float[N, 4] x) => (float[N, 4] y) { m = MatMul(x, w) y = Softmax(m) }", {"w": np.eye(4, dtype=np.float32)}
     )
+    rows = np.float32([[10000, 10001, 10002, 10003]] * 8)
+    (note,) = _poor(quarkfast.quantize(proto, preset="A8W8", calibration_data=rows, rounding="descent"))
+    assert "rounding" not in note
+
+
+def _poor(result):
+    return [note for note in result.summary.notes if note.startswith("poor outputs")]
 
 
 def test_nothing_is_measured_without_samples_or_on_random_ones():

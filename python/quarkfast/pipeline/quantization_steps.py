@@ -66,6 +66,7 @@ __all__ = [
 # Noise of a quarter of the signal's amplitude, 20 log10(4) dB below it.
 _POOR = 12.0
 _REMEDY = "leave layers float (exclude), or give activations more bits (activation_type)"
+_BETTER_CODES = "choose codes of weights by what layers compute (rounding='descent'), name a target (min_sqnr=20), "
 
 
 def place_pairs(context: Context) -> bool:
@@ -264,7 +265,10 @@ def measure_outputs(context: Context) -> bool:
         context.notes.append(f"the outputs on the first sample are not known: {error}")
     poor = ", ".join(f"{name!r} {value:.1f} dB" for name, value in context.outputs if value < _POOR)
     if poor:
-        context.notes.append(f"poor outputs on the first sample, with exact sums: {poor}; {_REMEDY}")
+        scheme = context.scheme
+        nearest = takes_ranges(context) and scheme.weight.format.is_integer and scheme.rounding == "nearest"
+        remedy = _BETTER_CODES + _REMEDY if nearest else _REMEDY
+        context.notes.append(f"poor outputs on the first sample, with exact sums: {poor}; {remedy}")
     return False
 
 
