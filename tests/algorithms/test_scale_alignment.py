@@ -126,6 +126,8 @@ def test_limits_that_have_the_last_code_become_relu():
         assert [node.op_type for node in plain.proto.graph.node].count("Clip") == 2
         assert "Clip" not in [node.op_type for node in aligned.proto.graph.node]
         assert any(note.startswith("2 Clip became Relu: ") for note in aligned.summary.notes)
+        assert (plain.summary.quantized.get("Clip"), aligned.summary.quantized.get("Clip")) == (2, None)
+        assert aligned.summary.quantized["Relu"] == 2
         (expected,) = exact_session(model).run(None, {"x": x})
         ratios = [sqnr(expected, run_as_written(each.model_bytes, x)) for each in (plain, aligned)]
         gains.append(ratios[1] - ratios[0])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from quarkfast.formats.scalar import qtype
+from quarkfast.graph.access import name_of
 from quarkfast.pipeline.context import Context
 from quarkfast.transforms.settle_limits import LastCode, drop_upper_limits
 
@@ -28,5 +31,7 @@ def drop_aligned_limits(context: Context) -> bool:
     dropped = drop_upper_limits(context.model.graph, ends)
     if dropped:
         reason = "codes end where they limit, and devices compute it along with a layer"
-        context.notes.append(f"{dropped} Clip became Relu: {reason}")
-    return dropped > 0
+        context.notes.append(f"{len(dropped)} Clip became Relu: {reason}")
+        quantized = {**context.placement.quantized, **{name_of(node): node.op_type for node in dropped}}
+        context.placement = replace(context.placement, quantized=quantized)
+    return bool(dropped)

@@ -55,8 +55,8 @@ class LastCode(NamedTuple):
     scale: float
 
 
-def drop_upper_limits(graph: ir.Graph, ends: Mapping[str, LastCode]) -> int:
-    """Makes a Relu of each Clip from zero up whose limit has the last code or lies beyond; returns how many there were.
+def drop_upper_limits(graph: ir.Graph, ends: Mapping[str, LastCode]) -> list[ir.Node]:
+    """Makes a Relu of each Clip from zero up whose limit has the last code or lies beyond; returns these.
 
     Devices compute a Relu along with the layer in front of it, but no Clip, unless it is ReLU6. Error: none, in codes.
 
@@ -68,18 +68,18 @@ def drop_upper_limits(graph: ir.Graph, ends: Mapping[str, LastCode]) -> int:
         >>> model = ir.from_onnx_text('<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) '
         ...                           '<float low = {0}, float high = {6}> { y = Clip (x, low, high) }')
         >>> drop_upper_limits(model.graph, {"y": LastCode(127, 1 / 16)})
-        0
-        >>> drop_upper_limits(model.graph, {"y": LastCode(127, 1 / 32)}), model.graph.node(0).op_type
-        (1, 'Relu')
+        []
+        >>> [node.op_type for node in drop_upper_limits(model.graph, {"y": LastCode(127, 1 / 32)})]
+        ['Relu']
     """
-    dropped = 0
+    dropped = []
     for node in graph:
         end = ends.get(node.outputs[0].name or "") if node.op_type == "Clip" and is_standard(node) else None
         low, high = (None if end is None else clip_limits(node)) or (None, None)
         if end is not None and low == 0 and high is not None and np.rint(high / end.scale) >= end.code:
             node.op_type = "Relu"
             node.resize_inputs(1)
-            dropped += 1
+            dropped.append(node)
     if dropped:
         drop_unread(graph)
     return dropped
