@@ -1,0 +1,113 @@
+"""Pairs of layers between which a positive factor of a channel passes, and how their weights lie."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.deferred import ir
+from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard
+
+__all__ = ["by_input", "by_output", "next_layer", "reads_rows"]
+
+Values = NDArray[np.float64]
+
+# What may stand between two layers: operators that a positive factor of a channel passes through.
+# (Pools pad with what no factor changes.)
+_PASS_THROUGH = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LeakyRelu", "MaxPool", "Relu"})
+
+
+def next_layer(node: ir.Node) -> ir.Node | None:
+    """Returns the layer that alone reads what `node` gives, if a factor of a channel passes to it; else None.
+
+    Both are Conv, or both Gemm, with weights and biases of their own.
+    """
+    if not _is_layer(node) or not _is_vector(node):
+        return None
+    value = node.outputs[0]
+    while True:
+        uses = tuple(value.uses())
+        if len(uses) != 1 or value.is_graph_output():
+            return None
+        reader, index = uses[0]
+        if reader.graph is not node.graph or index != 0 or not is_standard(reader):
+            return None
+        if not _passes_through(reader):
+            return reader if _reads_channels_of(reader, node) else None
+        if any(output.uses() or output.is_graph_output() for output in reader.outputs[1:]):
+            return None
+        value = reader.outputs[0]
+
+
+def _passes_through(node: ir.Node) -> bool:
+    """Whether a positive factor of a channel passes through `node`."""
+    if node.op_type == "Pad":
+        rest = [each for each in node.inputs[2:3] if each is not None]
+        zero = all(is_constant(each) and not array_of(each).any() for each in rest)
+        return zero and node.attributes.get_float("value", 0.0) == 0 and _pads_places_alone(node)
+    if node.op_type == "ReduceMean":
+        axes = _integers(node, "axes", 1)
+        return bool(axes) and min(axes) >= 2 and bool(node.attributes.get_int("keepdims", 1))
+    return node.op_type in _PASS_THROUGH
+
+
+def _pads_places_alone(node: ir.Node) -> bool:
+    """Whether a Pad adds neither samples nor channels, by its full list of sizes."""
+    sizes, constant = _integers(node, "pads", 1), node.attributes.get_string("mode", "constant") == "constant"
+    rank = len(sizes) // 2
+    whole = len(node.inputs) < 4 or node.inputs[3] is None
+    return constant and whole and rank > 2 and not any((*sizes[:2], *sizes[rank : rank + 2]))
+
+
+def _integers(node: ir.Node, name: str, index: int) -> list[int]:
+    """Returns integers that are an attribute in old operator sets, and a constant input in others."""
+    value = node.inputs[index] if len(node.inputs) > index else None
+    if value is None:
+        return list(node.attributes.get_ints(name, ()))
+    return array_of(value).ravel().tolist() if is_constant(value) else []
+
+
+def _is_layer(node: ir.Node) -> bool:
+    return is_standard(node) and node.op_type in ("Conv", "Gemm") and _is_own(node.inputs[1])
+
+
+def _is_own(value: ir.Value | None) -> bool:
+    """Whether `value` is a constant of floats that one node reads."""
+    if value is None or not is_constant(value) or value.dtype != ir.DataType.FLOAT:
+        return False
+    return is_read_once(value)
+
+
+def _is_vector(node: ir.Node) -> bool:
+    """Whether the layer has no bias, or one that can be scaled for each channel."""
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    return bias is None or (_is_own(bias) and array_of(bias).shape == (_channels_out(node),))
+
+
+def _channels_out(node: ir.Node) -> int:
+    return int(array_of(node.inputs[1]).shape[1 if reads_rows(node) else 0])
+
+
+def _reads_channels_of(node: ir.Node, head: ir.Node) -> bool:
+    if not _is_layer(node) or node.op_type != head.op_type or int(node.attributes.get_int("transA", 0)):
+        return False
+    return bool(by_input(node, array_of(node.inputs[1])).shape[0] == _channels_out(head))
+
+
+def reads_rows(node: ir.Node) -> bool:
+    """Whether the first axis of a layer's weight is that of its input."""
+    return node.op_type == "Gemm" and int(node.attributes.get_int("transB", 0)) == 0
+
+
+def by_output(node: ir.Node, weight: Values) -> Values:
+    """Returns a weight with one row for each output channel."""
+    return np.moveaxis(weight, 1 if reads_rows(node) else 0, 0)
+
+
+def by_input(node: ir.Node, weight: Values) -> Values:
+    """Returns a weight with one row for each input channel; ``[M, C / groups, ...]`` holds those of its group."""
+    if node.op_type == "Gemm":
+        return weight if reads_rows(node) else weight.T
+    groups = node.attributes.get_int("group", 1)
+    split = weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:]).swapaxes(1, 2)
+    return split.reshape(groups * weight.shape[1], -1)
