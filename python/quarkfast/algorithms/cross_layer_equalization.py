@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.algorithms.gated_pairs import Gate, carry_factors, find_gated_pairs
 from quarkfast.algorithms.layer_pairs import by_input, by_output, next_layer, reads_rows
 from quarkfast.algorithms.shrunk_bias import shrunk_bias
 from quarkfast.config import Scheme
@@ -45,6 +47,8 @@ class CrossLayerEqualizationSettings:
             33.9 with octaves up to 4. In MX6: 17.1 dB as it is; 24.9, 24.7, 23.9; 24.9.
         least_gain: What weights have to gain with useful octaves, as a ratio of noise, before activations may lose: a
             decibel.
+        through_gates: Whether layers with a gate between them (`quarkfast.algorithms.gated_pairs`) are pairs, too: each
+            that is scaled costs a Mul.
     """
 
     factors: Factors = "useful_octaves"
@@ -56,6 +60,7 @@ class CrossLayerEqualizationSettings:
     cle_total_layer_diff_threshold: float = 1.9e-7
     largest_factor: float | None = None
     least_gain: float = 10**0.1
+    through_gates: bool = False
 
     @property
     def limit(self) -> float:
@@ -106,33 +111,62 @@ def equalize(model: ir.Model, settings: CrossLayerEqualizationSettings | Factors
         return False
     model.meta[_DONE] = True
     chosen = CrossLayerEqualizationSettings(settings) if isinstance(settings, str) else settings
-    changed = False
-    pairs = [(node, tail) for node in model.graph if (tail := next_layer(node)) is not None]
+    pairs = _pairs(model, chosen)
     for _ in range(_MOST_STEPS if chosen.cle_steps < 0 else chosen.cle_steps):
-        moved = [_scale(*pair, chosen) for pair in pairs]
-        changed = changed or any(moved)
+        moved = [_scale(pair, chosen) for pair in pairs]
         if chosen.cle_steps < 0 and sum(moved) <= chosen.cle_total_layer_diff_threshold:
             break
-    return changed
+    carry_factors(model, {pair.gate: pair.factors for pair in pairs if pair.gate is not None})
+    return any((pair.factors != 1).any() for pair in pairs)
 
 
-def _scale(head: ir.Node, tail: ir.Node, settings: CrossLayerEqualizationSettings) -> float:
-    """Scales a pair; returns the mean change of a weight, the first layer's and the second's added up."""
-    first, second = (array_of(node.inputs[1]).astype(np.float64) for node in (head, tail))
-    written, read = _flat(by_output(head, first)), _flat(by_input(tail, second))
+@dataclass(eq=False)
+class _Pair:
+    """A layer, those behind it, and the gate between them if there is one.
+
+    Attributes:
+        factors: What each channel has been multiplied by so far.
+    """
+
+    head: ir.Node
+    tails: tuple[ir.Node, ...]
+    gate: Gate | None = None
+    factors: Values = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.factors = np.ones(len(by_output(self.head, array_of(self.head.inputs[1]))))
+
+
+def _pairs(model: ir.Model, settings: CrossLayerEqualizationSettings) -> list[_Pair]:
+    """Returns the pairs in the order of their first layers."""
+    found = {node: _Pair(node, (tail,)) for node in model.graph if (tail := next_layer(node)) is not None}
+    if settings.through_gates:
+        found |= {head: _Pair(head, tails, gate) for head, gate, tails in find_gated_pairs(model)}
+    return [found[node] for node in model.graph if node in found]
+
+
+def _scale(pair: _Pair, settings: CrossLayerEqualizationSettings) -> float:
+    """Scales a pair; returns the mean change of a weight, added up over its layers."""
+    head, layers = pair.head, (pair.head, *pair.tails)
+    weights = [array_of(node.inputs[1]).astype(np.float64) for node in layers]
+    written = _flat(by_output(head, weights[0]))
+    read = [_flat(by_input(node, weight)) for node, weight in zip(pair.tails, weights[1:], strict=True)]
     bias = None if len(head.inputs) < 3 or head.inputs[2] is None else array_of(head.inputs[2]).astype(np.float64)
     reach = _channel_absmax(written)
     if settings.cle_scale_append_bias and bias is not None:
         reach = np.maximum(reach, np.abs(shrunk_bias(bias, written)))
-    factors = _factors(reach, _channel_absmax(read), settings)
+    factors = _factors(reach, np.max([_channel_absmax(rows) for rows in read], axis=0), settings)
     if settings.factors == "useful_octaves" and not _lessens_noise(written, read, factors, settings.least_gain):
         return 0.0
-    _change(head.inputs[1], first * _for_output(head, factors, first.ndim))
+    pair.factors = pair.factors * factors
+    _change(head.inputs[1], weights[0] * _for_output(head, factors, weights[0].ndim))
     if bias is not None:
         _change(head.inputs[2], bias * factors)
-    _change(tail.inputs[1], second / _for_input(tail, factors, second.shape))
-    moved = ((node, before) for node, before in ((head, first), (tail, second)))
-    return float(sum(np.abs(array_of(node.inputs[1]) - before).mean() for node, before in moved))
+    for node, weight in zip(pair.tails, weights[1:], strict=True):
+        _change(node.inputs[1], weight / _for_input(node, factors, weight.shape))
+    return float(
+        sum(np.abs(array_of(node.inputs[1]) - before).mean() for node, before in zip(layers, weights, strict=True))
+    )
 
 
 def _flat(rows: Values) -> Values:
@@ -145,20 +179,24 @@ def _channel_absmax(rows: Values) -> Values:
     return found
 
 
-def _lessens_noise(written: Values, read: Values, factors: Values, least_gain: float) -> bool:
+def _lessens_noise(written: Values, read: Sequence[Values], factors: Values, least_gain: float) -> bool:
     """Whether rounding the weights on both sides of channels adds clearly less to the outputs once they are scaled.
 
     Args:
         written: Weights that make each channel, ``[channels, n0]``.
-        read: Weights that read it, ``[channels, n1]``.
+        read: Weights that read it, ``[channels, n1]``, of each layer that does.
         factors: One for each channel.
         least_gain: The least ratio of noise before and after.
     """
-    made, used = (np.einsum("ij,ij->i", rows, rows) for rows in (written, read))
-    before = _noise(written.shape[1], _channel_absmax(written), made, read.shape[1], _channel_absmax(read), used)
-    up, down = factors, 1 / factors
-    scaled = _channel_absmax(written) * up, made * up**2, _channel_absmax(read) * down, used * down**2
-    return before > least_gain * _noise(written.shape[1], *scaled[:2], read.shape[1], *scaled[2:])
+    made, used = np.einsum("ij,ij->i", written, written), [np.einsum("ij,ij->i", rows, rows) for rows in read]
+    reach, reaches = _channel_absmax(written), [_channel_absmax(rows) for rows in read]
+    sizes, up, down = [rows.shape[1] for rows in read], factors, 1 / factors
+    before = sum(_noise(written.shape[1], reach, made, *each) for each in zip(sizes, reaches, used, strict=True))
+    after = sum(
+        _noise(written.shape[1], reach * up, made * up**2, size, other * down, energy * down**2)
+        for size, other, energy in zip(sizes, reaches, used, strict=True)
+    )
+    return before > least_gain * after
 
 
 def _noise(n0: int, reach0: Values, energy0: Values, n1: int, reach1: Values, energy1: Values) -> float:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard
 
-__all__ = ["by_input", "by_output", "next_layer", "reads_rows"]
+__all__ = ["by_input", "by_output", "layers_behind", "makes_channels", "next_layer", "reads_rows"]
 
 Values = NDArray[np.float64]
 
@@ -22,7 +22,7 @@ def next_layer(node: ir.Node) -> ir.Node | None:
 
     Both are Conv, or both Gemm, with weights and biases of their own.
     """
-    if not _is_layer(node) or not _is_vector(node):
+    if not makes_channels(node):
         return None
     value = node.outputs[0]
     while True:
@@ -37,6 +37,38 @@ def next_layer(node: ir.Node) -> ir.Node | None:
         if any(output.uses() or output.is_graph_output() for output in reader.outputs[1:]):
             return None
         value = reader.outputs[0]
+
+
+def makes_channels(node: ir.Node) -> bool:
+    """Whether a node is a Conv or a Gemm with a weight and a bias of its own, each channel of which may be scaled."""
+    return _is_layer(node) and _is_vector(node)
+
+
+def layers_behind(head: ir.Node, value: ir.Value) -> tuple[ir.Node, ...]:
+    """Returns the layers that take up a factor of each channel of `value`, all that it passes to; nothing if others do.
+
+    Args:
+        head: What makes the channels (`makes_channels`).
+        value: What has the factor.
+    """
+    layers, carried, others, waiting = list[ir.Node](), {value}, list[ir.Value | None](), [value]
+    while waiting:
+        read = waiting.pop()
+        if read.is_graph_output() or not read.uses():
+            return ()
+        for reader, index in read.uses():
+            if reader.graph is not head.graph or not is_standard(reader):
+                return ()
+            if index == 0 and _reads_channels_of(reader, head):
+                layers.append(reader)
+                continue
+            if reader.op_type == "Mul":  # by whatever: channels stay where they are
+                others.append(reader.inputs[1 - index])
+            elif index or not _passes_through(reader) or any(each.uses() for each in reader.outputs[1:]):
+                return ()
+            carried.add(reader.outputs[0])
+            waiting.append(reader.outputs[0])
+    return () if carried.intersection(others) else tuple(dict.fromkeys(layers))
 
 
 def _passes_through(node: ir.Node) -> bool:

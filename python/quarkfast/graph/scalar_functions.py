@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
@@ -180,16 +180,22 @@ _STEPS: Mapping[str, _Step] = {
 }
 
 
-def find_scalar_functions(graph: ir.Graph) -> tuple[FoundFunction, ...]:
+def find_scalar_functions(graph: ir.Graph, entries: Iterable[ir.Value] | None = None) -> tuple[FoundFunction, ...]:
     """Returns the functions of `SCALAR_FUNCTIONS` that nodes of `graph` compute, in its order.
 
     A function is a group of nodes that read one tensor and constants of one number, all readers of that tensor, and
     from which one tensor leaves. What it computes at 197 points, up to a factor, tells which one it is, so that any
     spelling is found: the order of operands, Mul by 1/6 or Div by 6, Clip or Min and Max. The longest group counts.
+
+    Args:
+        graph: Of the nodes.
+        entries: Tensors of floats to look at, whatever is known of their types; all that are known as such by default.
     """
     order = {node: position for position, node in enumerate(graph)}
-    values = (*graph.inputs, *(output for node in graph for output in node.outputs))
-    found = (_function_of(value, order) for value in values if holds_floats(value) and not value.is_graph_output())
+    if entries is None:
+        values = (*graph.inputs, *(output for node in graph for output in node.outputs))
+        entries = filter(holds_floats, values)
+    found = (_function_of(value, order) for value in entries if not value.is_graph_output())
     return tuple(each for each in found if each is not None)
 
 

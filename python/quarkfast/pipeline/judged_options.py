@@ -38,6 +38,9 @@ _OPTIONS = (
     (_SHIFTING, "shift_activations", False),
 )
 
+# A setting of equalization that is judged too.
+_GATES = "through_gates"
+
 # Samples that are judged and not calibrated with, at most a quarter of all, and those that calibrate for that.
 _HELD_APART, _CALIBRATING = 16, 48
 
@@ -103,12 +106,14 @@ def quantize_judged(
 
 def _asked(scheme: Scheme) -> list[str]:
     """Returns the names of the options that a scheme has."""
-    return [name for name, field, none in _OPTIONS if getattr(scheme, field) != none]
+    names = [name for name, field, none in _OPTIONS if getattr(scheme, field) != none]
+    return [*names, *(["equalization through gates"] if dict(scheme.equalize_options).get(_GATES) else [])]
 
 
 def _without(scheme: Scheme) -> Scheme:
     left_out: dict[str, Any] = {field: none for _, field, none in _OPTIONS}
-    return replace(scheme, **left_out)
+    others = tuple((name, value) for name, value in scheme.equalize_options if name != _GATES)
+    return replace(scheme, **left_out, equalize_options=others)
 
 
 def _choose(

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from quarkfast import ort
+from quarkfast.algorithms.gated_pairs import find_gated_pairs
 from quarkfast.atomic_files import save_bytes
 from quarkfast.calibration.data import CalibrationData, model_inputs, open_data
 from quarkfast.config import Scheme
+from quarkfast.config.equalization import read_equalization
 from quarkfast.config.options.changes import set_shift_activations
 from quarkfast.config.rules import Change, TensorRule
 from quarkfast.errors import ConfigError, UnsupportedError
@@ -29,6 +31,7 @@ from quarkfast.graph.load import ModelSource, external_files, load_model
 from quarkfast.graph.save import to_proto
 from quarkfast.pipeline.float_nodes import nodes_left_float
 from quarkfast.pipeline.louder_activations import LouderActivations
+from quarkfast.pipeline.prepare import prepare
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quality_goal import Goal, Quality, read_goal
 from quarkfast.pipeline.quantize_model import quantize_model
@@ -42,6 +45,7 @@ from quarkfast.quantization import Records
 from quarkfast.quantization.weight_precision import USUAL, Effort, has_eight_bits
 from quarkfast.targets import Target
 from quarkfast.wording import counted, first_names
+from quarkfast.writers import lowest_opset
 
 __all__ = ["quantize_to_goal", "read_goal"]
 
@@ -69,8 +73,6 @@ _OPTIONS: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
     ("method=minmse", "method", "minmse", {"search_ranges": None}),
     ("rounding=descent", "rounding", "descent", {}),
 )
-
-# Tensors that a line of the summary names.
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,8 @@ def quantize_to_goal(
     ladder = _Ladder(model, path, scheme, calibration_data, max_memory, goal, clock, histograms)
     ladder.pull("as asked", _Plan(scheme, target))
     given = dict(options)
+    if scheme.weight.scale == "power_of_two" and not ladder.is_met and ladder.equalize_gates():
+        given["equalize_options"] = dict(ladder.plan.scheme.equalize_options)
     for lever, name, value, fields in _OPTIONS:
         if name in options or ladder.is_met:
             continue
@@ -204,6 +208,19 @@ class _Ladder:
         """The plan of the best result."""
         assert self._best is not None
         return self._best.plan
+
+    def equalize_gates(self) -> bool:
+        """Equalizes layers with a gate between them, whose weights have one scale; returns whether that helped."""
+        scheme = self.plan.scheme
+        given = dict(scheme.equalize_options)
+        if not scheme.equalize or "through_gates" in given:
+            return False
+        prepared = prepare(load_model(self._model), lowest_opset(scheme, self.plan.target), scheme)
+        if next(find_gated_pairs(prepared), None) is None:
+            return False
+        own = read_equalization({**given, "through_gates": True})
+        plan = replace(self.plan, scheme=replace(scheme, equalize_options=own))
+        return self.pull("equalization through gates", plan)
 
     def pull(self, lever: str, plan: _Plan, *, enough: bool = False) -> bool:
         """Quantizes by a plan, and keeps the result if it is the best, or also `enough`; returns whether it is."""

@@ -1,0 +1,181 @@
+"""Factors of channels that pass beside the gate of a hard-swish, a SiLU or a Mish."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+import quarkfast
+from quarkfast.algorithms.cross_layer_equalization import CrossLayerEqualizationSettings, equalize
+from quarkfast.evaluate import sqnr
+from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.graph.load import load_model
+from quarkfast.graph.save import serialize
+from support.tiny_models import run_as_written, tiny_model
+
+CHANNELS = 8
+GATED = {
+    "HardSwish": "r = HardSwish (a)",
+    "hard-swish": "t = Add (a, three) c = Clip (t, zero, six) m = Mul (a, c) r = Div (m, six)",
+    "hard-swish, other order": "t = Add (three, a) c = Clip (t, zero, six) r = Mul (c, a)",
+    "SiLU": "s = Sigmoid (a) r = Mul (a, s)",
+    "Mish": "p = Softplus (a) t = Tanh (p) r = Mul (t, a)",
+}
+BEHIND = {
+    "depthwise": "y = Conv <group = 8, pads = [1, 1, 1, 1]> (r, d)",
+    "pooled": "o = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (r) y = Conv (o, w)",
+    "two layers": "e = Conv (r, w) f = Conv <group = 8, pads = [1, 1, 1, 1]> (r, d) y = Add (e, f)",
+    "squeeze and excite": """g = GlobalAveragePool (r) h = Conv (g, q) i = Relu (h) j = Conv (i, v)
+        k = HardSigmoid (j) l = Mul (r, k) y = Conv (l, w)""",
+}
+SHAPES = {
+    "u": (CHANNELS, 3, 3, 3),
+    "b": (CHANNELS,),
+    "d": (CHANNELS, 1, 3, 3),
+    "w": (CHANNELS, CHANNELS, 1, 1),
+    "q": (4, CHANNELS, 1, 1),
+    "v": (CHANNELS, 4, 1, 1),
+}
+NUMBERS = {"zero": np.float32(0), "three": np.float32(3), "six": np.float32(6)}
+
+
+def _model(gated, behind):
+    """Returns a model whose channels are made and read with weights of very different sizes."""
+    rng = np.random.default_rng(4)
+    arrays = {name: rng.normal(0, 0.5, shape).astype(np.float32) for name, shape in SHAPES.items()}
+    octaves = np.float32(2.0) ** np.arange(-4, 4, dtype=np.float32)
+    arrays["u"] *= octaves[:, None, None, None]
+    arrays["d"] /= octaves[:, None, None, None]
+    text = f"""g (float[N, 3, 8, 8] x) => (float[N, {CHANNELS}, a, b] y) {{
+        a = Conv <pads = [1, 1, 1, 1]> (x, u, b) {gated} {behind}
+    }}"""
+    return tiny_model(text, {name: values for name, values in (arrays | NUMBERS).items() if name in text})
+
+
+def _samples(seed=1, count=16):
+    return np.random.default_rng(seed).normal(size=(count, 3, 8, 8)).astype(np.float32)
+
+
+def _equalized(proto, **options):
+    model = load_model(proto)
+    changed = equalize(model, CrossLayerEqualizationSettings("octaves", through_gates=True, **options))
+    return changed, onnx.load_from_string(serialize(model))
+
+
+def _kinds(proto):
+    return [node.op_type for node in proto.graph.node]
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+@pytest.mark.parametrize("gated", GATED)
+def test_the_float_model_computes_the_same(gated, behind):
+    proto, x = _model(GATED[gated], BEHIND[behind]), _samples()
+    changed, found = _equalized(proto)
+    assert changed
+    assert _kinds(found).count("Mul") == _kinds(proto).count("Mul") + (2 if gated == "HardSwish" else 1)
+    (expected,) = exact_session(proto).run(None, {"x": x})
+    (result,) = exact_session(found).run(None, {"x": x})
+    # A HardSwish multiplies by a sixth in another place, which rounds; factors are powers of two.
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(result, expected, rtol=0, atol=scale * 2.0**-18 if gated == "HardSwish" else 0)
+
+
+def test_all_layers_behind_a_gate_take_up_the_factor():
+    proto = _model(GATED["SiLU"], BEHIND["squeeze and excite"])
+    _, found = _equalized(proto)
+    before, after = (
+        {each.name: onnx.numpy_helper.to_array(each) for each in model.graph.initializer} for model in (proto, found)
+    )
+    factors = after["u"][:, 0, 0, 0] / before["u"][:, 0, 0, 0]
+    assert len(set(factors.tolist())) > 2
+    np.testing.assert_array_equal(after["w"], before["w"] / factors[:, None, None])
+    np.testing.assert_array_equal(after["a_factors"].ravel(), 1 / factors)
+    squeezed = (after["q"] / before["q"])[..., 0, 0]  # its own channels are scaled too
+    np.testing.assert_array_equal(squeezed / squeezed[:, :1], np.broadcast_to(factors[0] / factors, squeezed.shape))
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "y = Add (r, r)",
+        "e = Sigmoid (r) f = Mul (r, e) y = Conv (f, w)",
+        "e = Conv (r, w) y = Add (e, r)",
+        "e = Mul (r, r) y = Conv (e, w)",
+        "e = Tanh (r) y = Conv (e, w)",
+    ],
+)
+def test_where_the_factor_does_not_pass_nothing_changes(behind):
+    changed, found = _equalized(_model(GATED["SiLU"], behind))
+    assert not changed
+    assert not any(name.name.endswith("_factors") for name in found.graph.initializer)
+
+
+def test_what_others_read_has_no_factor():
+    proto = _model(GATED["SiLU"], BEHIND["depthwise"])
+    proto.graph.output.append(onnx.helper.make_tensor_value_info("r", 1, ["N", CHANNELS, 8, 8]))
+    assert not _equalized(proto)[0]
+    proto = _model("s = Sigmoid (a) m = Mul (a, s) r = Add (m, a)", BEHIND["depthwise"])
+    assert not _equalized(proto)[0]
+
+
+@pytest.mark.parametrize("gated", ["HardSwish", "hard-swish", "SiLU"])
+def test_outputs_gain_where_weights_keep_one_scale(gated):
+    proto, others = _model(GATED[gated], BEHIND["depthwise"]), _samples(2, 64)
+    (expected,) = exact_session(proto).run(None, {"x": others})
+    ratios = {}
+    for through in (True, False):
+        options = {"equalize_options": {"through_gates": through}}
+        result = quarkfast.quantize(proto, preset="XINT8", calibration_data=_samples(), **options)
+        ratios[through] = sqnr(expected, run_as_written(result.model_bytes, others))
+        assert not quarkfast.check_model(result.proto, "ryzenai-xint8").errors
+        told = [note for note in result.summary.notes if note.startswith("cross-layer equalization: 1 Mul in front of")]
+        assert len(told) == through
+    assert ratios[True] > ratios[False] + 3
+
+
+def test_it_is_left_out_where_samples_held_apart_lose_by_it():
+    """Channels that are read with equal weights, and made with small ones where they are large: activations lose."""
+    rng, proto = np.random.default_rng(5), _model(GATED["SiLU"], BEHIND["depthwise"])
+    options = {"preset": "XINT8", "equalize_options": {"through_gates": True}}
+    kept = quarkfast.quantize(proto, calibration_data=_samples(), **options)
+    assert _kinds(kept.proto).count("Mul") == 2
+    weights = {each.name: each for each in proto.graph.initializer}
+    octaves = np.float32(4.0) ** np.arange(-4, 4, dtype=np.float32)
+    bias = np.where(octaves < 1, 40, 0.1).astype(np.float32)
+    weights["b"].CopyFrom(onnx.numpy_helper.from_array(bias, "b"))
+    small = rng.normal(0, 0.5, SHAPES["u"]).astype(np.float32) * octaves[:, None, None, None]
+    weights["u"].CopyFrom(onnx.numpy_helper.from_array(small, "u"))
+    even = rng.normal(0, 0.5, SHAPES["d"]).astype(np.float32)
+    weights["d"].CopyFrom(onnx.numpy_helper.from_array(even, "d"))
+    left = quarkfast.quantize(proto, calibration_data=_samples(), **options)
+    assert _kinds(left.proto).count("Mul") == 1
+    (note,) = [each for each in left.summary.notes if each.startswith("equalization through gates was left out")]
+    assert "strict=True keeps it" in note
+    assert (
+        _kinds(quarkfast.quantize(proto, calibration_data=_samples(), strict=True, **options).proto).count("Mul") == 2
+    )
+
+
+def test_targets_of_quality_pull_it_where_weights_keep_one_scale():
+    proto = _model(GATED["hard-swish"], BEHIND["depthwise"])
+    levers = {
+        preset: [
+            each.lever
+            for each in quarkfast.quantize(
+                proto, preset=preset, calibration_data=_samples(count=32), min_sqnr=80
+            ).summary.levers
+        ]
+        for preset in ("XINT8", "A8W8")
+    }
+    assert levers["XINT8"][:2] == ["as asked", "equalization through gates"]
+    assert "equalization through gates" not in levers["A8W8"]
+    without = _model("r = Relu (a)", BEHIND["depthwise"])
+    result = quarkfast.quantize(without, preset="XINT8", calibration_data=_samples(count=32), min_sqnr=80)
+    assert "equalization through gates" not in [each.lever for each in result.summary.levers]
+
+
+def test_other_presets_and_defaults_add_no_node():
+    proto = _model(GATED["SiLU"], BEHIND["depthwise"])
+    for preset in ("A8W8", "XINT8"):
+        assert _kinds(quarkfast.quantize(proto, preset=preset, calibration_data=_samples()).proto).count("Mul") == 1
