@@ -45,6 +45,7 @@ def test_noise_of_samples_is_beside_the_power_of_all():
     assert found.noise({"a": np.float32([1.0])}) == 1
     found.add_samples([{"x": np.float32([3.0])}])
     assert found.noise({"a": np.float32([1.0])}) == pytest.approx(2 / 10)
+    assert found.noise({"a": np.float32([1.0])}, of_worst=True) == 1
 
 
 def test_outputs_that_are_zero_on_a_sample_count_on_others():

@@ -86,19 +86,24 @@ class ConstantTrial:
         """Takes more samples."""
         self._feeds += [{**self._feeds[0], **feed} for feed in feeds]
 
-    def noise(self, constants: Constants) -> float:
+    def noise(self, constants: Constants, *, of_worst: bool = False) -> float:
         """Returns the noise of the outputs on all samples with other constants, as a part of their power.
 
         It is that of the worst output. Those that are no floats, hold something infinite or nothing but zero do not
         count. What is expected of outputs stays in memory.
+
+        Args:
+            constants: By name.
+            of_worst: Whether it is that of the worst sample, beside its own power.
         """
         while len(self._expected) < len(self._feeds):
             self._expected.append(self._outputs(len(self._expected)))
         sums: dict[tuple[int, ...], NDArray[np.float64]] = {}
-        for feed, expected in zip(self._feeds, self._expected, strict=True):
+        for sample, (feed, expected) in enumerate(zip(self._feeds, self._expected, strict=True)):
             found = ort.run(self._session, {**feed, **constants})
-            for group in map(tuple, self._judged(expected)):
-                sums[group] = sums.get(group, 0) + _powers([(expected[index], found[index]) for index in group])
+            for group in self._judged(expected):
+                key = (sample * of_worst, *group)
+                sums[key] = sums.get(key, 0) + _powers([(expected[index], found[index]) for index in group])
         return max(float(noise / power) for noise, power in sums.values())
 
     def compare(self, one: Constants, other: Constants) -> tuple[float, float]:

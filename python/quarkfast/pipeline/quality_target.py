@@ -286,7 +286,7 @@ class _Ladder:
             trial.close()
         if found <= most:
             return
-        effort = Effort(most, gain=1.0, splits=_SPLITS, logits=True)
+        effort = Effort(most, gain=1.0, splits=_SPLITS, logits=True, of_worst=True)
         self.pull(f"weights that alone leave {decibels(most)}", replace(best.plan, effort=effort))
 
     def widen_activations(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme
@@ -83,7 +84,8 @@ def _choose(context: Context, weights: Sequence[Weight], feed: Feed, forms: Sequ
             others = context.source.samples(context.model, context.scheme).rows(count)[1:]
             trial.add_samples(others)
             count = 1 + len(others)
-        choice = replace(choose_forms(weights, trial.noise, forms, context.effort), samples=count)
+        noise = partial(trial.noise, of_worst=context.effort.of_worst)
+        choice = replace(choose_forms(weights, noise, forms, context.effort), samples=count)
     trial.close()
     return choice
 
@@ -132,7 +134,8 @@ def _note(context: Context, choice: Choice, count: int) -> str:
 
 def _beginning(context: Context, choice: Choice) -> str:
     left, seen = decibels(choice.before), "sample" if choice.samples == 1 else f"{choice.samples} samples"
-    return f"weights: in the form of {context.scheme.name} they alone leave the outputs {left} on the first {seen}"
+    where = f"{'worst of the ' if context.effort.of_worst and choice.samples > 1 else ''}first {seen}"
+    return f"weights: in the form of {context.scheme.name} they alone leave the outputs {left} on the {where}"
 
 
 def _counted(form: str, names: Sequence[str], share: float) -> str:

@@ -83,12 +83,14 @@ class Effort(NamedTuple):
         gain: What a form that costs bytes must leave at most, as a part of the noise before: half of it.
         splits: At most so many halvings of a set of weights, with two runs of the samples each.
         logits: Whether logits count as outputs do.
+        of_worst: Whether the noise is that of the worst sample, and not of all together.
     """
 
     most: float = _MOST_NOISE
     gain: float = 0.5
     splits: int = 8
     logits: bool = False
+    of_worst: bool = False
 
 
 USUAL = Effort()
