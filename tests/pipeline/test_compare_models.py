@@ -232,6 +232,30 @@ def test_what_is_not_compared_is_named(models, arrays, x, tmp_path):
     assert "w" not in {each.tensor for each in found.tensors}
 
 
+@pytest.mark.parametrize(
+    ("between", "options", "equalized"),
+    [
+        ("r = Relu (c)", {}, {"r"}),
+        ("g = Sigmoid (c) r = Mul (c, g)", {"equalize_options": {"through_gates": True}}, {"c", "r"}),
+        ("r = Relu (c)", {"equalize": False}, set()),
+    ],
+)
+def test_equalized_tensors_are_not_held_against_others(tmp_path, rng, x, between, options, equalized):
+    text = f"g (float[N, 3, 8, 8] x) => (float[N, 4, 8, 8] y) {{ c = Conv (x, w) {between} y = Conv (r, d) }}"
+    octaves = np.float32(2.0) ** np.arange(-4, 4, dtype=np.float32)
+    weights = {
+        "w": rng.normal(size=(8, 3, 1, 1)).astype(np.float32) * octaves[:, None, None, None],
+        "d": rng.normal(size=(4, 8, 1, 1)).astype(np.float32) / octaves[:, None, None],
+    }
+    onnx.save(tiny_model(text, weights, opset=17), tmp_path / "float.onnx")
+    quarkfast.quantize(tmp_path / "float.onnx", tmp_path / "q.onnx", "XINT8", x, **options)
+    found = quarkfast.compare_models(tmp_path / "float.onnx", tmp_path / "q.onnx", x)
+    told = {f"{name!r}: equalization has multiplied its channels" for name in equalized}
+    assert told == {line for line in found.not_compared if "equalization" in line}
+    unknown = {each.tensor for each in found.tensors if each.sqnr is None}
+    assert unknown & {"c", "r"} == equalized
+
+
 def test_a_tensor_of_another_shape_is_named(models, arrays, x, tmp_path):
     _, quantized = models("A8W8")
     text = TEXT.replace("s = Add (r, x)", "t = Add (r, x) s = Concat <axis = 1> (t, x)")

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
 from quarkfast.algorithms.gated_pairs import Gate, carry_factors, find_gated_pairs
-from quarkfast.algorithms.layer_pairs import by_input, by_output, next_layer, reads_rows
+from quarkfast.algorithms.layer_pairs import by_input, by_output, next_layer, reads_rows, values_between
 from quarkfast.algorithms.shrunk_bias import shrunk_bias
 from quarkfast.config import Scheme
 from quarkfast.config.scheme import Factors
 from quarkfast.deferred import ir
-from quarkfast.graph.access import array_of
+from quarkfast.graph.access import array_of, name_of
+from quarkfast.graph.equalized import add_equalized
 
 __all__ = ["CROSS_LAYER_EQUALIZATION", "CrossLayerEqualizationSettings", "equalize"]
 
@@ -77,7 +78,9 @@ def equalize(model: ir.Model, settings: CrossLayerEqualizationSettings | Factors
        or Gemm, each the only reader of the one before; no output between them is a graph output; weights and bias are
        constants that nothing else reads. A depthwise convolution is the second layer of one pair and the first of the
        next: turns that go on (`cle_steps`) bring all three to the cube root of their product, as Quark's triples do.
-       No pair goes through Clip, whose limits would have to be other ones for each channel.
+       No pair goes through Clip, whose limits would have to be other ones for each channel. With `through_gates` a pair
+       may have the gate of a hard-swish between its layers, and several second layers
+       (`quarkfast.algorithms.gated_pairs`).
     2. With ``r0`` the largest magnitude of the first layer's weights of a channel and ``r1`` that of the second's,
        ``s = sqrt(r1 / r0)``, limited to [1/8, 8]; 1 where either is zero. All but ``"exact"`` round it to a power of
        two and limit it to [1/4, 4].
@@ -86,9 +89,9 @@ def equalize(model: ir.Model, settings: CrossLayerEqualizationSettings | Factors
     4. The first layer's weights and bias are multiplied by ``s``, the second's weights divided. Pairs take their turns
        in the order of the graph, `cle_steps` times.
 
-    Idempotent: a model that was equalized says so. Graph inputs and outputs are kept. Error: none with powers of two,
-    but where weights become subnormal; otherwise rounding of the weights to float32. Tensors between the layers change
-    their scale.
+    Idempotent: a model that was equalized says so, and in which tensors (`quarkfast.graph.equalized`). Graph inputs and
+    outputs are kept. Error: none with powers of two, but where weights become subnormal; otherwise rounding of the
+    weights to float32. Tensors between the layers change their scale.
 
     A power of two changes nothing within a block of one channel's weights but the exponent that they share. Where all
     types are narrow blocks, factors are therefore ``"exact"``: ResNet-20 in MXFP8E4M3 has 12.1 dB with octaves, 13.9
@@ -116,8 +119,10 @@ def equalize(model: ir.Model, settings: CrossLayerEqualizationSettings | Factors
         moved = [_scale(pair, chosen) for pair in pairs]
         if chosen.cle_steps < 0 and sum(moved) <= chosen.cle_total_layer_diff_threshold:
             break
-    carry_factors(model, {pair.gate: pair.factors for pair in pairs if pair.gate is not None})
-    return any((pair.factors != 1).any() for pair in pairs)
+    scaled = [pair for pair in pairs if (pair.factors != 1).any()]
+    add_equalized(model, (name_of(value) for pair in scaled for value in pair.values()))
+    carry_factors(model, {pair.gate: pair.factors for pair in scaled if pair.gate is not None})
+    return bool(scaled)
 
 
 @dataclass(eq=False)
@@ -135,6 +140,12 @@ class _Pair:
 
     def __post_init__(self) -> None:
         self.factors = np.ones(len(by_output(self.head, array_of(self.head.inputs[1]))))
+
+    def values(self) -> list[ir.Value]:
+        """Returns the tensors that have the factors."""
+        if self.gate is None:
+            return values_between(self.head.outputs[0], self.tails)
+        return [self.gate.entry, *values_between(self.gate.product.outputs[0], self.tails)]
 
 
 def _pairs(model: ir.Model, settings: CrossLayerEqualizationSettings) -> list[_Pair]:

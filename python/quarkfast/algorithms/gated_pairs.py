@@ -78,11 +78,10 @@ def carry_factors(model: ir.Model, factors: Mapping[Gate, NDArray[np.float64]]) 
         factors: What each channel of an entry has been multiplied by, ``[channels]``, powers of two or others.
     """
     builder = GraphBuilder(model)
-    moved = {gate: by_channel for gate, by_channel in factors.items() if (by_channel != 1).any()}
-    if moved:
-        count = counted(len(moved), "Mul")
+    if factors:
+        count = counted(len(factors), "Mul")
         add_note(model, f"cross-layer equalization: {count} in front of gates, by which factors of channels pass them")
-    for (entry, product), by_channel in moved.items():
+    for (entry, product), by_channel in factors.items():
         layer = entry.producer()
         assert layer is not None
         places = rank_of(layer.inputs[1]) - 2

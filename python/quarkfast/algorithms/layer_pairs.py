@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard
 
-__all__ = ["by_input", "by_output", "layers_behind", "makes_channels", "next_layer", "reads_rows"]
+__all__ = ["by_input", "by_output", "layers_behind", "makes_channels", "next_layer", "reads_rows", "values_between"]
 
 Values = NDArray[np.float64]
 
@@ -69,6 +71,16 @@ def layers_behind(head: ir.Node, value: ir.Value) -> tuple[ir.Node, ...]:
             carried.add(reader.outputs[0])
             waiting.append(reader.outputs[0])
     return () if carried.intersection(others) else tuple(dict.fromkeys(layers))
+
+
+def values_between(value: ir.Value, layers: Sequence[ir.Node]) -> list[ir.Value]:
+    """Returns `value` and what computes from it in front of layers that are all that it passes to."""
+    found, waiting = dict[ir.Value, None](), [value]
+    while waiting:
+        read = waiting.pop()
+        found[read] = None
+        waiting += [reader.outputs[0] for reader, _ in read.uses() if reader not in layers]
+    return list(found)
 
 
 def _passes_through(node: ir.Node) -> bool:

@@ -38,7 +38,7 @@ from quarkfast.graph.own_dequantizers import use_own_dequantizers
 from quarkfast.graph.side_by_side import put_beside
 from quarkfast.graph.traced_pairs import TracedPair, traced_pairs
 from quarkfast.graph.written_codes import Codes
-from quarkfast.pipeline.metadata import read_changes
+from quarkfast.pipeline.metadata import read_changes, read_equalized
 from quarkfast.pipeline.predict_gains import made_finer, predict_gains, quantized_anew
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.transforms.infer_types import infer_types
@@ -180,7 +180,7 @@ class _Tensors:
         self.left: list[str] = []
         self._weights: dict[int, TensorComparison] = {}
         asked, offsets, factors = [], read_changes(other, "offsets"), read_changes(other, "factors")
-        self.rewritten = bool(offsets or factors)
+        self.rewritten, equalized = bool(offsets or factors), read_equalized(other)
         for index, pair in enumerate(traced_pairs(other, _tensors_of(merged))):
             dtype, levels = "" if pair.codes.dtype is None else pair.codes.dtype.name.lower(), _levels(pair.codes)
             self._rounded.append(_Rounded(pair.tensor, dtype, levels, float(pair.codes.scale.max())))
@@ -191,6 +191,8 @@ class _Tensors:
             asked.append(Asked(index, True, pair.exact, pair.rounded, limit))
             if pair.original is None:
                 self.left.append(f"{pair.tensor!r}: the float model has no tensor of that name")
+            elif pair.tensor in equalized:
+                self.left.append(f"{pair.tensor!r}: equalization has multiplied its channels")
             elif not _differ(pair.original, pair.rounded):
                 original = _changed(merged, pair.original, "Mul", factors.get(pair.tensor, 1.0))
                 original = _changed(merged, original, "Sub", offsets.get(pair.tensor, 0.0))

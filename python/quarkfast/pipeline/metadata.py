@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from quarkfast.deferred import ir
     from quarkfast.graph.quantizer import Reduction
 
-__all__ = ["read_changes", "write_changes", "write_metadata"]
+__all__ = ["read_changes", "read_equalized", "write_changes", "write_equalized", "write_metadata"]
 
 Change = Literal["factors", "offsets"]
 
@@ -81,3 +81,17 @@ def read_changes(model: ir.Model, change: Change) -> dict[str, float]:
         return {}
     pairs = found.items() if isinstance(found, dict) else ()
     return {name: float(each) for name, each in pairs if isinstance(each, int | float) and math.isfinite(each)}
+
+
+def write_equalized(model: ir.Model, names: Sequence[str]) -> None:
+    """Writes into the metadata of `model`, as ``quarkfast.equalized``, which tensors have multiplied channels."""
+    model.metadata_props["quarkfast.equalized"] = json.dumps(list(names))
+
+
+def read_equalized(model: ir.Model) -> frozenset[str]:
+    """Returns what :func:`write_equalized` wrote; nothing of metadata that are something else."""
+    try:
+        found = json.loads(model.metadata_props.get("quarkfast.equalized", "[]"))
+    except ValueError:
+        return frozenset()
+    return frozenset(each for each in found if isinstance(each, str)) if isinstance(found, list) else frozenset()

@@ -10,6 +10,7 @@ from quarkfast.algorithms import smoothable_axes
 from quarkfast.atomic_files import save_bytes
 from quarkfast.errors import ModelError, UnsupportedError
 from quarkfast.evaluate.first_sample import output_sqnr
+from quarkfast.graph.equalized import equalized_of
 from quarkfast.graph.external import needs_data_file, write_model
 from quarkfast.graph.external_constants import constants_in_files
 from quarkfast.graph.load import load_model
@@ -17,7 +18,7 @@ from quarkfast.graph.opset import opset_version
 from quarkfast.graph.save import serialize
 from quarkfast.graph.unchanged import NO_OUTPUT
 from quarkfast.pipeline.context import Context, WrittenModel
-from quarkfast.pipeline.metadata import write_changes, write_metadata
+from quarkfast.pipeline.metadata import write_changes, write_equalized, write_metadata
 from quarkfast.pipeline.method_ranges import method_ranges
 from quarkfast.pipeline.model_plan import describe
 from quarkfast.pipeline.replan import few_valued_of, functions_of, quantizers_for
@@ -215,6 +216,9 @@ def insert_plan(context: Context) -> bool:
         write_changes(context.model, "offsets", context.shifted.offsets)
     if context.factors:
         write_changes(context.model, "factors", context.factors)
+    equalized = [name for name in equalized_of(context.model) if name in context.placement.activations]
+    if equalized:
+        write_equalized(context.model, equalized)
     return True
 
 
