@@ -34,7 +34,7 @@ from quarkfast.writers import lowest_opset
 __all__ = ["forms_taken", "may_raise_precision", "raise_precision"]
 
 # One sample of a classifier says nothing of others: where outputs have few numbers, weights of one scale each leave an
-# orientation classifier 30 dB on a page that it is sure of, and 12 dB on six pages.
+# orientation classifier 43 dB on a page that it is sure of, and 12 dB on six pages.
 _ENOUGH_NUMBERS, _MOST_SAMPLES = 10_000, 6
 
 # Bytes of weights up to which they are tried: two forms of them are in memory beside the model.
