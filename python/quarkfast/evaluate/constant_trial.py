@@ -76,10 +76,10 @@ class ConstantTrial:
         self._session = ort.inference_session(model.SerializeToString(), options, folder=folder)
         _core.release_memory()  # of what the session was read from
         self._feeds = [{**feed, **constants} for feed in feeds]
-        self._first = self._outputs(0)
-        self._expected = [self._first]
-        judged = self._judged(self._first)
-        self.numbers = sum(self._first[index].size for group in judged for index in group)
+        first = self._outputs(0)
+        self._expected = [first]
+        judged = self._judged(first)
+        self.numbers = sum(first[index].size for group in judged for index in group)
         self.is_steady = bool(judged) and (not _may_draw(model) or not any(self._noise_on(0, {})[0]))
 
     def add_samples(self, feeds: Sequence[Feed]) -> None:
@@ -121,7 +121,7 @@ class ConstantTrial:
 
     def _noise_on(self, sample: int, *kinds: Constants) -> list[list[float]]:
         """Returns the noise of each group of outputs that can be judged, with each kind of constants."""
-        expected = self._outputs(sample) if sample else self._first
+        expected = self._outputs(sample) if sample else self._expected[0]
         judged = self._judged(expected)
         runs = (ort.run(self._session, {**self._feeds[sample], **constants}) for constants in kinds)
         return [[_noise([(expected[index], found[index]) for index in group]) for group in judged] for found in runs]

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from importlib import metadata
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from quarkfast._version import version
 from quarkfast.pipeline.model_plan import ModelPlan
@@ -75,10 +75,7 @@ def read_changes(model: ir.Model, change: Change) -> dict[str, float]:
         >>> read_changes(model, "offsets"), read_changes(model, "factors")
         ({'y': 1.5}, {})
     """
-    try:
-        found = json.loads(model.metadata_props.get(f"quarkfast.{change}", "{}"))
-    except ValueError:
-        return {}
+    found = _read(model, change)
     pairs = found.items() if isinstance(found, dict) else ()
     return {name: float(each) for name, each in pairs if isinstance(each, int | float) and math.isfinite(each)}
 
@@ -89,9 +86,26 @@ def write_equalized(model: ir.Model, names: Sequence[str]) -> None:
 
 
 def read_equalized(model: ir.Model) -> frozenset[str]:
-    """Returns what :func:`write_equalized` wrote; nothing of metadata that are something else."""
-    try:
-        found = json.loads(model.metadata_props.get("quarkfast.equalized", "[]"))
-    except ValueError:
-        return frozenset()
+    """Returns what :func:`write_equalized` wrote; nothing of metadata that are something else.
+
+    Example:
+        >>> import onnx_ir as ir
+        >>> model = ir.from_onnx_text('<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) '
+        ...                           '{ y = Relu (x) }')
+        >>> write_equalized(model, ["y"])
+        >>> read_equalized(model)
+        frozenset({'y'})
+        >>> model.metadata_props["quarkfast.equalized"] = "{"
+        >>> read_equalized(model)
+        frozenset()
+    """
+    found = _read(model, "equalized")
     return frozenset(each for each in found if isinstance(each, str)) if isinstance(found, list) else frozenset()
+
+
+def _read(model: ir.Model, key: str) -> Any:
+    """Returns what JSON there is; None for none, and for what is no JSON."""
+    try:
+        return json.loads(model.metadata_props.get(f"quarkfast.{key}", "null"))
+    except ValueError:
+        return None
