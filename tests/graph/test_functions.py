@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quarkfast.graph.functions import nodes_within_functions
+from quarkfast.graph.functions import inner_tensors, nodes_within_functions
 from quarkfast.graph.load import load_model
 from quarkfast.pipeline.prepare import prepare
 from support.tiny_models import tiny_model
@@ -60,3 +60,9 @@ def test_what_is_no_such_function_is_left_alone(body):
 def test_a_function_ends_where_something_else_reads_an_inner_tensor():
     body = "s = Softplus(a) t = Tanh(s) h = MatMul(t, w) m = Mul(a, t) z = Add(h, m)"
     assert _names(body)[0] == set()
+
+
+def test_inner_tensors_are_all_but_what_leaves_a_function():
+    body = "a = MatMul(x, w) s = Softplus(a) t = Tanh(s) z = Mul(a, t) y = MatMul(z, w)"
+    model = tiny_model(f"g (float[N, 16] x) => (float[N, 16] y) {{ {body} }}", CONSTANTS)
+    assert inner_tensors(prepare(load_model(model), 13).graph) == {"s", "t"}

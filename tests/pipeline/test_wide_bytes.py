@@ -108,3 +108,22 @@ def test_sequences_are_not_counted():
     stored = stored_activations(result.model_bytes, result.summary.records, FEED)
     assert "s" not in stored
     assert stored["b"] == 16
+
+
+def gelu() -> onnx.ModelProto:
+    numbers = {"root": np.float32(1.414), "one": np.float32(1), "half": np.float32(0.5)}
+    weights = {"v": np.random.default_rng(7).normal(0, 0.3, (8, 8)).astype(np.float32)}
+    text = """g (float[N, 8] x) => (float[N, 8] y) {
+        a = MatMul (x, v)  b = Div (a, root)  c = Erf (b)  d = Add (c, one)  e = Mul (a, d)  f = Mul (e, half)
+        y = MatMul (f, v)
+    }"""
+    return tiny_model(text, weights | numbers)
+
+
+def test_what_a_function_written_out_computes_on_its_way_is_not_stored():
+    data = {"x": np.random.default_rng(3).normal(size=(16, 8)).astype(np.float32)}
+    result = quarkfast.quantize(gelu(), preset="A8W8", calibration_data=data)
+    stored = stored_activations(result.model_bytes, result.summary.records, FEED)
+    # What the product computes in front of the function has no pair either.
+    assert stored == dict.fromkeys(("x", "f", "y"), 16)
+    assert wide_shares(result.model_bytes, result.summary.records, FEED).activations == 0

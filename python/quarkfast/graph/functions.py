@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from quarkfast.deferred import ir
-from quarkfast.graph.access import holds_floats, is_constant, is_standard
+from quarkfast.graph.access import holds_floats, is_constant, is_standard, name_of
 
-__all__ = ["nodes_within_functions"]
+__all__ = ["inner_tensors", "nodes_within_functions"]
 
 # What such a function is made of. Each computes an output element from elements of one input and constants.
 _STEPS = frozenset(
@@ -37,12 +37,28 @@ def nodes_within_functions(graph: ir.Graph) -> frozenset[ir.Node]:
         The definitions of Gelu, LayerNormalization, Softmax, LpNormalization and Mish as functions, ONNX operator
         specification.
     """
-    found: set[ir.Node] = set()
+    return frozenset(node for function in _functions(graph) for node in function)
+
+
+def inner_tensors(graph: ir.Graph) -> frozenset[str]:
+    """Returns the names of what the functions of :func:`nodes_within_functions` compute on their way.
+
+    A device that computes a function at once, as one operator or as a loop over elements, stores none of them.
+    """
+    return frozenset(name_of(node.outputs[0]) for function in _functions(graph) for node in function[:-1])
+
+
+def _functions(graph: ir.Graph) -> list[list[ir.Node]]:
+    """Returns the nodes of each function; what leaves it is the output of the last."""
+    found: list[list[ir.Node]] = []
+    taken: set[ir.Node] = set()
     order = {node: position for position, node in enumerate(graph)}
     for entry in _entries(graph):
-        if not any(reader in found for reader, _ in entry.uses()):
-            found.update(_function_of(entry, order))
-    return frozenset(found)
+        function = [] if any(reader in taken for reader, _ in entry.uses()) else _function_of(entry, order)
+        if function:
+            found.append(function)
+            taken.update(function)
+    return found
 
 
 def _entries(graph: ir.Graph) -> Iterator[ir.Value]:

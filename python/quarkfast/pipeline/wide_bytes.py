@@ -81,7 +81,8 @@ def stored_activations(model: bytes, records: Records, feed: Feed) -> dict[str, 
     """Returns name -> number of elements on one sample, of the activations that a device stores.
 
     These are inputs with codes and what nodes compute, but for views and for what a device computes along with the
-    node that reads it: results of quantized nodes that have no pair.
+    node that reads it: results of quantized nodes that have no pair, and what a function that is written out computes
+    on its way.
 
     Args:
         model: The quantized model.
@@ -93,10 +94,11 @@ def stored_activations(model: bytes, records: Records, feed: Feed) -> dict[str, 
     """
     computed = {name for node in records.nodes for name in node.outputs}
     wanted = [name for name, each in records.tensors.items() if each.kind == "activation" and name not in computed]
+    along = records.inner - records.tensors.keys()
     for node in records.nodes:
         codes = [name for name in node.outputs if name in records.tensors]
         if node.op_type not in _VIEWS and node.state in ("quantized", "float"):
-            wanted += codes if node.state == "quantized" else node.outputs
+            wanted += codes if node.state == "quantized" else [name for name in node.outputs if name not in along]
     return _sizes(model, wanted, feed)
 
 

@@ -14,6 +14,7 @@ from quarkfast.deferred import ir
 from quarkfast.formats import find
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import array_of_tensor, is_constant, name_of, rank_of, shape_of
+from quarkfast.graph.functions import inner_tensors
 from quarkfast.graph.operators import find_operator
 from quarkfast.graph.placement import LeftFloat
 from quarkfast.graph.quantizer import Quantizer
@@ -76,8 +77,8 @@ def record_plan(
         tensors.setdefault(
             bias.tensor, TensorRecord(bias.tensor, kind, quantizer.dtype, codes.shape, **_scales(quantizer))
         )
-    placement = plan.placement
-    return Records(record_nodes(model, placement.quantized, placement.left_float), tensors)
+    nodes = record_nodes(model, plan.placement.quantized, plan.placement.left_float)
+    return Records(nodes, tensors, inner_tensors(model.graph))
 
 
 def _channel_axes(model: ir.Model) -> dict[str, int]:

@@ -104,7 +104,14 @@ class Records(NamedTuple):
     """Every node in the order in which they run, and every quantized tensor, by name.
 
     Where a constant has two forms, the record is that of the first.
+
+    Attributes:
+        nodes: Of the prepared model.
+        tensors: Of it, by name.
+        inner: Names of what functions that are written out as many nodes compute on their way
+            (`quarkfast.graph.functions`).
     """
 
     nodes: tuple[NodeRecord, ...] = ()
     tensors: Mapping[str, TensorRecord] = MappingProxyType({})
+    inner: frozenset[str] = frozenset()
