@@ -12,6 +12,7 @@ SIZES = pytest.mark.parametrize("size", [1, 7, 8, 9, 40, 83])
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr(cholesky, "_BLOCK", 8)
+    monkeypatch.setattr(cholesky, "_HALVED", 16)
     monkeypatch.setattr(cholesky, "_SMALL", 2)
 
 
