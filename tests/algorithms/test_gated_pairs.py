@@ -7,7 +7,11 @@ import onnx
 import pytest
 
 import quarkfast
-from quarkfast.algorithms.cross_layer_equalization import CrossLayerEqualizationSettings, equalize
+from quarkfast.algorithms.cross_layer_equalization import (
+    CrossLayerEqualizationSettings,
+    channels_between_layers,
+    equalize,
+)
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.graph.load import load_model
@@ -61,6 +65,22 @@ def _equalized(proto, **options):
     model = load_model(proto)
     changed = equalize(model, CrossLayerEqualizationSettings("octaves", through_gates=True, **options))
     return changed, onnx.load_from_string(serialize(model))
+
+
+_WIDE = CrossLayerEqualizationSettings("octaves", through_gates=True, largest_factor=64)
+
+
+def _factors_of(proto, reach):
+    """Returns what each channel is multiplied by if it is known how far channels reach."""
+    model = load_model(proto)
+    before = _sizes_of(model)
+    equalize(model, _WIDE, reach)
+    return _sizes_of(model) / before
+
+
+def _sizes_of(model):
+    weights = model.graph.initializers["u"].const_value.numpy()
+    return np.abs(weights).max(axis=(1, 2, 3))
 
 
 def _kinds(proto):
@@ -134,20 +154,48 @@ def test_outputs_gain_where_weights_keep_one_scale(gated):
     assert ratios[True] > ratios[False] + 3
 
 
+@pytest.mark.parametrize("behind", BEHIND.values(), ids=BEHIND)
+def test_no_channel_reaches_further_than_the_furthest_did(behind):
+    proto, reach = _model(GATED["SiLU"], behind), np.float32([0, 4, 8, 3, 1, 7.9, 0.5, 2])
+    assert channels_between_layers(load_model(proto), _WIDE)["r"] == 1
+    free, limited = _factors_of(proto, {}), _factors_of(proto, {"r": reach})
+    room = np.exp2(np.floor(np.log2(8 / reach[1:])))
+    assert limited[0] == free[0]
+    assert np.array_equal(limited[1:], np.minimum(free[1:], room))
+    assert (limited < free).any()
+
+
+def _small_weights_and_large_biases(lowest):
+    """Returns a model whose weights, from 4 to the power `lowest` up, do not tell how far channels reach."""
+    rng, proto = np.random.default_rng(5), _model(GATED["SiLU"], BEHIND["depthwise"])
+    octaves = np.float32(4.0) ** np.arange(lowest, lowest + 8, dtype=np.float32)
+    arrays = {
+        "b": np.where(octaves < 1, 40, 0.1),
+        "u": rng.normal(0, 0.5, SHAPES["u"]) * octaves[:, None, None, None],
+        "d": rng.normal(0, 0.5, SHAPES["d"]),
+    }
+    for each in proto.graph.initializer:
+        if each.name in arrays:
+            each.CopyFrom(onnx.numpy_helper.from_array(arrays[each.name].astype(np.float32), each.name))
+    return proto
+
+
+def test_samples_limit_factors():
+    reach = {}
+    for through in (True, False):
+        options = {"preset": "XINT8", "strict": True, "equalize_options": {"through_gates": through}}
+        made = quarkfast.quantize(_small_weights_and_large_biases(-7), calibration_data=_samples(), **options)
+        reach[through] = made.summary.records.tensors["r"].seen[1]
+    assert reach[True] == pytest.approx(reach[False])
+
+
 def test_it_is_left_out_where_samples_held_apart_lose_by_it():
     """Channels that are read with equal weights, and made with small ones where they are large: activations lose."""
-    rng, proto = np.random.default_rng(5), _model(GATED["SiLU"], BEHIND["depthwise"])
-    options = {"preset": "XINT8", "equalize_options": {"through_gates": True}}
+    proto, options = _model(GATED["SiLU"], BEHIND["depthwise"]), {"equalize_options": {"through_gates": True}}
+    options["preset"] = "XINT8"
     kept = quarkfast.quantize(proto, calibration_data=_samples(), **options)
     assert _kinds(kept.proto).count("Mul") == 2
-    weights = {each.name: each for each in proto.graph.initializer}
-    octaves = np.float32(4.0) ** np.arange(-4, 4, dtype=np.float32)
-    bias = np.where(octaves < 1, 40, 0.1).astype(np.float32)
-    weights["b"].CopyFrom(onnx.numpy_helper.from_array(bias, "b"))
-    small = rng.normal(0, 0.5, SHAPES["u"]).astype(np.float32) * octaves[:, None, None, None]
-    weights["u"].CopyFrom(onnx.numpy_helper.from_array(small, "u"))
-    even = rng.normal(0, 0.5, SHAPES["d"]).astype(np.float32)
-    weights["d"].CopyFrom(onnx.numpy_helper.from_array(even, "d"))
+    proto = _small_weights_and_large_biases(-4)
     left = quarkfast.quantize(proto, calibration_data=_samples(), **options)
     assert _kinds(left.proto).count("Mul") == 1
     (note,) = [each for each in left.summary.notes if each.startswith("equalization through gates was left out")]
@@ -157,22 +205,18 @@ def test_it_is_left_out_where_samples_held_apart_lose_by_it():
     )
 
 
-def test_targets_of_quality_pull_it_where_weights_keep_one_scale():
+def _levers(proto, preset):
+    made = quarkfast.quantize(proto, preset=preset, calibration_data=_samples(count=32), min_sqnr=80)
+    return [each.lever for each in made.summary.levers]
+
+
+def test_targets_of_quality_pull_it_where_activations_have_eight_bits():
     proto = _model(GATED["hard-swish"], BEHIND["depthwise"])
-    levers = {
-        preset: [
-            each.lever
-            for each in quarkfast.quantize(
-                proto, preset=preset, calibration_data=_samples(count=32), min_sqnr=80
-            ).summary.levers
-        ]
-        for preset in ("XINT8", "A8W8")
-    }
-    assert levers["XINT8"][:2] == ["as asked", "equalization through gates"]
-    assert "equalization through gates" not in levers["A8W8"]
+    for preset in ("XINT8", "A8W8", "U8S8"):
+        assert _levers(proto, preset)[:2] == ["as asked", "equalization through gates"]
+    assert "equalization through gates" not in _levers(proto, "A16W8")
     without = _model("r = Relu (a)", BEHIND["depthwise"])
-    result = quarkfast.quantize(without, preset="XINT8", calibration_data=_samples(count=32), min_sqnr=80)
-    assert "equalization through gates" not in [each.lever for each in result.summary.levers]
+    assert "equalization through gates" not in _levers(without, "XINT8")
 
 
 def test_other_presets_and_defaults_add_no_node():

@@ -120,6 +120,13 @@ def test_the_worse_of_outputs_and_logits_must_rise(found, best, better):
     assert goal.is_better(one, other, Quality(np.inf)) == better
 
 
+@pytest.mark.parametrize(("found", "better"), [(16.9, False), (17.1, True), (25.0, True)])
+def test_a_lever_that_costs_more_has_to_bring_more(found, better):
+    goal, reference = Goal(min_sqnr=25.0), Quality(np.inf)
+    best = Quality(11.0 if found < 25 else 24.0)
+    assert goal.is_better(Quality(found), best, reference, 6.0) == better
+
+
 def test_a_ratio_is_met_with_what_is_in_doubt_taken_off():
     goal, reference = Goal(min_sqnr=25.0), Quality(np.inf)
     assert goal.is_met(Quality(26.0, None, 27.0, doubt=1.0), reference)

@@ -35,6 +35,8 @@ class Context(Protocol):
         scheme: What was asked for.
         target: What it is placed for.
         placement: Where quantization goes.
+        channels_between: The largest magnitude of each channel between layers that may be equalized, by tensor; empty
+            where no sample was run for that.
         channel_maxima: The largest magnitude of each channel over the samples, by tensor; None without real samples.
         has_real_samples: Whether there are statistics of samples to be had that are not random.
         samples: Number of samples.
@@ -53,6 +55,7 @@ class Context(Protocol):
     scheme: Scheme
     target: Target
     placement: Placement
+    channels_between: Mapping[str, NDArray[np.float32]]
     channel_maxima: Mapping[str, NDArray[np.float32]] | None
     samples: int
     statistics: Mapping[str, TensorStatistics]

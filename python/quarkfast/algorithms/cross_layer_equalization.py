@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, name_of
 from quarkfast.graph.equalized import add_equalized
 
-__all__ = ["CROSS_LAYER_EQUALIZATION", "CrossLayerEqualizationSettings", "equalize"]
+__all__ = ["CROSS_LAYER_EQUALIZATION", "CrossLayerEqualizationSettings", "channels_between_layers", "equalize"]
 
 Values = NDArray[np.float64]
 
@@ -26,6 +27,10 @@ _DONE = "quarkfast.equalized"
 
 # Turns without a given number: a chain of `n` layers takes about n^2 to settle, and octaves a few.
 _MOST_STEPS = 100
+
+# Turns through gates. With 4 in place of one the worst output of three networks with hard-swish goes from 14.5, 9.7 and
+# 7.8 dB in A8W8 to 18.5, 9.7 and 10.5.
+_STEPS_THROUGH_GATES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,8 @@ class CrossLayerEqualizationSettings:
     Attributes:
         factors: Whether factors are rounded to powers of two, and whether pairs that gain little are left alone.
         cle_steps: How many times the pairs take their turns; -1 goes on until weights change by no more than
-            `cle_total_layer_diff_threshold`, 100 times at most.
+            `cle_total_layer_diff_threshold`, 100 times at most. None means once, and 4 times through gates: there most
+            layers are depthwise convolutions or beside one, which belongs to two pairs.
         cle_balance_method: The magnitude that is made alike: the largest.
         cle_weight_threshold: Channels whose ``r0 + r1`` lies below it are left alone; None, unlike Quark's 0.5, leaves
             none.
@@ -53,7 +59,7 @@ class CrossLayerEqualizationSettings:
     """
 
     factors: Factors = "useful_octaves"
-    cle_steps: int = 1
+    cle_steps: int | None = None
     cle_balance_method: str = "max"
     cle_weight_threshold: float | None = None
     cle_scale_use_threshold: bool = True
@@ -64,6 +70,18 @@ class CrossLayerEqualizationSettings:
     through_gates: bool = False
 
     @property
+    def turns(self) -> int:
+        """How many times pairs take their turns at the most."""
+        if self.cle_steps is None:
+            return _STEPS_THROUGH_GATES if self.through_gates else 1
+        return _MOST_STEPS if self.settles else self.cle_steps
+
+    @property
+    def settles(self) -> bool:
+        """Whether turns go on until weights change little."""
+        return self.cle_steps is not None and self.cle_steps < 0
+
+    @property
     def limit(self) -> float:
         """The largest factor."""
         if self.largest_factor is not None:
@@ -71,7 +89,11 @@ class CrossLayerEqualizationSettings:
         return 8.0 if self.factors == "exact" else 4.0
 
 
-def equalize(model: ir.Model, settings: CrossLayerEqualizationSettings | Factors) -> bool:
+def equalize(
+    model: ir.Model,
+    settings: CrossLayerEqualizationSettings | Factors,
+    channel_absmax: Mapping[str, NDArray[np.float32]] = MappingProxyType({}),
+) -> bool:
     """Scales each channel between two layers that nothing else reads, in place.
 
     1. A pair is a Conv or Gemm, then Relu, LeakyRelu, pooling, Pad of zeros or ReduceMean over other axes, then a Conv
@@ -86,8 +108,10 @@ def equalize(model: ir.Model, settings: CrossLayerEqualizationSettings | Factors
        two and limit it to [1/4, 4].
     3. With ``"useful_octaves"`` a pair stays as it is unless the roundings of its weights, with one step for each
        layer, add a decibel less to what the second layer computes.
-    4. The first layer's weights and bias are multiplied by ``s``, the second's weights divided. Pairs take their turns
-       in the order of the graph, `cle_steps` times.
+    4. Where samples have shown how far channels reach, ``s`` is at most the power of two that brings a channel no
+       further than the furthest one reaches: the step of what is between the layers does not grow.
+    5. The first layer's weights and bias are multiplied by ``s``, the second's weights divided. Pairs take their turns
+       in the order of the graph, as often as `cle_steps` says.
 
     Idempotent: a model that was equalized says so, and in which tensors (`quarkfast.graph.equalized`). Graph inputs and
     outputs are kept. Error: none with powers of two, but where weights become subnormal; otherwise rounding of the
@@ -102,6 +126,8 @@ def equalize(model: ir.Model, settings: CrossLayerEqualizationSettings | Factors
     Args:
         model: Changed in place.
         settings: How far to go; how factors are rounded alone stands for the defaults.
+        channel_absmax: The largest magnitude of each channel on samples, of the tensors of
+            :func:`channels_between_layers`; nothing is known of the others.
 
     Returns:
         Whether any pair was scaled.
@@ -115,14 +141,21 @@ def equalize(model: ir.Model, settings: CrossLayerEqualizationSettings | Factors
     model.meta[_DONE] = True
     chosen = CrossLayerEqualizationSettings(settings) if isinstance(settings, str) else settings
     pairs = _pairs(model, chosen)
-    for _ in range(_MOST_STEPS if chosen.cle_steps < 0 else chosen.cle_steps):
+    for pair in pairs:
+        pair.reach = channel_absmax.get(name_of(pair.read))
+    for _ in range(chosen.turns):
         moved = [_scale(pair, chosen) for pair in pairs]
-        if chosen.cle_steps < 0 and sum(moved) <= chosen.cle_total_layer_diff_threshold:
+        if chosen.settles and sum(moved) <= chosen.cle_total_layer_diff_threshold:
             break
     scaled = [pair for pair in pairs if (pair.factors != 1).any()]
     add_equalized(model, (name_of(value) for pair in scaled for value in pair.values()))
     carry_factors(model, {pair.gate: pair.factors for pair in scaled if pair.gate is not None})
     return bool(scaled)
+
+
+def channels_between_layers(model: ir.Model, settings: CrossLayerEqualizationSettings) -> dict[str, int]:
+    """Returns what is between the layers of each pair, as the second one reads it, and the axis of its channels."""
+    return {name_of(pair.read): 1 for pair in _pairs(model, settings)}
 
 
 @dataclass(eq=False)
@@ -131,15 +164,34 @@ class _Pair:
 
     Attributes:
         factors: What each channel has been multiplied by so far.
+        reach: The largest magnitude of each channel of what is between the layers before that, if it is known.
     """
 
     head: ir.Node
     tails: tuple[ir.Node, ...]
     gate: Gate | None = None
     factors: Values = field(init=False)
+    reach: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         self.factors = np.ones(len(by_output(self.head, array_of(self.head.inputs[1]))))
+
+    @property
+    def read(self) -> ir.Value:
+        """What is between the layers: behind the gate, or as the second layer reads it."""
+        value = self.tails[0].inputs[0] if self.gate is None else self.gate.product.outputs[0]
+        assert value is not None
+        return value
+
+    @property
+    def room(self) -> Values | None:
+        """The powers of two up to which channels reach no further than the furthest one, if that is known."""
+        if self.reach is None:
+            return None
+        reach: Values = self.reach * self.factors
+        ratios = np.divide(reach.max(initial=0.0), reach, out=np.full(reach.shape, np.inf), where=reach > 0)
+        found: Values = np.exp2(np.floor(np.log2(ratios)))
+        return found
 
     def values(self) -> list[ir.Value]:
         """Returns the tensors that have the factors."""
@@ -167,6 +219,8 @@ def _scale(pair: _Pair, settings: CrossLayerEqualizationSettings) -> float:
     if settings.cle_scale_append_bias and bias is not None:
         reach = np.maximum(reach, np.abs(shrunk_bias(bias, written)))
     factors = _factors(reach, np.max([_channel_absmax(rows) for rows in read], axis=0), settings)
+    if pair.room is not None:
+        factors = np.minimum(factors, pair.room)
     if settings.factors == "useful_octaves" and not _lessens_noise(written, read, factors, settings.least_gain):
         return 0.0
     pair.factors = pair.factors * factors
@@ -256,7 +310,7 @@ def _settings(scheme: Scheme) -> Settings | None:
 
 
 def _run(context: Context, settings: CrossLayerEqualizationSettings) -> bool:
-    return equalize(context.model, settings)
+    return equalize(context.model, settings, context.channels_between)
 
 
 CROSS_LAYER_EQUALIZATION = Algorithm("cross-layer equalization", "float weights", _settings, _run, stage="prepare")

@@ -56,6 +56,8 @@ class ModelContext:
         scheme: What was asked for, by which algorithms know their settings.
         conversions: Rewrites of the float model for its target.
         checked: Constants that hold no NaN, while there are others to check.
+        channels_between: The largest magnitude of each channel between layers that may be equalized, by tensor; empty
+            where no sample was run for that.
     """
 
     model: ir.Model
@@ -63,6 +65,7 @@ class ModelContext:
     scheme: Scheme
     conversions: tuple[Conversion, ...] = ()
     checked: Checked = field(default_factory=dict)
+    channels_between: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
 class WrittenModel(NamedTuple):

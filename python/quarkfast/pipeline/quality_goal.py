@@ -9,10 +9,10 @@ from typing import Any
 from quarkfast.errors import ConfigError
 from quarkfast.pipeline.user_metric import Metric, measure_metric, read_metric
 
-__all__ = ["Goal", "Quality", "read_goal"]
+__all__ = ["LEAST_GAIN", "Goal", "Quality", "read_goal"]
 
-# What a ratio must grow by to count, in dB.
-_LEAST_GAIN = 0.1
+# What a ratio must grow by to count where nothing else is said, in dB.
+LEAST_GAIN = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +81,15 @@ class Goal:
         """Whether a model is good enough, beside what the float model achieves."""
         return (self.min_sqnr is None or found.assured >= self.min_sqnr) and not self._missing(found, reference)
 
-    def is_better(self, found: Quality, best: Quality, reference: Quality) -> bool:
+    def is_better(self, found: Quality, best: Quality, reference: Quality, gain: float = LEAST_GAIN) -> bool:
         """Whether a model is nearer to the goal than another: first by the metric, up to what is asked for.
 
-        Then the worse of outputs and logits must rise.
+        Then the worse of outputs and logits must rise by more than `gain`, in dB.
         """
         if self.is_met(found, reference) != self.is_met(best, reference):
             return self.is_met(found, reference)
         one, other = (self._missing(each, reference) for each in (found, best))
-        return found.worst > best.worst + _LEAST_GAIN if one == other else one < other
+        return found.worst > best.worst + gain if one == other else one < other
 
     def notes(self, found: Quality, reference: Quality) -> list[str]:
         """Returns what there is to say of the best that was found, beside what the float model achieves."""
