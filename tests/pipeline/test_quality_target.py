@@ -192,6 +192,39 @@ def test_weights_get_16_bits_where_they_take_what_is_missing():
     assert not [each for each in strict.summary.levers if each.lever.startswith("weights")]
 
 
+def unequal_channels_and_weights() -> onnx.ModelProto:
+    """Returns a model with an output for which activations matter, and one for which weights do."""
+    rng, factors = np.random.default_rng(4), np.float32([1, 30, 1, 30])
+    shapes = {"w1": (32, 4), "w2": (4, 24), "v": (32, 64), "w": (64, 16)}
+    weights = {name: rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
+    text = """g (float[N, 32] x) => (float[N, 24] y, float[N, 16] z) {
+        a = MatMul (x, w1)  t = Tanh (a)  m = Mul (t, f)  n = Neg (m)  o = Mul (n, i)  y = MatMul (o, w2)
+        b = MatMul (x, v)  s = Sigmoid (b)  z = MatMul (s, w)
+    }"""
+    return tiny_model(text, weights | {"f": factors, "i": 1 / factors})
+
+
+def test_weights_and_activations_get_more_bits_together_where_weights_alone_were_no_help(monkeypatch):
+    given = {"preset": "A8W8", "calibration_data": samples(), "rounding": "nearest", "method": "minmax"}
+    model, given = unequal_channels_and_weights(), {**given, "equalize": False, "min_sqnr": 45.0}
+    in_turn = quarkfast.quantize(model, **given).summary.levers
+    is_better, asked = Goal.is_better, []
+
+    def refusing_the_first(*args):
+        asked.append(args)
+        return len(asked) > 1 and is_better(*args)
+
+    monkeypatch.setattr(Goal, "is_better", refusing_the_first)
+    together = quarkfast.quantize(model, **given).summary.levers
+    assert [(each.lever.split()[0], each.kept) for each in in_turn] == [
+        *(("as", True), ("weights", True), ("int16", True))
+    ]
+    assert [(each.lever.split()[0], each.kept) for each in together] == [
+        *(("as", True), ("weights", False), ("int16", True), ("both", True))
+    ]
+    assert together[-1].sqnr == in_turn[-1].sqnr > together[-2].sqnr
+
+
 def test_nodes_stay_float_where_a_device_takes_no_16_bits():
     narrow = replace(quarkfast.TARGETS["ryzenai-a8w8"], activation_types=("int8",))
     plain, result = (quantized(least, target=narrow, shift_activations=False) for least in (-50.0, 60.0))

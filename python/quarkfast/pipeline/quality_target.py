@@ -157,6 +157,7 @@ def quantize_to_goal(
     # Codes that are chosen by outputs have made weights better already: what they lose beside other codes says little.
     for pull in levers[::-1] if ladder.plan.makes_up else levers:
         pull()
+    ladder.pull_together()
     if shifts:
         ladder.shift_activations(enough=False)
     return ladder.finish()
@@ -201,6 +202,9 @@ class _Ladder:
         self._best: _Result | None = None
         self._plain: _Quantized | None = None
         self._shifts = False
+        self._plans: list[_Plan] = []
+        self._effort: Effort | None = None
+        self._widened: _Plan | None = None
         self._remembered = Remembered()
 
     @property
@@ -237,6 +241,7 @@ class _Ladder:
             enough: Whether it has to be good enough as well.
         """
         start = time.perf_counter()
+        self._plans.append(plan)
         made = self._quantize(plan)
         with self._clock.stage("judge"):
             ratios = self._wanted.judge(made.data)
@@ -298,8 +303,8 @@ class _Ladder:
             trial.close()
         if found <= most:
             return
-        effort = Effort(most, gain=1.0, splits=_SPLITS, logits=True, of_worst=True)
-        self.pull(f"weights that alone leave {decibels(most)}", replace(best.plan, effort=effort))
+        self._effort = Effort(most, gain=1.0, splits=_SPLITS, logits=True, of_worst=True)
+        self.pull(f"weights that alone leave {decibels(most)}", replace(best.plan, effort=self._effort))
 
     def widen_activations(self) -> None:
         """Gives 16 bits to the activations that take most from the outputs, to more of them until that is enough.
@@ -326,9 +331,18 @@ class _Ladder:
             if before >= set(names) and self._goal.metric is not None:
                 continue
             pulled = self._widen(best.plan, names, share, wide) if takes else self._leave_float(best.plan, names, plain)
+            self._widened = self._plans[-1] if pulled else self._widened
             if not pulled or self.is_met or self._goal.metric is None:
                 break
             before = set(names)
+
+    def pull_together(self) -> None:
+        """Gives weights and activations more bits at once, where one alone drowned in the noise of the other."""
+        if self.is_met or self._effort is None or self._widened is None:
+            return
+        both = replace(self._widened, effort=self._effort)
+        if both not in self._plans:
+            self.pull("both together", both)
 
     def _aim(self, more: float) -> float:
         """Returns the ratio in dB to choose tensors for: the least that is wanted, or `more` than there is."""
