@@ -39,7 +39,11 @@ _OPTIONS = (
 )
 
 # A setting of equalization that is judged too.
-_GATES = "through_gates"
+_GATES, _EQUALIZATION = "through_gates", "equalization through gates"
+
+# In dB, what equalization through gates has to bring in the mean for a Mul in front of each of them. Where the samples
+# that judge gain less, 32 others had -5 to +0.8 dB by it.
+_GAIN_OF_GATES = 1.0
 
 # Samples that are judged and not calibrated with, at most a quarter of all, and those that calibrate for that.
 _HELD_APART, _CALIBRATING = 16, 48
@@ -73,7 +77,7 @@ def quantize_judged(
     clock: Clock,
     histograms: bool = False,
 ) -> tuple[bytes, Summary]:
-    """Quantizes `model`, without the options that rewrite it if these make its outputs worse.
+    """Quantizes `model`, without the options that rewrite it if these make its outputs worse, or do too little.
 
     Models are made, with these options and without them, by some of the samples, and judged on others. What is
     returned is made by all samples. Random samples, a calibration and large models judge nothing: options stay.
@@ -107,7 +111,7 @@ def quantize_judged(
 def _asked(scheme: Scheme) -> list[str]:
     """Returns the names of the options that a scheme has."""
     names = [name for name, field, none in _OPTIONS if getattr(scheme, field) != none]
-    return [*names, *(["equalization through gates"] if dict(scheme.equalize_options).get(_GATES) else [])]
+    return [*names, *([_EQUALIZATION] if dict(scheme.equalize_options).get(_GATES) else [])]
 
 
 def _without(scheme: Scheme) -> Scheme:
@@ -149,8 +153,11 @@ def _choose(
         before = ratios(left, outputs)
         found = [(Gains(before, ratios(kind, outputs)), kind) for kind in kinds]
     gains, best = max(found, key=lambda each: each[0].mean)
-    # The best of several may be so by chance, and is no reason for further nodes.
-    if not (gains.mean < 0 if len(kinds) > 1 else gains.are_losses()):
+    if _asked(scheme) == [_EQUALIZATION]:
+        poor, why = gains.mean < _GAIN_OF_GATES, f"it brought less than {_GAIN_OF_GATES:g} dB"
+    else:  # The best of several may be so by chance, and is no reason for further nodes.
+        poor, why = gains.mean < 0 if len(kinds) > 1 else gains.are_losses(), "it made the model worse"
+    if not poor:
         return best, None
     names = " and ".join(_asked(scheme))
-    return left, f"{names} was left out, for it made the model worse: {gains}; strict=True keeps it"
+    return left, f"{names} was left out, for {why}: {gains}; strict=True keeps it"
