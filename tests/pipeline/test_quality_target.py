@@ -127,6 +127,15 @@ def test_a_lever_that_costs_more_has_to_bring_more(found, better):
     assert goal.is_better(Quality(found), best, reference, 6.0) == better
 
 
+@pytest.mark.parametrize(
+    ("metric", "ratio", "better"), [(80.0, 12.0, False), (80.0, 18.0, True), (60.0, 18.0, False), (99.5, 12.0, True)]
+)
+def test_a_metric_alone_does_not_say_that_a_lever_that_costs_more_is_worth_it(metric, ratio, better):
+    goal, reference = Goal(max_drop=1.0), Quality(np.inf, 100.0)
+    assert goal.is_better(Quality(ratio, metric), Quality(11.0, 70.0), reference, 6.0) == better
+    assert goal.is_better(Quality(ratio, metric), Quality(11.0, 70.0), reference) == (metric > 70)
+
+
 def test_a_ratio_is_met_with_what_is_in_doubt_taken_off():
     goal, reference = Goal(min_sqnr=25.0), Quality(np.inf)
     assert goal.is_met(Quality(26.0, None, 27.0, doubt=1.0), reference)

@@ -84,12 +84,14 @@ class Goal:
     def is_better(self, found: Quality, best: Quality, reference: Quality, gain: float = LEAST_GAIN) -> bool:
         """Whether a model is nearer to the goal than another: first by the metric, up to what is asked for.
 
-        Then the worse of outputs and logits must rise by more than `gain`, in dB.
+        Then the worse of outputs and logits must rise by more than `gain`, in dB; where that is asked for, also if the
+        metric says enough.
         """
         if self.is_met(found, reference) != self.is_met(best, reference):
             return self.is_met(found, reference)
         one, other = (self._missing(each, reference) for each in (found, best))
-        return found.worst > best.worst + gain if one == other else one < other
+        rises = found.worst > best.worst + gain
+        return rises and one <= other if gain > LEAST_GAIN or one == other else one < other
 
     def notes(self, found: Quality, reference: Quality) -> list[str]:
         """Returns what there is to say of the best that was found, beside what the float model achieves."""
