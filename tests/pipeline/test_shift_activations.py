@@ -132,27 +132,31 @@ def test_it_is_left_out_where_outputs_are_worse(monkeypatch):
     assert shifted.model_bytes == plain.model_bytes
 
 
-def test_the_ladder_shifts_before_it_widens():
-    result = quarkfast.quantize(_network(), preset="A8W8", calibration_data=_x(64), min_sqnr=200.0)
-    levers = [each.lever for each in result.summary.levers]
-    assert levers.index("shift_activations=True") < next(i for i, each in enumerate(levers) if "int16" in each)
-    given = quarkfast.quantize(
-        _network(), preset="A8W8", calibration_data=_x(64), min_sqnr=200.0, shift_activations=False
-    )
-    assert "shift_activations=True" not in [each.lever for each in given.summary.levers]
+def _levers(least, **options):
+    made = quarkfast.quantize(_network(), preset="A8W8", calibration_data=_x(64), min_sqnr=least, **options)
+    return made.summary.levers
 
 
-def test_the_ladder_keeps_offsets_that_are_enough_and_tries_them_again_beside_the_rest():
-    levers = quarkfast.quantize(_network(), preset="A8W8", calibration_data=_x(64), min_sqnr=200.0).summary.levers
-    shifted = [each for each in levers if each.lever == "shift_activations=True"]
-    assert [levers.index(each) for each in shifted][-1] == len(levers) - 1
-    assert [each.kept for each in shifted][:-1] == [False]
-    # Asked for what it brings, it is the last lever.
-    enough = quarkfast.quantize(
-        _network(), preset="A8W8", calibration_data=_x(64), min_sqnr=shifted[0].assured - 0.01
-    ).summary.levers
-    assert enough[-1].lever == "shift_activations=True"
+def _shifted(levers):
+    return [index for index, each in enumerate(levers) if each.lever == "shift_activations=True"]
+
+
+def test_the_ladder_shifts_where_that_may_be_enough_and_again_beside_the_rest():
+    far = _levers(200.0)
+    assert _shifted(far) == [len(far) - 1]
+    (descent,) = [index for index, each in enumerate(far) if each.lever == "rounding=descent"]
+    enough = _levers(far[descent].assured + 1)
+    assert _shifted(enough) == [descent + 1] == [len(enough) - 1]
     assert enough[-1].kept
+    # What shifting brings by itself, and a little more.
+    short = _levers(enough[-1].assured + 0.1)
+    assert _shifted(short) == [descent + 1, len(short) - 1]
+    assert not short[descent + 1].kept
+    assert any("int16" in each.lever for each in short[descent + 2 : -1])
+
+
+def test_the_ladder_leaves_offsets_to_who_named_them():
+    assert not _shifted(_levers(200.0, shift_activations=False))
 
 
 def test_ranges_without_limits_are_fitted_beside_a_rounding():

@@ -48,6 +48,11 @@ class Ratios(NamedTuple):
     logits: float | None
     doubt: float
 
+    @property
+    def worst(self) -> float:
+        """The worse of outputs and logits."""
+        return self.outputs if self.logits is None else min(self.outputs, self.logits)
+
 
 class FloatOutputs:
     """The outputs of a float model for samples, and its logits."""

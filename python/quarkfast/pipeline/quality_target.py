@@ -68,6 +68,9 @@ _AIMS = (3.0, 6.0, 12.0, 24.0)
 # by it, and from 11.3 to 7.9 beside such codes.
 _GAIN_OF_GATES = 6.0
 
+# In dB, what a change may bring beyond that beside codes that are chosen by outputs, which take minutes to find.
+_MORE_WITH_CODES = 3.0
+
 # Halvings of a set of weights, with two runs of one sample each, by which those are found that get 16 bits.
 _SPLITS = 32
 
@@ -283,9 +286,22 @@ class _Ladder:
         except ConfigError:  # the preset has no such codes
             return
         if enough:
-            self._shifts = self._quantize(shifted.plain).data != self._with_nearest_codes().data
+            plain = self._quantize(shifted.plain)
+            self._shifts = plain.data != self._with_nearest_codes().data
+            if self._shifts and self._is_far(plain):
+                return
         if self._shifts:
             self.pull("shift_activations=True", shifted, enough=enough)
+
+    def _is_far(self, changed: _Quantized) -> bool:
+        """Whether the best result lacks more than a change is likely to bring, by what it brings with nearest codes."""
+        best, least = self._best, self._goal.min_sqnr
+        assert best is not None
+        if least is None or not best.plan.makes_up:
+            return False
+        with self._clock.stage("judge"):
+            before, after = (self._wanted.judge(each.data).worst for each in (self._with_nearest_codes(), changed))
+        return best.quality.assured + after - before + _MORE_WITH_CODES < least
 
     def improve_weights(self) -> None:
         """Gives weights other forms that the target takes, where they take more than half of what outputs may lose."""
