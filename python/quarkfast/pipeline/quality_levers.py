@@ -1,0 +1,218 @@
+"""The levers of a quality target that look at the model: what each changes of the best plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from quarkfast.algorithms.gated_pairs import find_gated_pairs
+from quarkfast.config.equalization import read_equalization
+from quarkfast.config.options.changes import set_shift_activations
+from quarkfast.config.rules import Change, TensorRule
+from quarkfast.errors import ConfigError, UnsupportedError
+from quarkfast.evaluate.constant_trial import decibels
+from quarkfast.evaluate.pair_trial import PairTrial
+from quarkfast.formats import wider_integer
+from quarkfast.graph.load import load_model
+from quarkfast.pipeline.float_nodes import nodes_left_float
+from quarkfast.pipeline.louder_activations import LouderActivations
+from quarkfast.pipeline.prepare import prepare
+from quarkfast.pipeline.quality_ladder import Ladder, Plan, Quantized
+from quarkfast.pipeline.weight_precision_steps import forms_taken
+from quarkfast.quantization import Records
+from quarkfast.quantization.weight_precision import Effort, has_eight_bits
+from quarkfast.wording import counted, first_names
+from quarkfast.writers import lowest_opset
+
+__all__ = [
+    "equalize_gates",
+    "give_more_bits_together",
+    "improve_weights",
+    "shift_activations",
+    "shift_where_enough",
+    "widen_activations",
+]
+
+_SHIFTING = "shift_activations=True"
+
+# Samples of those that calibrate on which weights alone are judged.
+_SEARCHED = 2
+
+# In dB above what there is, what the choice of tensors aims at, one after the other, where a metric is to be reached.
+# Each is twice the one before, since every try quantizes the model once more.
+_AIMS = (3.0, 6.0, 12.0, 24.0)
+
+# In dB, what equalization through gates has to bring for a Mul in front of each of them: what one bit more would. With
+# less, codes that are chosen by outputs may have more without it: a table structure recognizer goes from 6.3 to 9.7 dB
+# by it, and from 11.3 to 7.9 beside such codes.
+_GAIN_OF_GATES = 6.0
+
+# In dB, what a change may bring beyond that beside codes that are chosen by outputs, which take minutes to find.
+_MORE_WITH_CODES = 3.0
+
+# Halvings of a set of weights, with two runs of one sample each, by which those are found that get 16 bits.
+_SPLITS = 32
+
+
+def equalize_gates(ladder: Ladder) -> bool:
+    """Equalizes layers with a gate between them; returns whether that brought what the Muls are worth."""
+    scheme = ladder.plan.scheme
+    given = dict(scheme.equalize_options)
+    if scheme.factors is None or "through_gates" in given or not has_eight_bits(scheme.activation):
+        return False
+    prepared = prepare(load_model(ladder.model), lowest_opset(scheme, ladder.plan.target), scheme)
+    if next(find_gated_pairs(prepared), None) is None:
+        return False
+    own = read_equalization({**given, "through_gates": True})
+    plan = replace(ladder.plan, scheme=replace(scheme, equalize_options=own))
+    return ladder.pull("equalization through gates", plan, gain=_GAIN_OF_GATES)
+
+
+def shift_where_enough(ladder: Ladder) -> bool:
+    """Subtracts offsets from activations with symmetric codes, and keeps that if it is enough.
+
+    Codes of 16 bits have no use for offsets, and those of some tensors change what is best for the others.
+
+    Returns:
+        Whether offsets give any activation a smaller scale.
+    """
+    shifted = _shifted(ladder)
+    if shifted is None:
+        return False
+    plain = ladder.quantize(shifted.plain)
+    if plain.data == ladder.with_nearest_codes().data:
+        return False
+    if not _is_far(ladder, plain):
+        ladder.pull(_SHIFTING, shifted, enough=True)
+    return True
+
+
+def shift_activations(ladder: Ladder) -> None:
+    """Subtracts offsets from activations beside what other levers have changed."""
+    shifted = _shifted(ladder)
+    if shifted is not None:
+        ladder.pull(_SHIFTING, shifted)
+
+
+def _shifted(ladder: Ladder) -> Plan | None:
+    """Returns the best plan with offsets; None where there is no need or no use for them."""
+    plan = ladder.plan
+    if ladder.is_met or plan.scheme.strict:
+        return None
+    try:
+        return replace(plan, scheme=set_shift_activations(plan.scheme, True))
+    except ConfigError:  # the preset has no such codes
+        return None
+
+
+def _is_far(ladder: Ladder, changed: Quantized) -> bool:
+    """Whether the best result lacks more than a change is likely to bring, by what it brings with nearest codes."""
+    least = ladder.goal.min_sqnr
+    if least is None or not ladder.plan.makes_up:
+        return False
+    gain = ladder.gain(ladder.with_nearest_codes(), changed)
+    return ladder.best.quality.assured + gain + _MORE_WITH_CODES < least
+
+
+def improve_weights(ladder: Ladder) -> Effort | None:
+    """Gives weights other forms that the target takes, where they take more than half of what outputs may lose.
+
+    Returns:
+        How far it went; None where it was not tried.
+    """
+    plan = ladder.plan
+    scheme = plan.scheme
+    may = not scheme.strict and has_eight_bits(scheme.weight) and forms_taken(scheme, plan.target)
+    if ladder.is_met or not may:
+        return None
+    most = 10 ** (-ladder.aim(_AIMS[0]) / 10) / 2
+    plain = ladder.with_nearest_codes()
+    with ladder.clock.stage("choose tensors"):
+        trial = PairTrial(plain.data, ladder.reference, ladder.calibration[:_SEARCHED])
+        found = trial.noise(())
+        trial.close()
+    if found <= most:
+        return None
+    effort = Effort(most, gain=1.0, splits=_SPLITS, logits=True, of_worst=True)
+    ladder.pull(f"weights that alone leave {decibels(most)}", replace(plan, effort=effort))
+    return effort
+
+
+def widen_activations(ladder: Ladder) -> Plan | None:
+    """Gives 16 bits to the activations that take most from the outputs, to more of them until that is enough.
+
+    Where the target takes no 16 bits, the nodes around them stay float.
+
+    Returns:
+        The last plan that was tried; None without any.
+    """
+    plan, tried = ladder.plan, None
+    wide, target = wider_integer(plan.scheme.activation.dtype), plan.target
+    if ladder.is_met or wide is None:
+        return None
+    takes = not target.activation_types or wide in target.activation_types
+    if not takes:
+        ladder.notes.append(f"{ladder.goal.name}: {target.name} takes no {wide} activations")
+    plain = ladder.with_nearest_codes()
+    with ladder.clock.stage("choose tensors"):
+        records = plain.summary.records or Records()
+        louder = LouderActivations(plain.data, records, ladder.reference, ladder.calibration, ladder.tensors)
+    before: set[str] = set()
+    for more in _AIMS:
+        with ladder.clock.stage("choose tensors", louder.runs) as report:
+            names, share = louder.choose(ladder.aim(more), report)
+        louder.close()  # it takes as much memory as a quantization
+        if before >= set(names) and ladder.goal.metric is not None:
+            continue
+        pulled = _widen(ladder, plan, names, share, wide) if takes else _leave_float(ladder, plan, names, plain)
+        tried = pulled or tried
+        if pulled is None or ladder.is_met or ladder.goal.metric is None:
+            break
+        before = set(names)
+    return tried
+
+
+def _widen(ladder: Ladder, plan: Plan, names: Sequence[str], share: float, wide: str) -> Plan | None:
+    """Returns the plan that was pulled; None if there was nothing to widen, or the target does not take it."""
+    scheme = plan.scheme
+    own = {rule.tensor for rule in scheme.tensors}
+    rules = tuple(TensorRule(name, Change.of({"dtype": wide}, "tensors")) for name in names if name not in own)
+    if not rules:
+        return None
+    shown = first_names(rule.tensor for rule in rules)
+    widened = replace(plan, scheme=replace(scheme, tensors=(*scheme.tensors, *rules)))
+    try:
+        ladder.pull(
+            f"{wide} for {counted(len(rules), 'activation')} ({shown}; {100 * share:.0f} % of their bytes)", widened
+        )
+    except (ConfigError, UnsupportedError) as error:
+        ladder.notes.append(f"{ladder.goal.name}: {plan.target.name} takes no {wide} activations: {error}")
+        return None
+    return widened
+
+
+def _leave_float(ladder: Ladder, plan: Plan, names: Sequence[str], plain: Quantized) -> Plan | None:
+    """Leaves nodes float so that activations need no codes; returns the plan that was pulled, if there are any."""
+    with ladder.clock.stage("choose tensors"):
+        records = plain.summary.records or Records()
+        nodes = nodes_left_float(plain.data, records, names, ladder.calibration[0])
+    if not nodes:
+        return None
+    exclude = (*plan.scheme.exclude, *(f"^{re.escape(name)}" for name in nodes))
+    left = replace(plan, scheme=replace(plan.scheme, exclude=exclude))
+    ladder.pull(f"float for {counted(len(nodes), 'node')} ({first_names(nodes)})", left)
+    return left
+
+
+def give_more_bits_together(ladder: Ladder, effort: Effort, widened: Plan) -> None:
+    """Gives weights and activations more bits at once, where one alone drowned in the noise of the other.
+
+    Args:
+        ladder: The ladder.
+        effort: What :func:`improve_weights` tried.
+        widened: What :func:`widen_activations` tried.
+    """
+    both = replace(widened, effort=effort)
+    if not ladder.is_met and not ladder.has_tried(both):
+        ladder.pull("both together", both)
