@@ -16,6 +16,7 @@ from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
+from quarkfast.pipeline import equalization_steps
 from support.tiny_models import run_as_written, tiny_model
 
 CHANNELS = 8
@@ -187,6 +188,17 @@ def test_samples_limit_factors():
         made = quarkfast.quantize(_small_weights_and_large_biases(-7), calibration_data=_samples(), **options)
         reach[through] = made.summary.records.tensors["r"].seen[1]
     assert reach[True] == pytest.approx(reach[False])
+
+
+@pytest.mark.parametrize("unknown", ["large", "random"])
+def test_without_samples_that_tell_weights_alone_decide(unknown, monkeypatch):
+    proto, options = _small_weights_and_large_biases(-7), {"strict": True, "equalize_options": {"through_gates": True}}
+    limited = quarkfast.quantize(proto, preset="XINT8", calibration_data=_samples(), **options)
+    if unknown == "large":
+        monkeypatch.setattr(equalization_steps, "_LARGEST", 0)
+    data = _samples() if unknown == "large" else "random"
+    free = quarkfast.quantize(proto, preset="XINT8", calibration_data=data, **options)
+    assert (_kinds(limited.proto).count("Mul"), _kinds(free.proto).count("Mul")) == (1, 2)
 
 
 def test_it_is_left_out_where_samples_held_apart_lose_by_it():

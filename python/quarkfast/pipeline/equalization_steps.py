@@ -10,24 +10,28 @@ from quarkfast.algorithms.cross_layer_equalization import (
     channels_between_layers,
 )
 from quarkfast.calibration import observe
+from quarkfast.graph.external import tensor_bytes
 from quarkfast.pipeline.context import Context
 from quarkfast.statistics import StatisticsRequest
 
 __all__ = ["goes_through_gates", "observe_channels_between"]
+
+# Bytes of a model above which it is not judged either (`quarkfast.pipeline.judged_options`).
+_LARGEST = 1 << 30
 
 # Samples that show how far channels reach beside each other, as those by which outliers are split.
 _SAMPLES = 16
 
 
 def goes_through_gates(context: Any) -> bool:
-    """Whether equalization passes gates, which is judged on samples, so that there are some."""
+    """Whether equalization passes gates, and there are samples."""
     return isinstance(context, Context) and context.source.has_data and _settings(context).through_gates
 
 
 def observe_channels_between(context: Context) -> bool:
-    """Takes the largest magnitude of each channel between layers; nothing of random samples."""
+    """Takes the largest magnitude of each channel between layers; nothing of random samples and of large models."""
     axes = channels_between_layers(context.model, _settings(context))
-    if not axes or not context.may_run_samples:
+    if not axes or tensor_bytes(context.model) > _LARGEST or not context.may_run_samples:
         return False
     feeds = context.source.samples(context.model, context.scheme).rows(_SAMPLES)
     request = StatisticsRequest.of_channels(axes)
