@@ -11,19 +11,14 @@ from numpy.typing import NDArray
 from quarkfast.algorithms import smoothable_axes
 from quarkfast.algorithms.outlier_channel_splitting import OutlierChannelSplittingSettings, split_outlier_channels
 from quarkfast.algorithms.smooth_quant import SmoothQuantSettings, smooth_quant
-from quarkfast.calibration import observe
 from quarkfast.config import TensorSpec
 from quarkfast.graph.attention import nodes_of_attention
 from quarkfast.graph.external_constants import constants_in_files
+from quarkfast.pipeline.channel_observation import observe_channels
 from quarkfast.pipeline.context import Context
 from quarkfast.quantization import place
-from quarkfast.statistics import StatisticsRequest
 
 __all__ = ["may_split_outliers", "split_outliers"]
-
-# Samples that show which channels stand out, which are the same ones in all of them: MiniLM in U8S8, calibrated with 64
-# sentences, has 24.0 dB with 64 and with 16 of them.
-_SAMPLES = 16
 
 # A scale that is known beforehand has to hold the largest of all samples, so that channels stand out sooner than where
 # each sample has a scale of its own: MiniLM in A8W8 has 18.05 dB with 1.5, 17.9 with 2, in U8S8 24.2 and 24.05.
@@ -53,12 +48,7 @@ def split_outliers(context: Context) -> bool:
             lacking = "it takes real samples that fit into memory" if axes else _NOTHING_TO_SMOOTH
             context.notes.append(f"SmoothQuant was left out: {lacking}")
         return False
-    feeds = context.source.samples(context.model, context.scheme).rows(_SAMPLES)
-    request = StatisticsRequest.of_channels(axes)
-    seen, count = context.once("channel maxima", request, lambda: observe(context.model, request, feeds))
-    # One infinity or NaN may lie in any channel, so nothing is known of such a tensor.
-    finite = {name: each for name, each in seen.items() if each.range.finite == each.range.count}
-    maxima = {name: each.channel_absmax for name, each in finite.items() if each.channel_absmax is not None}
+    maxima, count = observe_channels(context, "channel maxima", axes)
     changed = _rewrite(context, maxima)
     if not changed:
         return False

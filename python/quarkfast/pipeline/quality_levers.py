@@ -48,7 +48,8 @@ _AIMS = (3.0, 6.0, 12.0, 24.0)
 # by it, and from 11.3 to 7.9 beside such codes.
 _GAIN_OF_GATES = 6.0
 
-# In dB, what a change may bring beyond that beside codes that are chosen by outputs, which take minutes to find.
+# In dB, what a change may bring beyond its gain with nearest codes, beside codes that are chosen by outputs. Those take
+# minutes to find.
 _MORE_WITH_CODES = 3.0
 
 # Halvings of a set of weights, with two runs of one sample each, by which those are found that get 16 bits.

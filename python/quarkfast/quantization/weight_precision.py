@@ -145,7 +145,7 @@ class Choice:
 
 
 def has_eight_bits(spec: TensorSpec) -> bool:
-    """Whether weights of `spec` are integers of 8 bits, with one scale or one for each channel."""
+    """Whether tensors of `spec` are integers of 8 bits, with one scale or one for each channel."""
     return spec.format.is_integer and spec.format.bits == 8 and spec.granularity in ("tensor", "channel")
 
 
