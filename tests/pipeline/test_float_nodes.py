@@ -41,7 +41,7 @@ def names_of(outputs: list[str]) -> list[str]:
 
 def test_what_computes_a_tensor_and_what_reads_it_stay_float_with_what_is_fused():
     result = quantized()
-    found = nodes_left_float(result.model_bytes, result.summary.records, ["h2"], FEED)
+    found = nodes_left_float(result.model_bytes, result.summary.records, ["h2"], FEED, 0.25)
     assert found == names_of(["a1", "h2", "a2", "h3"])
     again = quantized(exclude=[f"^{re.escape(name)}" for name in found])
     assert "h2" not in again.summary.records.tensors
@@ -51,7 +51,7 @@ def test_what_computes_a_tensor_and_what_reads_it_stay_float_with_what_is_fused(
 @pytest.mark.parametrize("ranked", [["h2", "h3", "h4"], ["h4", "h2"], ["h5", "h4", "h3", "h2", "h1"], ["h6", "h2"]])
 def test_no_more_than_a_quarter_of_the_bytes_has_more_than_8_bits(ranked):
     result = quantized()
-    found = nodes_left_float(result.model_bytes, result.summary.records, ranked, FEED)
+    found = nodes_left_float(result.model_bytes, result.summary.records, ranked, FEED, 0.25)
     again = quantized(exclude=found)
     shares = wide_shares(again.model_bytes, again.summary.records, FEED)
     assert max(shares) <= 0.25

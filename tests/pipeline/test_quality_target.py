@@ -142,7 +142,8 @@ def test_a_ratio_is_met_with_what_is_in_doubt_taken_off():
     unsure = Quality(26.0, None, 27.0, doubt=1.1)
     assert not goal.is_met(unsure, reference)
     assert goal.notes(unsure, reference) == [
-        "min_sqnr: 25 dB cannot be met, 26.0 dB (27.0 of logits) is the best that was found, 24.9 assured"
+        "min_sqnr: 25 dB cannot be met, 26.0 dB (27.0 of logits) is the best that was found, 24.9 assured; "
+        "max_above_8_bits above 0.25 lets levers widen more of the bytes"
     ]
     assert goal.is_better(Quality(25.5, doubt=0.4), unsure, reference)
 

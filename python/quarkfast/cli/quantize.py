@@ -70,6 +70,10 @@ def quantize(
     metric_data: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What --metric is given; the samples held apart by default.")
     ] = None,
+    max_above_8_bits: Annotated[
+        float | None,
+        typer.Option(metavar="PART", help="The most that --min-sqnr and --max-drop widen, from 0 to 1; a quarter."),
+    ] = None,
     force: Force = False,
     verify: Verify = False,
     report: Annotated[
@@ -84,6 +88,7 @@ def quantize(
     Options that are not given have the preset's values.
     """
     quality = {"min_sqnr": min_sqnr, "max_drop": max_drop, "metric": metric, "metric_data": metric_data}
+    quality["max_above_8_bits"] = max_above_8_bits
     given = as_given({"calibration": calibration, "max_memory": max_memory, **quality, **options})
     check_environment()
     chosen = chosen_preset(preset, config)

@@ -9,7 +9,6 @@ import onnx
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.pipeline.wide_bytes import bits_of, share_above_8_bits, sized_weights, stored_activations
 from quarkfast.quantization import Records
-from quarkfast.quantization.activation_precision import LARGEST_SHARE
 from quarkfast.quantization.records import NodeRecord
 
 __all__ = ["nodes_left_float"]
@@ -17,23 +16,26 @@ __all__ = ["nodes_left_float"]
 _FLOAT_BITS = 32
 
 
-def nodes_left_float(model: bytes, records: Records, ranked: Sequence[str], feed: Feed) -> list[str]:
+def nodes_left_float(
+    model: bytes, records: Records, ranked: Sequence[str], feed: Feed, largest_share: float
+) -> list[str]:
     """Returns names of the quantized nodes without which activations have no pair, in the order in which they run.
 
     A tensor has none where the node that computes it and all that read it stay float, and with them what a device
-    computes along with these. Tensors are taken in their order, but for one with which more than a quarter of the bytes
-    of activations or of weights would have more than 8 bits; weights that all have more may stay float.
+    computes along with these. Tensors are taken in their order, but for one with which too much of the bytes of
+    activations or of weights would have more than 8 bits; weights that all have more may stay float.
 
     Args:
         model: The quantized model.
         records: What is known of its nodes and tensors.
         ranked: Names of activations that have codes, what matters most first.
         feed: A sample, which decides sizes.
+        largest_share: At most this part of either may have more.
 
     Raises:
         ModelError: If ONNX Runtime does not take the model or the sample.
     """
-    graph, found = _Graph(model, records, feed), set[int]()
+    graph, found = _Graph(model, records, feed, largest_share), set[int]()
     for name in ranked:
         wider = found | graph.around(name)
         if wider > found and graph.fits(wider):
@@ -44,13 +46,14 @@ def nodes_left_float(model: bytes, records: Records, ranked: Sequence[str], feed
 class _Graph:
     """Nodes by their index, and what has codes between them."""
 
-    def __init__(self, model: bytes, records: Records, feed: Feed) -> None:
-        self._records, self._nodes = records, records.nodes
+    def __init__(self, model: bytes, records: Records, feed: Feed, largest_share: float) -> None:
+        self._records, self._nodes, self._largest = records, records.nodes, largest_share
         self._makers = {name: index for index, node in enumerate(self._nodes) for name in node.outputs}
         self._readers: dict[str, list[int]] = {}
         for index, node in enumerate(self._nodes):
             for name in node.inputs:
                 self._readers.setdefault(name, []).append(index)
+        self._quantized = sum(map(_is_quantized, self._nodes))
         float_nodes = tuple(node._replace(state="float") if _is_quantized(node) else node for node in self._nodes)
         self._sizes = stored_activations(model, records._replace(nodes=float_nodes), feed)
         self._weights = sized_weights(onnx.load_model_from_string(model).graph, records)
@@ -68,9 +71,12 @@ class _Graph:
         return found
 
     def fits(self, found: Collection[int]) -> bool:
-        """Whether at most a quarter of the bytes of each kind has more than 8 bits, or what had them before."""
-        return all(
-            share_above_8_bits(sized(found)) <= max(LARGEST_SHARE, share_above_8_bits(sized(())))
+        """Whether no more of the bytes of each kind has more than 8 bits than may, or than had them before.
+
+        Some node has to stay quantized.
+        """
+        return len(found) < self._quantized and all(
+            share_above_8_bits(sized(found)) <= max(self._largest, share_above_8_bits(sized(())))
             for sized in (self._stored, self._held)
         )
 

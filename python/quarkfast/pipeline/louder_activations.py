@@ -10,7 +10,7 @@ from quarkfast.evaluate.pair_trial import PairTrial
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.pipeline.wide_bytes import bits_of, stored_activations
 from quarkfast.quantization import Records
-from quarkfast.quantization.activation_precision import LARGEST_SHARE, choose_activations, most_runs
+from quarkfast.quantization.activation_precision import choose_activations, most_runs
 
 __all__ = ["LouderActivations"]
 
@@ -29,7 +29,13 @@ class LouderActivations:
     """
 
     def __init__(
-        self, model: bytes, records: Records, reference: bytes, samples: Sequence[Feed], given: Collection[str]
+        self,
+        model: bytes,
+        records: Records,
+        reference: bytes,
+        samples: Sequence[Feed],
+        given: Collection[str],
+        largest_share: float,
     ) -> None:
         """Opens a session.
 
@@ -39,6 +45,7 @@ class LouderActivations:
             reference: The float model.
             samples: Samples that calibrate.
             given: Names of the tensors of the model as it is given: no rule can name another.
+            largest_share: At most this part of the bytes of activations may have more than 8 bits in the end.
         """
         self._samples = samples[:_DECIDING]
         self._trial = PairTrial(model, reference, self._samples)
@@ -54,7 +61,7 @@ class LouderActivations:
         self._others = tuple(self._trial.sizes.keys() - {each for name in narrow for each in members[name]})
         self._total = max(sum(stored.values()), 1)
         wide = sum(size for name, size in stored.items() if bits_of(records, name) > 8)
-        self._limit = max(LARGEST_SHARE * self._total - wide, 0.0)
+        self._limit = max(largest_share * self._total - wide, 0.0)
         self._noise, self._own = cache(self._trial.noise), cache(self._own_noise)
 
     @property

@@ -8,6 +8,7 @@ from typing import Any
 
 from quarkfast.errors import ConfigError
 from quarkfast.pipeline.user_metric import Metric, measure_metric, read_metric
+from quarkfast.quantization.activation_precision import LARGEST_SHARE
 
 __all__ = ["LEAST_GAIN", "Goal", "Quality", "read_goal"]
 
@@ -55,12 +56,14 @@ class Goal:
         max_drop: How far the metric may fall below that of the float model, in its own unit, or None.
         metric: The user's metric; None without one.
         data: What the metric is given; None stands for the samples that are held apart.
+        largest_share: The most of the bytes of activations, and of weights, to which levers give more than 8 bits.
     """
 
     min_sqnr: float | None = None
     max_drop: float | None = None
     metric: Metric | None = None
     data: Any = None
+    largest_share: float = LARGEST_SHARE
 
     @property
     def name(self) -> str:
@@ -95,15 +98,21 @@ class Goal:
 
     def notes(self, found: Quality, reference: Quality) -> list[str]:
         """Returns what there is to say of the best that was found, beside what the float model achieves."""
-        notes = []
+        notes, more = [], self._remedy()
         if self.min_sqnr is not None and found.assured < self.min_sqnr:
             logits = "" if found.logits is None else f" ({found.logits:.1f} of logits)"
             best = f"{found.sqnr:.1f} dB{logits} is the best that was found, {found.assured:.1f} assured"
-            notes.append(f"min_sqnr: {self.min_sqnr:g} dB cannot be met, {best}")
+            notes.append(f"min_sqnr: {self.min_sqnr:g} dB cannot be met, {best}{more}")
         if self.metric is not None:
-            missed = f"; a drop of {self.max_drop:g} cannot be met" if self._missing(found, reference) else ""
+            missed = f"; a drop of {self.max_drop:g} cannot be met{more}" if self._missing(found, reference) else ""
             notes.append(f"max_drop: metric {found.metric:.6g}, of the float model {reference.metric:.6g}{missed}")
         return notes
+
+    def _remedy(self) -> str:
+        """Returns what lets levers go further, in words."""
+        if self.largest_share == 1:
+            return ""
+        return f"; max_above_8_bits above {self.largest_share:g} lets levers widen more of the bytes"
 
     def _missing(self, found: Quality, reference: Quality) -> float:
         """Returns by how much the metric falls too far."""
@@ -112,7 +121,13 @@ class Goal:
         return max(0.0, reference.metric - self.max_drop - found.metric)
 
 
-def read_goal(min_sqnr: float | None, max_drop: float | None, metric: Metric | str | None, metric_data: Any) -> Goal:
+def read_goal(
+    min_sqnr: float | None,
+    max_drop: float | None,
+    metric: Metric | str | None,
+    metric_data: Any,
+    max_above_8_bits: float | None = None,
+) -> Goal:
     """Returns what options ask for, one of which is given.
 
     Args:
@@ -120,6 +135,8 @@ def read_goal(min_sqnr: float | None, max_drop: float | None, metric: Metric | s
         max_drop: How far the metric may fall.
         metric: A function, or ``module:function``, which is looked for in the working folder too.
         metric_data: What it is given.
+        max_above_8_bits: The most of the bytes of activations, and of weights, to which levers give more than 8 bits;
+            None for a quarter.
 
     Raises:
         ConfigError: If an option is missing or out of its range, or there is no such function.
@@ -134,4 +151,9 @@ def read_goal(min_sqnr: float | None, max_drop: float | None, metric: Metric | s
         raise ConfigError("metric: expected max_drop, how far it may fall below the float model's, got none")
     if metric_data is not None and metric is None:
         raise ConfigError("metric_data: expected a metric that takes it, got none")
-    return Goal(min_sqnr, max_drop, None if metric is None else read_metric(metric), metric_data)
+    if max_above_8_bits is not None and not 0 <= max_above_8_bits <= 1:
+        raise ConfigError(f"max_above_8_bits: expected a part of the bytes from 0 to 1, got {max_above_8_bits}")
+    if min_sqnr is None and max_drop is None:
+        raise ConfigError("max_above_8_bits: expected min_sqnr or max_drop, whose levers it limits, got neither")
+    share = LARGEST_SHARE if max_above_8_bits is None else float(max_above_8_bits)
+    return Goal(min_sqnr, max_drop, None if metric is None else read_metric(metric), metric_data, share)

@@ -135,7 +135,8 @@ def improve_weights(ladder: Ladder) -> Effort | None:
         trial.close()
     if found <= most:
         return None
-    effort = Effort(most, gain=1.0, splits=_SPLITS, logits=True, of_worst=True)
+    share = ladder.goal.largest_share
+    effort = Effort(most, gain=1.0, splits=_SPLITS, logits=True, of_worst=True, largest_share=share)
     ladder.pull(f"weights that alone leave {decibels(most)}", replace(plan, effort=effort))
     return effort
 
@@ -157,8 +158,9 @@ def widen_activations(ladder: Ladder) -> Plan | None:
         ladder.notes.append(f"{ladder.goal.name}: {target.name} takes no {wide} activations")
     plain = ladder.with_nearest_codes()
     with ladder.clock.stage("choose tensors"):
-        records = plain.summary.records or Records()
-        louder = LouderActivations(plain.data, records, ladder.reference, ladder.calibration, ladder.tensors)
+        records, share = plain.summary.records or Records(), ladder.goal.largest_share
+        given = (ladder.reference, ladder.calibration, ladder.tensors, share)
+        louder = LouderActivations(plain.data, records, *given)
     before: set[str] = set()
     for more in _AIMS:
         with ladder.clock.stage("choose tensors", louder.runs) as report:
@@ -197,7 +199,7 @@ def _leave_float(ladder: Ladder, plan: Plan, names: Sequence[str], plain: Quanti
     """Leaves nodes float so that activations need no codes; returns the plan that was pulled, if there are any."""
     with ladder.clock.stage("choose tensors"):
         records = plain.summary.records or Records()
-        nodes = nodes_left_float(plain.data, records, names, ladder.calibration[0])
+        nodes = nodes_left_float(plain.data, records, names, ladder.calibration[0], ladder.goal.largest_share)
     if not nodes:
         return None
     exclude = (*plan.scheme.exclude, *(f"^{re.escape(name)}" for name in nodes))

@@ -24,6 +24,7 @@ from quarkfast.pipeline.quality_levers import (
 )
 from quarkfast.pipeline.resolve import resolve
 from quarkfast.pipeline.summary import Summary
+from quarkfast.quantization.weight_precision import USUAL
 
 __all__ = ["quantize_to_goal", "read_goal"]
 
@@ -61,7 +62,8 @@ def quantize_to_goal(
     if calibration_data is None:
         raise ConfigError(f"{goal.name}: expected calibration_data to judge outputs on, got none")
     ladder = Ladder(model, path, scheme, calibration_data, max_memory, goal, clock, histograms)
-    ladder.pull("as asked", Plan(scheme, target))
+    usual = USUAL._replace(largest_share=min(USUAL.largest_share, goal.largest_share))
+    ladder.pull("as asked", Plan(scheme, target, usual))
     given = dict(options)
     if not ladder.is_met and equalize_gates(ladder):
         given["equalize_options"] = dict(ladder.plan.scheme.equalize_options)
@@ -72,7 +74,7 @@ def quantize_to_goal(
             scheme, target = resolve(preset, {**given, name: value})
         except ConfigError:  # the preset has no such choice
             continue
-        plan = Plan(replace(scheme, **fields), target)
+        plan = Plan(replace(scheme, **fields), target, usual)
         if plan != ladder.plan and ladder.pull(lever, plan):
             given[name] = value
     shifts = "shift_activations" not in options and shift_where_enough(ladder)

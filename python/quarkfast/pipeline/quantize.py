@@ -134,6 +134,7 @@ def quantize(
     max_drop: float | None = None,
     metric: Metric | str | None = None,
     metric_data: Any = None,
+    max_above_8_bits: float | None = None,
     progress: Progress | None = None,
     histograms: bool = False,
     **options: Any,
@@ -157,6 +158,8 @@ def quantize(
             `metric_data` to a number, of which more is better. A name without a colon is the option of that name, the
             metric of a method of range estimation.
         metric_data: What `metric` is given as it stands; None for the feeds that are held apart.
+        max_above_8_bits: The most of the bytes of activations, and of weights, to which `min_sqnr` and `max_drop` give
+            more than 8 bits, from 0 to 1; None for a quarter.
         progress: Called as stages begin and samples are read: stage, samples done, samples in all or None.
         histograms: Whether a histogram of each activation is gathered for :meth:`QuantizedModel.write_report` also
             where no method reads it. The model is the same.
@@ -197,10 +200,10 @@ def quantize(
         run = quantize_judged if is_judged(scheme) else quantize_model
         run = run if scheme.mixed_precision is None else quantize_mixed
     path = None if output is None else check_output(output)
-    if not all(each is None for each in (min_sqnr, max_drop, metric, metric_data)):
+    if not all(each is None for each in (min_sqnr, max_drop, metric, metric_data, max_above_8_bits)):
         from quarkfast.pipeline.quality_target import quantize_to_goal, read_goal
 
-        goal = read_goal(min_sqnr, max_drop, metric, metric_data)
+        goal = read_goal(min_sqnr, max_drop, metric, metric_data, max_above_8_bits)
         if calibration is not None:
             raise ConfigError(f"{goal.name}: expected calibration_data to judge outputs on, got a calibration")
         if scheme.mixed_precision is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 __all__ = ["LARGEST_SHARE", "choose_activations", "most_runs"]
 
 LARGEST_SHARE = 0.25
-"""At most this part of the bytes of activations, as floats, gets more than 8 bits."""
+"""At most this part of the bytes of activations, and of weights, as floats, gets more than 8 bits by default."""
 
 # Runs that find out which tensors make most noise: one for each tensor of most networks.
 _MOST_RUNS = 192

@@ -15,6 +15,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, name_of, rank_of
 from quarkfast.graph.operators import find_operator
 from quarkfast.graph.placement import ConstantSlot, Placement
+from quarkfast.quantization.activation_precision import LARGEST_SHARE
 from quarkfast.quantization.codes import codes_of, decode
 from quarkfast.quantization.compute_qparams import constant_quantizer
 
@@ -41,9 +42,6 @@ _MOST_NOISE = 10**-2.5
 
 # What outputs, and a weight itself, must gain by a form that costs no bytes: a decibel.
 _DECIBEL = 10**0.1
-
-# At most so much of the bytes of weights gets 16 bits.
-_LARGEST_SHARE = 0.25
 
 _WIDE = "int16"
 
@@ -84,6 +82,7 @@ class Effort(NamedTuple):
         splits: At most so many halvings of a set of weights, with two runs of the samples each.
         logits: Whether logits count as outputs do.
         of_worst: Whether the noise is that of the worst sample, and not of all together.
+        largest_share: At most this part of the bytes of weights gets a form that costs bytes.
     """
 
     most: float = _MOST_NOISE
@@ -91,6 +90,7 @@ class Effort(NamedTuple):
     splits: int = 8
     logits: bool = False
     of_worst: bool = False
+    largest_share: float = LARGEST_SHARE
 
 
 USUAL = Effort()
@@ -103,17 +103,12 @@ class Form(NamedTuple):
     Attributes:
         name: What weights of that form have, in words.
         change: What is different in their spec.
-        largest_share: At most this part of the bytes of weights gets it.
+        is_free: Whether it costs next to no bytes, so that all weights may have it.
     """
 
     name: str
     change: Change
-    largest_share: float
-
-    @property
-    def is_free(self) -> bool:
-        """Whether it costs next to no bytes, so that all weights may have it."""
-        return self.largest_share == 1
+    is_free: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,15 +179,15 @@ def _expected_noise(weight: Weight) -> float:
 def forms_of(spec: TensorSpec) -> tuple[Form, ...]:
     """Returns what weights of `spec` may get instead, the cheapest first, whatever a target takes."""
     channel = Change.of({"granularity": "channel", "method": spec.per_channel().method}, "weights")
-    wide = Form("16 bits", Change.of({"dtype": _WIDE}, "weights"), _LARGEST_SHARE)
-    return (wide,) if spec.granularity == "channel" else (Form("a scale for each channel", channel, 1.0), wide)
+    wide = Form("16 bits", Change.of({"dtype": _WIDE}, "weights"), is_free=False)
+    return (wide,) if spec.granularity == "channel" else (Form("a scale for each channel", channel, is_free=True), wide)
 
 
 def choose_forms(weights: Sequence[Weight], noise: Noise, forms: Sequence[Form], effort: Effort = USUAL) -> Choice:
     """Returns the forms of weights under which these take little from the outputs on a few samples.
 
     1. Weights alone are rounded in the scheme's own form. Where that leaves the outputs 25 dB, they keep it. (What is
-       said of 25 dB and of half of the noise is so by default, see `Effort`.)
+       said of 25 dB, of half of the noise and of a quarter is so by default, see `Effort`.)
     2. Otherwise those that gain a decibel by it get a scale for each channel, if the outputs gain a decibel too.
     3. Where that is not enough, those that make most noise get 16 bits, as many as bring the outputs to 25 dB, but no
        more than a quarter of the bytes of weights, and only if it halves the noise.
@@ -246,7 +241,7 @@ class _Search:
             chosen = frozenset(each for each in self._weights if self._gains(each, everywhere[each.name]))
         else:
             most = max(self._effort.most - least, 0.0)
-            chosen = _chosen(self._split(most), most, form.largest_share * _bytes_of(self._weights))
+            chosen = _chosen(self._split(most), most, self._effort.largest_share * _bytes_of(self._weights))
         changes = self._with(form.change, chosen)
         noise = least if changes == everywhere else self._noise_of(self._weights, changes)
         if noise > wanted:
