@@ -75,6 +75,17 @@ def test_what_others_read_too_is_quantized():
     assert _float_nodes(text, "A8W8") == {"sqrt"}
 
 
+def test_who_asks_for_the_shape_reads_no_values():
+    text = """g (float[N, 4] x) => (float[M] z, int64[2] s) {
+        a = Mul(x, x)
+        s = Shape(a)
+        b = Log(a)
+        n = ReduceProd<keepdims = 1>(s)
+        z = Reshape(b, n)
+    }"""
+    assert {"mul", "log"} <= _float_nodes(text, "A8W8")
+
+
 def test_a_function_that_is_asked_for_is_quantized_with_what_it_reads():
     text = POWER_SPECTRUM.replace("FUNCTION", FUNCTIONS["Log"])
     assert _float_nodes(text, "A8W8", extra_op_types=["Log"]) == {"pow"}

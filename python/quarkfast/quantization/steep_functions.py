@@ -18,6 +18,9 @@ _ARITHMETIC = frozenset(
 )
 _MOVERS = frozenset({"Concat", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
 
+# What reads no values.
+_SHAPES = frozenset({"Shape", "Size"})
+
 
 def steep_functions(
     graph: ir.Graph, spec_of: Callable[[str], TensorSpec], is_asked_for: Callable[[ir.Node], bool]
@@ -54,9 +57,9 @@ def _is_steep(node: ir.Node) -> bool:
 
 
 def _leads_to(node: ir.Node, found: set[ir.Node]) -> bool:
-    uses = [use for output in node.outputs for use in output.uses()]
+    readers = [reader for output in node.outputs for reader, _ in output.uses() if reader.op_type not in _SHAPES]
     shown = any(output.is_graph_output() for output in node.outputs)
-    return bool(uses) and not shown and all(reader in found for reader, _ in uses)
+    return bool(readers) and not shown and all(reader in found for reader in readers)
 
 
 def _maker(value: ir.Value | None) -> ir.Node | None:
