@@ -11,7 +11,9 @@ from quarkfast.evaluate.metrics import sqnr
 from support.tiny_models import tiny_model
 
 POWER_SPECTRUM = """g (float[1, 1, 256] x) => (float[1, 9, 31] y) {
-    c = Conv<strides = [8]>(x, w)
+    d = Conv<pads = [2, 2]>(x, q)
+    h = Relu(d)
+    c = Conv<strides = [8]>(h, w)
     re = Slice(c, zero, nine, one)
     im = Slice(c, nine, eighteen, one)
     a = Mul(re, re)
@@ -29,6 +31,11 @@ def _model(text):
     window = np.hanning(16)
     constants = {
         "w": np.concatenate([np.cos(angle) * window, np.sin(angle) * window])[:, None].astype(np.float32),
+        "mel": np.random.default_rng(0).uniform(0, 1, (9, 4)).astype(np.float32),
+        "k": np.random.default_rng(1).normal(0, 1, (4, 4, 1)).astype(np.float32),
+        "q": np.float32([0.1, 0.2, 0.4, 0.2, 0.1])[None, None],
+        "window": np.hanning(256).astype(np.float32),
+        "ends": np.int64([0, 0, 4, 0, 0, 4]),
         **{name: np.int64([value]) for name, value in (("zero", 0), ("one", 1), ("nine", 9), ("eighteen", 18))},
         **{name: np.float32(value) for name, value in (("two", 2), ("third", 1 / 3), ("floor", 1e-4))},
     }
@@ -73,6 +80,68 @@ def test_what_others_read_too_is_quantized():
         z = Relu(a)
     }"""
     assert _float_nodes(text, "A8W8") == {"sqrt"}
+
+
+# A transform of the input, and layers behind it.
+FRONT_END = """g (float[1, 1, 256] x) => (float[1, 4, 31] y) {
+    IN_FRONT
+    c = Conv<strides = [8]>(s, w)
+    re = Slice(c, zero, nine, one)
+    im = Slice(c, nine, eighteen, one)
+    a = Mul(re, re)
+    b = Pow(im, two)
+    p = Add(a, b)
+    m = Sqrt(p)
+    t = Transpose<perm = [0, 2, 1]>(m)
+    e = MatMul(t, mel)
+    f = Max(e, floor)
+    l = Log(f)
+    u = Transpose<perm = [0, 2, 1]>(l)
+    v = Conv(u, k)
+    y = Relu(v)
+}"""
+SIGNALS = {
+    "alone": "s = Identity(x)",
+    "scaled": "s = Div(x, two)",
+    "padded": "s = Pad(x, ends)",
+    "windowed": "s = Mul(x, window)",
+    "without its mean": "o = ReduceMean<axes = [2]>(x)  s = Sub(x, o)",
+    "emphasized": "i = Pad(x, ends)  j = Mul(i, two)  s = Sub(i, j)",
+    "filtered": "d = Conv<pads = [2, 2]>(x, q)  s = Identity(d)",
+    "decimated": "s = AveragePool<kernel_shape = [2]>(x)",
+}
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "A16W8", "U8S8", "XINT8"])
+@pytest.mark.parametrize("name", SIGNALS)
+def test_a_transform_of_the_inputs_has_no_pair(name, preset):
+    plan = quarkfast.plan(_model(FRONT_END.replace("IN_FRONT", SIGNALS[name])), preset=preset)
+    assert [node.rsplit("_", 1)[0] for node in plan.quantized] in (["conv", "relu"], ["transpose", "conv", "relu"])
+
+
+def test_layers_behind_a_function_are_no_transform_of_the_inputs():
+    assert "conv" not in _float_nodes(FRONT_END.replace("IN_FRONT", "s = Relu(x)"), "A8W8")
+
+
+def test_a_transform_that_others_read_too_is_quantized():
+    text = FRONT_END.replace("IN_FRONT", SIGNALS["alone"])
+    text = text.replace("31] y) {", "31] y, float[1, 18, 31] z) {").replace("y = Relu(v)", "y = Relu(v)  z = Relu(c)")
+    assert "conv" not in _float_nodes(text, "A8W8")
+
+
+def test_a_transform_that_is_asked_for_is_quantized():
+    text = FRONT_END.replace("IN_FRONT", SIGNALS["alone"])
+    assert "conv" in _float_nodes(text, "A8W8")
+    assert "conv" not in _float_nodes(text, "A8W8", extra_op_types=["Log", "Sqrt"])
+
+
+def test_sounds_of_a_transform_of_the_inputs_are_as_good_as_what_is_behind_it():
+    model = _model(FRONT_END.replace("IN_FRONT", SIGNALS["alone"]))
+    own = quarkfast.quantize(model, preset="A8W8", calibration_data=_sounds(1))
+    paired = quarkfast.quantize(
+        model, preset="A8W8", calibration_data=_sounds(1), extra_op_types=["Log", "Sqrt", "Pow"]
+    )
+    assert _ratio(model, own) > _ratio(model, paired) + 6
 
 
 def test_who_asks_for_the_shape_reads_no_values():

@@ -53,13 +53,14 @@ class Sensitive:
 
     And for integers of any width:
 
-    8. Arithmetic in front of a logarithm or a root (`quarkfast.quantization.steep_functions`).
+    8. Arithmetic in front of a logarithm or a root, and a transform of the inputs in front of it
+       (`quarkfast.quantization.steep_functions`).
 
     And whatever the type:
 
     9. What a rewrite has added to be computed in float (`quarkfast.graph.kept_float`).
 
-    Matrix products, where the time goes, are quantized all the same.
+    All other matrix products, where the time goes, are quantized all the same.
     """
 
     def __init__(

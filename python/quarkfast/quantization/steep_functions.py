@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
-from quarkfast.graph.access import array_of, is_constant, is_standard, name_of
+from quarkfast.graph.access import array_of, holds_floats, is_constant, is_standard, name_of
 
 __all__ = ["steep_functions"]
 
@@ -18,6 +18,11 @@ _ARITHMETIC = frozenset(
 )
 _MOVERS = frozenset({"Concat", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
 
+_PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
+
+# What a signal may pass in front of a transform beside these, alone or with constants.
+_LINEAR = frozenset({"AveragePool", "Cast", "Div", "Pad", "ReduceMean"})
+
 # What reads no values.
 _SHAPES = frozenset({"Shape", "Size"})
 
@@ -25,28 +30,73 @@ _SHAPES = frozenset({"Shape", "Size"})
 def steep_functions(
     graph: ir.Graph, spec_of: Callable[[str], TensorSpec], is_asked_for: Callable[[ir.Node], bool]
 ) -> frozenset[ir.Node]:
-    """Returns the functions that are steep near zero, and the arithmetic in front of them that nothing else reads.
+    """Returns the functions that are steep near zero, and what is in front of them that nothing else reads.
 
     The codes of an integer format are equally far apart. A spectrum of powers spans twice the decades of the signal: of
     it they hold the loudest part, and a logarithm makes errors of several units of all the rest, where the same codes
-    of the signal itself still tell that apart. The signal keeps its pair, and whatever is computed from it up to the
-    function has none.
+    of the signal itself still tell that apart.
+
+    1. Arithmetic in front of such a function has no pair. What layers compute in front of that keeps its pair.
+    2. Unless the layers are a transform of the model's inputs (Fourier, constant-Q, mel): then all from the inputs on
+       has none. Codes of a sound, of its spectrum or of the transform itself drown what is quiet.
 
     Args:
         graph: The graph.
         spec_of: Returns the spec that a tensor would have.
         is_asked_for: Whether the user wants a node quantized.
     """
-    found: set[ir.Node] = set()
-    for node in reversed(graph):
-        if not is_standard(node) or is_asked_for(node) or not spec_of(name_of(node.outputs[0])).format.is_integer:
-            continue
-        if _is_steep(node) or (node.op_type in _ARITHMETIC | _MOVERS and _leads_to(node, found)):
-            found.add(node)
-    for node in graph:  # codes that are only moved stay as they are
-        if node in found and node.op_type in _MOVERS and not any(_maker(value) in found for value in node.inputs):
+
+    def may_be_float(node: ir.Node) -> bool:
+        integer = is_standard(node) and spec_of(name_of(node.outputs[0])).format.is_integer
+        return integer and not is_asked_for(node)
+
+    nodes = [node for node in graph if may_be_float(node)]
+    products = {node for node in nodes if node.op_type in _PRODUCTS and any(map(is_constant, node.inputs[:2]))}
+    others = {node for node in nodes if node.op_type in _LINEAR and _data(node) == list(node.inputs[:1])}
+    leading = _leading_to_steep(nodes, products | others)
+    transforms = products & _computed_from_inputs(nodes, leading)
+    signals = _in_front_of(transforms, nodes, leading)
+    found = _leading_to_steep(nodes, signals)
+    for node in nodes:  # codes that are only moved stay as they are
+        moved = node in found - signals and node.op_type in _MOVERS
+        if moved and not any(_maker(value) in found for value in node.inputs):
             found.remove(node)
     return frozenset(found)
+
+
+def _leading_to_steep(nodes: Sequence[ir.Node], others: Collection[ir.Node]) -> set[ir.Node]:
+    """Returns the steep functions, and what leads to nothing else: arithmetic, what moves values, and these others."""
+    found = set[ir.Node]()
+    for node in reversed(nodes):
+        passes = node.op_type in _ARITHMETIC | _MOVERS or node in others
+        if _is_steep(node) or (passes and _leads_to(node, found)):
+            found.add(node)
+    return found
+
+
+def _computed_from_inputs(nodes: Iterable[ir.Node], among: Collection[ir.Node]) -> set[ir.Node]:
+    """Returns the nodes that nodes of `among` alone compute from the model's inputs and constants."""
+    found = set[ir.Node]()
+    for node in nodes:
+        data = _data(node)
+        if node in among and data and all(value.is_graph_input() or value.producer() in found for value in data):
+            found.add(node)
+    return found
+
+
+def _data(node: ir.Node) -> list[ir.Value]:
+    """Returns what a node reads, without constants and without integers that say where values go."""
+    given = [value for value in node.inputs if value is not None and not is_constant(value)]
+    return given if node.op_type == "Cast" else [value for value in given if holds_floats(value)]
+
+
+def _in_front_of(layers: Collection[ir.Node], nodes: Sequence[ir.Node], among: Collection[ir.Node]) -> set[ir.Node]:
+    """Returns layers, and the nodes of `among` that what they read is computed by."""
+    found = set(layers)
+    for node in reversed(nodes):
+        if node in among and any(reader in found for output in node.outputs for reader, _ in output.uses()):
+            found.add(node)
+    return found
 
 
 def _is_steep(node: ir.Node) -> bool:
