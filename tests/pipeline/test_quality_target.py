@@ -141,7 +141,7 @@ def test_a_ratio_is_met_with_what_is_in_doubt_taken_off():
     assert goal.is_met(Quality(26.0, None, 27.0, doubt=1.0), reference)
     unsure = Quality(26.0, None, 27.0, doubt=1.1)
     assert not goal.is_met(unsure, reference)
-    assert goal.notes(unsure, reference) == [
+    assert goal.notes(unsure, reference, 0.1) == [
         "min_sqnr: 25 dB cannot be met, 26.0 dB (27.0 of logits) is the best that was found, 24.9 assured; "
         "max_above_8_bits above 0.25 lets levers widen more of the bytes"
     ]

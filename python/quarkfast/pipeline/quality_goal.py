@@ -96,9 +96,15 @@ class Goal:
         rises = found.worst > best.worst + gain
         return rises and one <= other if gain > LEAST_GAIN or one == other else one < other
 
-    def notes(self, found: Quality, reference: Quality) -> list[str]:
-        """Returns what there is to say of the best that was found, beside what the float model achieves."""
-        notes, more = [], self._remedy()
+    def notes(self, found: Quality, reference: Quality, wide: float) -> list[str]:
+        """Returns what there is to say of the best that was found.
+
+        Args:
+            found: The best.
+            reference: What the float model achieves.
+            wide: The part of the bytes of activations that has more than 8 bits in it.
+        """
+        notes, more = [], self._remedy(wide)
         if self.min_sqnr is not None and found.assured < self.min_sqnr:
             logits = "" if found.logits is None else f" ({found.logits:.1f} of logits)"
             best = f"{found.sqnr:.1f} dB{logits} is the best that was found, {found.assured:.1f} assured"
@@ -108,11 +114,10 @@ class Goal:
             notes.append(f"max_drop: metric {found.metric:.6g}, of the float model {reference.metric:.6g}{missed}")
         return notes
 
-    def _remedy(self) -> str:
-        """Returns what lets levers go further, in words."""
-        if self.largest_share == 1:
-            return ""
-        return f"; max_above_8_bits above {self.largest_share:g} lets levers widen more of the bytes"
+    def _remedy(self, wide: float) -> str:
+        """Returns what lets levers go further, in words: more than what stays float by itself may be asked for."""
+        beyond = max(self.largest_share, math.ceil(100 * wide) / 100)
+        return "" if beyond >= 1 else f"; max_above_8_bits above {beyond:g} lets levers widen more of the bytes"
 
     def _missing(self, found: Quality, reference: Quality) -> float:
         """Returns by how much the metric falls too far."""

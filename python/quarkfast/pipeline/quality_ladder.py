@@ -204,11 +204,12 @@ class Ladder:
     def finish(self) -> tuple[bytes, Summary]:
         """Writes the best result, and returns it with the summary of what was tried."""
         best = self.best
-        notes = (*best.summary.notes, *self.notes, *self.goal.notes(best.quality, self._float))
         if self._path is not None:
             save_bytes(best.data, self._path)
         with self.clock.stage("judge"):
             shares = wide_shares(best.data, best.summary.records or Records(), self._judged[0])
+        told = self.goal.notes(best.quality, self._float, shares.activations)
+        notes = (*best.summary.notes, *self.notes, *told)
         seconds = dict(self.clock.seconds)
         levers = tuple(self._tried)
         found = replace(best.summary, notes=notes, levers=levers, judged=len(self._judged), above_8_bits=shares)
