@@ -58,7 +58,7 @@ def steep_functions(
     signals = _in_front_of(transforms, nodes, leading)
     found = _leading_to_steep(nodes, signals)
     for node in nodes:  # codes that are only moved stay as they are
-        moved = node in found - signals and node.op_type in _MOVERS
+        moved = node in found and node not in signals and node.op_type in _MOVERS
         if moved and not any(_maker(value) in found for value in node.inputs):
             found.remove(node)
     return frozenset(found)
