@@ -10,18 +10,19 @@ from quarkfast import ort
 from quarkfast.evaluate.metrics import sqnr
 from support.tiny_models import tiny_model
 
+POWERS = """re = Slice(c, zero, nine, one)
+    im = Slice(c, nine, eighteen, one)
+    a = Mul(re, re)
+    b = Pow(im, two)
+    p = Add(a, b)"""
 POWER_SPECTRUM = """g (float[1, 1, 256] x) => (float[1, 9, 31] y) {
     d = Conv<pads = [2, 2]>(x, q)
     h = Relu(d)
     c = Conv<strides = [8]>(h, w)
-    re = Slice(c, zero, nine, one)
-    im = Slice(c, nine, eighteen, one)
-    a = Mul(re, re)
-    b = Pow(im, two)
-    p = Add(a, b)
+    POWERS
     f = Max(p, floor)
     y = FUNCTION
-}"""
+}""".replace("POWERS", POWERS)
 FUNCTIONS = {"Log": "Log(f)", "Sqrt": "Sqrt(f)", "Pow": "Pow(f, third)", "Reciprocal": "Reciprocal(f)"}
 IN_FRONT = {"Add", "Max", "Mul", "Pow"}
 
@@ -86,11 +87,7 @@ def test_what_others_read_too_is_quantized():
 FRONT_END = """g (float[1, 1, 256] x) => (float[1, 4, 31] y) {
     IN_FRONT
     c = Conv<strides = [8]>(s, w)
-    re = Slice(c, zero, nine, one)
-    im = Slice(c, nine, eighteen, one)
-    a = Mul(re, re)
-    b = Pow(im, two)
-    p = Add(a, b)
+    POWERS
     m = Sqrt(p)
     t = Transpose<perm = [0, 2, 1]>(m)
     e = MatMul(t, mel)
@@ -99,7 +96,7 @@ FRONT_END = """g (float[1, 1, 256] x) => (float[1, 4, 31] y) {
     u = Transpose<perm = [0, 2, 1]>(l)
     v = Conv(u, k)
     y = Relu(v)
-}"""
+}""".replace("POWERS", POWERS)
 SIGNALS = {
     "alone": "s = Identity(x)",
     "scaled": "s = Div(x, two)",
