@@ -16,7 +16,7 @@ from quarkfast import ort
 from quarkfast.config import Scheme
 from quarkfast.config.quark import get_default_config, scheme_of
 from quarkfast.config.quark.legacy import LEGACY_NAMES
-from support.agreement import agrees, losses
+from support.agreement import agrees, losses, run_samples
 from support.models_at_hand import SHARED, SMALL, AtHand, Feed
 
 
@@ -62,7 +62,7 @@ def _loaded(name: str, shared: Path | None) -> tuple[AtHand, list[object]]:
 def _outputs(model: Path | onnx.ModelProto, feed: Feed) -> list[object]:
     """The outputs of a float model."""
     stored = model if isinstance(model, Path) else model.SerializeToString()
-    return ort.run(ort.inference_session(stored, ort.session_options(threads=1)), feed)
+    return run_samples(ort.inference_session(stored, ort.session_options(threads=1)), feed)
 
 
 @pytest.fixture

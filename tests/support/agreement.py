@@ -50,6 +50,18 @@ def best_ratio(activation: str) -> float:
     return float(20 * np.log10(2.0 ** max(bits, _FEWEST)) + 10 * np.log10(1.5))
 
 
+def run_samples(session: Any, feed: Feed) -> list[NDArray[Any]]:
+    """The outputs of a model for samples, which run in turn where it takes so many at once and there are more."""
+    sizes = {each.name: each.shape[0] for each in session.get_inputs() if each.shape}
+    size = next((size for size in sizes.values() if isinstance(size, int)), None)
+    count = max(len(values) for values in feed.values())
+    if size is None or size >= count:
+        return ort.run(session, feed)
+    starts = range(0, count, size)
+    runs = [ort.run(session, {name: values[start : start + size] for name, values in feed.items()}) for start in starts]
+    return [np.concatenate(parts) for parts in zip(*runs, strict=True)]
+
+
 def ratios(reference: Sequence[NDArray[Any]], outputs: Sequence[NDArray[Any]], activation: str) -> NDArray[np.float64]:
     """The ratio of signal to noise of each output in dB, at most the best that a type of activations leaves."""
     pairs = zip(reference, outputs, strict=True)
@@ -68,13 +80,13 @@ def losses(
         beyond_chance: Whether twice the standard error is taken off: of 97 in 100 losses by chance alone nothing
             is left then. It is that of the jackknife, which leaves out one row of the outputs after the other.
     """
-    exact = exact_session(result.model_bytes).run(None, dict(feed))
+    exact = run_samples(exact_session(result.model_bytes), feed)
 
     def loss(remedy: tuple[str, str] | None) -> float:
         options = ort.session_options(threads=1)
         if remedy is not None:
             options.add_session_config_entry(*remedy)
-        outputs = ort.run(ort.inference_session(result.model_bytes, options), feed)
+        outputs = run_samples(ort.inference_session(result.model_bytes, options), feed)
         return max(
             _loss(rows, result.summary.activation, beyond_chance)
             for rows in zip(reference, exact, outputs, strict=True)
