@@ -73,6 +73,20 @@ def test_what_is_of_another_type_too_large_invalid_or_unknown_is_kept(expression
     assert len(model.graph) == 2
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bool"])
+@pytest.mark.parametrize("expression", ["Reshape (a, b)", "Unsqueeze (a, c)"])
+def test_constants_of_any_type_take_another_shape(expression, dtype):
+    kind = "float" if dtype == "float32" else dtype
+    arrays = {"a": A.astype(dtype), "b": np.int64([0, -1, 1]), "c": np.int64([0, -1])}
+    text = f"g (float[N] x) => ({kind}[M] y) {{ r = {expression} \n y = Identity (r) }}"
+    proto = tiny_model(text, arrays, 17)
+    (expected,) = ReferenceEvaluator(proto).run(None, {"x": np.float32([0])})
+    model = load_model(proto)
+    fold_shapes(model)
+    found = model.graph.initializers["r"].const_value.numpy()
+    assert (found.dtype, found.shape, found.tolist()) == (expected.dtype, expected.shape, expected.tolist())
+
+
 @pytest.mark.parametrize(
     ("shape", "attributes", "sizes"),
     [("3, 8", "", [3, 8]), ("3, 8, 5", "<start = 1, end = -1>", [8]), ("N, 8", "<start = 1>", [8])],

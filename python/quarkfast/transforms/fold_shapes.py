@@ -16,20 +16,25 @@ from quarkfast.graph.builder import add_initializer
 __all__ = ["fold_shapes"]
 
 _Integers = NDArray[np.int64]
-_Kernel = Callable[[list[_Integers], Mapping[str, Any]], _Integers | None]
+_Kernel = Callable[[list[NDArray[Any]], Mapping[str, Any]], NDArray[Any] | None]
 
 # Shapes, paddings and indices are shorter.
 _SMALL = 1024
 
-# Arithmetic is that of int64; PaddlePaddle's sizes are int32, each behind a Cast.
+# Arithmetic is that of int64; PaddlePaddle's sizes are int32, each behind a Cast, and its biases are shaped by a node.
 _INT64 = frozenset({ir.DataType.INT64})
 _CAST = _INT64 | {ir.DataType.INT32}
+_SHAPED = _CAST | {ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.BOOL}
+
+# Operator -> the types that its first input may have, where they are more than int64.
+_TYPES = {"Cast": _CAST, "Reshape": _SHAPED, "Unsqueeze": _SHAPED}
 
 
 def fold_shapes(model: ir.Model) -> None:
     """Replaces nodes by what they compute from int64 constants of at most 1024 elements, in place.
 
-    1. They are the operators of `_KERNELS`, and Shape of a tensor whose shape is known. A Cast may read int32.
+    1. They are the operators of `_KERNELS`, and Shape of a tensor whose shape is known. A Cast may read int32, and what
+       gets another shape alone may have any type of NumPy's.
     2. What is a graph output, has more elements, or is not valid stays.
 
     Idempotent; graph inputs and outputs are kept; error 0.
@@ -41,12 +46,13 @@ def fold_shapes(model: ir.Model) -> None:
                 _replace(model.graph, node, result)
 
 
-def _result(node: ir.Node) -> _Integers | None:
+def _result(node: ir.Node) -> NDArray[Any] | None:
     if node.op_type == "Shape":
         return _shape(node)
     kernel = _KERNELS.get(node.op_type)
     if kernel is None or not all(
-        _is_small(value, _CAST if node.op_type == "Cast" else _INT64) for value in node.inputs
+        _is_small(value, _INT64 if place else _TYPES.get(node.op_type, _INT64))
+        for place, value in enumerate(node.inputs)
     ):
         return None
     attributes = {name: each.value for name, each in node.attributes.items()}
@@ -63,7 +69,7 @@ def _is_small(value: ir.Value | None, types: frozenset[ir.DataType]) -> bool:
     return value.const_value.dtype in types and value.const_value.size <= _SMALL
 
 
-def _replace(graph: ir.Graph, node: ir.Node, result: _Integers) -> None:
+def _replace(graph: ir.Graph, node: ir.Node, result: NDArray[Any]) -> None:
     output = node.outputs[0]
     value = add_initializer(graph, ir.Tensor(result, name=output.name))
     ir.convenience.replace_all_uses_with(output, value)
@@ -85,7 +91,7 @@ def _constant_of_shape(shape: _Integers, attributes: Mapping[str, Any]) -> _Inte
     return np.full(shape, value.numpy().reshape(()))
 
 
-def _reshape(data: _Integers, shape: _Integers, attributes: Mapping[str, Any]) -> _Integers:
+def _reshape(data: NDArray[Any], shape: _Integers, attributes: Mapping[str, Any]) -> NDArray[Any]:
     sizes = enumerate(shape.tolist())
     return data.reshape([size or (0 if attributes.get("allowzero") else data.shape[axis]) for axis, size in sizes])
 
