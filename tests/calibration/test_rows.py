@@ -42,7 +42,7 @@ def runs(monkeypatch):
 
     monkeypatch.setattr("quarkfast.ort.run", counted)
     # What measures the outputs on the first sample is no calibration.
-    monkeypatch.setattr("quarkfast.pipeline.quantization_steps.output_sqnr", lambda *_: ())
+    monkeypatch.setattr("quarkfast.pipeline.quantization_steps.output_sqnr", lambda *_, **__: ())
     return seen
 
 

@@ -59,7 +59,7 @@ def test_nothing_is_measured_without_samples_or_on_random_ones():
 
 
 def test_a_result_that_does_not_run_is_told(monkeypatch):
-    def refuse(*arguments):
+    def refuse(*arguments, **options):
         raise ModelError("onnxruntime: no such operator")
 
     monkeypatch.setattr("quarkfast.pipeline.quantization_steps.output_sqnr", refuse)

@@ -92,7 +92,7 @@ def opened(monkeypatch):
 
     monkeypatch.setattr(ort, "inference_session", watch)
     # What measures the outputs on the first sample opens sessions too, on whole models.
-    monkeypatch.setattr("quarkfast.pipeline.quantization_steps.output_sqnr", lambda *_: ())
+    monkeypatch.setattr("quarkfast.pipeline.quantization_steps.output_sqnr", lambda *_, **__: ())
     return seen
 
 

@@ -14,6 +14,7 @@ from quarkfast.config import Scheme
 from quarkfast.evaluate.constant_trial import Constants, ConstantTrial, decibels
 from quarkfast.evaluate.logits import judge_also, judge_logits
 from quarkfast.evaluate.partial_model import Feed
+from quarkfast.evaluate.ranked_outputs import judge_unranked
 from quarkfast.graph.access import array_of_tensor
 from quarkfast.graph.external_constants import proto_and_folder, with_constants_as_inputs
 from quarkfast.reconstruction import InputMeans, LinearLayer, linear_layers
@@ -166,7 +167,7 @@ def _means(
 ) -> tuple[dict[str, NDArray[np.float64]], bool]:
     """Returns the mean inputs of layers, and whether the outputs have few numbers: then those of `others` count too."""
     proto, folder = proto_and_folder(context.model)
-    session = InputMeans(judge_logits(proto), folder, layers)
+    session = InputMeans(judge_logits(judge_unranked(proto)), folder, layers)
     means, outputs = session.run(samples)
     few = sum(np.size(each) for each in outputs[0]) < _FEW_OUTPUTS
     if few and others:
@@ -187,7 +188,7 @@ def _noise(
     # Before views of files exist, which it closes.
     proto, folder = proto_and_folder(with_constants_as_inputs(context.model, own))
     floats = {name: array_of_tensor(tensor.values) for name, tensor in own.items()}
-    trial = ConstantTrial(judge_also(judge_logits(proto), features), folder, floats, judges)
+    trial = ConstantTrial(judge_also(judge_logits(judge_unranked(proto)), features), folder, floats, judges)
     found = trial.compare(*kinds) if trial.is_steady else (0.0, 0.0)
     trial.close()
     return found

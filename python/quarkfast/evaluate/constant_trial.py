@@ -16,6 +16,7 @@ from quarkfast import _core, ort
 from quarkfast.evaluate.common_shape import in_one_shape
 from quarkfast.evaluate.output_parts import judge_parts
 from quarkfast.evaluate.partial_model import Feed
+from quarkfast.evaluate.ranked_outputs import judge_unranked
 
 __all__ = ["ConstantTrial", "Constants", "decibels"]
 
@@ -36,7 +37,8 @@ Constants = Mapping[str, NDArray[Any]]
 class ConstantTrial:
     """One session on a model, whose constants are inputs, so that each run may have others.
 
-    Boxes and scores that are joined to one output count as two (`quarkfast.evaluate.output_parts`).
+    Boxes and scores that are joined to one output count as two (`quarkfast.evaluate.output_parts`), and what a ranking
+    reads counts in place of its results (`quarkfast.evaluate.ranked_outputs`).
 
     Attributes:
         is_steady: Whether the model gives the same outputs for the same inputs, and some that are float and not zero.
@@ -69,7 +71,7 @@ class ConstantTrial:
             if name not in given:
                 kind = onnx.helper.np_dtype_to_tensor_dtype(values.dtype)
                 model.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, values.shape))
-        groups = judge_parts(model)
+        groups = judge_parts(judge_unranked(model))
         place = {output.name: index for index, output in enumerate(model.graph.output)}
         self._groups = [[place[name] for name in group] for group in groups]
         options = ort.lean_options(optimize=False)

@@ -7,16 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core, ort
 from quarkfast.evaluate.common_shape import in_one_shape
 from quarkfast.evaluate.partial_model import Feed
+from quarkfast.evaluate.ranked_outputs import judge_unranked
 
 __all__ = ["output_sqnr"]
 
 
-def output_sqnr(reference: bytes | Path, quantized: bytes | Path, feed: Feed) -> tuple[tuple[str, float], ...]:
+def output_sqnr(
+    reference: bytes | Path, quantized: bytes | Path, feed: Feed, *, unranked: bool = False
+) -> tuple[tuple[str, float], ...]:
     """Returns the ratio of signal to quantization noise of every float output in dB, the worst first.
 
     Both models run as they stand, without ONNX Runtime's optimizations: sums are exact, on every processor. Numbers
@@ -27,23 +31,35 @@ def output_sqnr(reference: bytes | Path, quantized: bytes | Path, feed: Feed) ->
         reference: The float model.
         quantized: The quantized one.
         feed: Arrays by the names of their inputs.
+        unranked: Whether what a ranking reads counts in place of its results (`quarkfast.evaluate.ranked_outputs`); the
+            names are those in the float model.
 
     Raises:
         ModelError: ONNX Runtime does not take a model or the feed.
     """
-    runs = [_run(model, feed) for model in (reference, quantized)]
+    runs = [_run(model, feed, unranked) for model in (reference, quantized)]
     _core.release_memory()
     found = [(name, _ratio(one, other)) for (name, one), (_, other) in zip(*runs, strict=True) if _is_float(one)]
     return tuple(sorted(found, key=lambda item: item[1]))
 
 
-def _run(model: bytes | Path, feed: Feed) -> Iterator[tuple[str, Any]]:
+def _run(model: bytes | Path, feed: Feed, unranked: bool) -> Iterator[tuple[str, Any]]:
     # One run is no reason to keep memory for the next: superres held 174 MB with an arena and holds 124 without.
     options = ort.session_options(optimize=False, spinning=False, arena=False)
     _core.release_memory()
-    session = ort.inference_session(model, options)
+    folder = model.parent if unranked and isinstance(model, Path) else None
+    session = ort.inference_session(_unranked(model) if unranked else model, options, folder=folder)
     names = [output.name for output in session.get_outputs()]
     return zip(names, ort.run(session, feed), strict=True)
+
+
+def _unranked(model: bytes | Path) -> bytes:
+    if isinstance(model, bytes):
+        proto = onnx.load_model_from_string(model)
+    else:
+        proto = onnx.load(model, load_external_data=False)
+    data: bytes = judge_unranked(proto).SerializeToString()
+    return data
 
 
 def _is_float(output: object) -> bool:

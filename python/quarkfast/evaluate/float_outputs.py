@@ -16,6 +16,7 @@ from quarkfast.evaluate.logits import Logits, judge_also, logits_of
 from quarkfast.evaluate.metrics import sqnr
 from quarkfast.evaluate.output_parts import OutputParts
 from quarkfast.evaluate.partial_model import Feed
+from quarkfast.evaluate.ranked_outputs import judge_unranked
 
 __all__ = ["FloatOutputs", "Ratios"]
 
@@ -55,7 +56,10 @@ class Ratios(NamedTuple):
 
 
 class FloatOutputs:
-    """The outputs of a float model for samples, and its logits."""
+    """The outputs of a float model for samples, and its logits.
+
+    What a ranking reads counts in place of its results (`quarkfast.evaluate.ranked_outputs`).
+    """
 
     def __init__(self, reference: bytes, feeds: Sequence[Feed]) -> None:
         """Runs the float model.
@@ -70,7 +74,7 @@ class FloatOutputs:
         self._feeds = feeds
         self._names, self._logits, model = _with_logits(reference)
         self._runs = _runs(ort.inference_session(model, ort.session_options(optimize=False, spinning=False)), feeds)
-        self._parts = OutputParts(onnx.load_model_from_string(reference), feeds, self._runs)
+        self._parts = OutputParts(onnx.load_model_from_string(model), feeds, self._runs)
 
     def judge(self, quantized: bytes) -> Ratios:
         """Runs a quantized model with exact sums, and returns how close it is.
@@ -80,11 +84,12 @@ class FloatOutputs:
         Raises:
             ModelError: If ONNX Runtime does not take the model or a feed.
         """
-        _, logits, model = _with_logits(quantized)
+        names, logits, model = _with_logits(quantized)
         found = _runs(exact_session(model), self._feeds)
         _core.release_memory()  # of the session
         given = self._runs[0].keys() if self._runs else ()
-        outputs = [ratio for name in self._names if name in given for ratio in self._ratios(found, name, name)]
+        pairs = zip(self._names, names, strict=True)
+        outputs = [ratio for one, other in pairs if one in given for ratio in self._ratios(found, one, other)]
         behind = [
             ratio
             for name, one in self._logits.items()
@@ -121,12 +126,13 @@ class _Ratio(NamedTuple):
 
 
 def _with_logits(data: bytes) -> tuple[list[str], dict[str, Logits], bytes]:
-    """Returns the outputs of a model, output -> logits, and the model with these among its outputs."""
+    """Returns what counts as the outputs of a model, output -> logits, and the model with these among its outputs."""
     model = onnx.load_model_from_string(data)
-    names, logits = [output.name for output in model.graph.output], logits_of(model)
+    given = [output.name for output in model.graph.output]
+    names, logits = [output.name for output in judge_unranked(model).graph.output], logits_of(model)
     for each in logits.values():
         judge_also(model, each.tensor)
-    return names, logits, model.SerializeToString() if logits else data
+    return names, logits, model.SerializeToString() if logits or names != given else data
 
 
 def _runs(session: Any, feeds: Sequence[Feed]) -> _Runs:

@@ -15,6 +15,7 @@ from quarkfast.evaluate.common_shape import in_one_shape
 from quarkfast.evaluate.logits import Logits, logits_of
 from quarkfast.evaluate.output_parts import OutputParts
 from quarkfast.evaluate.partial_model import Feed
+from quarkfast.evaluate.ranked_outputs import judge_unranked
 
 __all__ = ["PairTrial"]
 
@@ -45,7 +46,7 @@ class PairTrial:
         Raises:
             ModelError: If ONNX Runtime does not take a model or a feed.
         """
-        model, wanted = onnx.load_model_from_string(quantized), onnx.load_model_from_string(reference)
+        model, wanted = (judge_unranked(onnx.load_model_from_string(each)) for each in (quantized, reference))
         given = len(wanted.graph.output)
         self._logits = _judge_logits_also(model, wanted)
         self._names = [output.name for output in wanted.graph.output]

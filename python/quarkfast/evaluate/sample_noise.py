@@ -16,6 +16,7 @@ from quarkfast.evaluate.common_shape import in_one_shape
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.logits import judge_also, judge_logits, logits_of
 from quarkfast.evaluate.partial_model import Feed
+from quarkfast.evaluate.ranked_outputs import judge_unranked
 
 __all__ = ["SampleNoise", "TriedForm"]
 
@@ -37,7 +38,8 @@ class TriedForm(NamedTuple):
 class SampleNoise:
     """The noise of forms of a model beside the float model, on one sample after the other.
 
-    Logits in place of probabilities are judged, and what the last layer reads.
+    Logits in place of probabilities are judged, what a ranking reads in place of its results
+    (`quarkfast.evaluate.ranked_outputs`), and what the last layer reads.
 
     Attributes:
         numbers: How many numbers of outputs there were, over all samples.
@@ -59,6 +61,7 @@ class SampleNoise:
             ModelError: ONNX Runtime does not take a model.
         """
         self.numbers = 0
+        judge_unranked(reference)
         self._logits = {each.tensor: each for each in logits_of(reference).values()}
         judged = judge_also(judge_logits(reference), features)
         self._names = [output.name for output in judged.graph.output]

@@ -10,6 +10,7 @@ from quarkfast.algorithms import smoothable_axes
 from quarkfast.atomic_files import save_bytes
 from quarkfast.errors import ModelError, UnsupportedError
 from quarkfast.evaluate.first_sample import output_sqnr
+from quarkfast.evaluate.ranked_outputs import RANKING
 from quarkfast.graph.equalized import equalized_of
 from quarkfast.graph.external import needs_data_file, write_model
 from quarkfast.graph.external_constants import constants_in_files
@@ -68,6 +69,10 @@ __all__ = [
 _POOR = 12.0
 _REMEDY = "leave layers float (exclude), or give activations more bits (activation_type)"
 _BETTER_CODES = "choose codes of weights by what layers compute (rounding='descent'), name a target (min_sqnr=20), "
+_UNRANKED = (
+    "outputs behind a ranking (TopK, NonMaxSuppression) are judged in front of it: behind it rows change places with "
+    "the least rounding"
+)
 
 
 def place_pairs(context: Context) -> bool:
@@ -264,9 +269,13 @@ def measure_outputs(context: Context) -> bool:
     assert context.first_sample is not None
     reference = Path(model) if isinstance(model, str | os.PathLike) else serialize(load_model(model))
     try:
-        context.outputs = output_sqnr(reference, written.data, context.first_sample)
+        ranks = any(node.op_type in RANKING for node in context.model.graph)
+        context.outputs = output_sqnr(reference, written.data, context.first_sample, unranked=ranks)
     except ModelError as error:
         context.notes.append(f"the outputs on the first sample are not known: {error}")
+    shown = {value.name for value in context.model.graph.outputs}
+    if any(name not in shown for name, _ in context.outputs):
+        context.notes.append(_UNRANKED)
     poor = ", ".join(f"{name!r} {value:.1f} dB" for name, value in context.outputs if value < _POOR)
     if poor:
         scheme = context.scheme

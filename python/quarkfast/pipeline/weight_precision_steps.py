@@ -11,6 +11,7 @@ from quarkfast.config import Scheme
 from quarkfast.errors import UnsupportedError
 from quarkfast.evaluate.constant_trial import ConstantTrial, decibels
 from quarkfast.evaluate.logits import judge_also, logits_of
+from quarkfast.evaluate.ranked_outputs import judge_unranked
 from quarkfast.graph.external_constants import proto_and_folder, with_constants_as_inputs
 from quarkfast.graph.opset import opset_version
 from quarkfast.pipeline.context import Context
@@ -74,7 +75,7 @@ def _choose(context: Context, weights: Sequence[Weight], feed: Feed, forms: Sequ
     values = {each.name: each.values for each in weights}
     proto, folder = proto_and_folder(with_constants_as_inputs(context.model, values))
     if context.effort.logits:
-        for logits in logits_of(proto).values():
+        for logits in logits_of(judge_unranked(proto)).values():
             judge_also(proto, logits.tensor)
     trial = ConstantTrial(proto, folder, values, [feed])
     choice = None

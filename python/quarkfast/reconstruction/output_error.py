@@ -15,6 +15,7 @@ from quarkfast.evaluate.common_shape import in_one_shape
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.logits import judge_also
 from quarkfast.evaluate.output_parts import OutputParts
+from quarkfast.evaluate.ranked_outputs import judge_unranked
 from quarkfast.reconstruction.activation_store import ActivationStore
 
 __all__ = ["ReferenceOutputs"]
@@ -30,9 +31,10 @@ class ReferenceOutputs:
     """What a float model gives for some samples, computed once, beside which quantized models are put.
 
     A ratio is that of signal to quantization noise of a sample in dB, the mean over float outputs. Boxes and scores
-    that are joined to one output count as two (`quarkfast.evaluate.output_parts`). All models run with exact sums. A
-    ratio lies between -100 and 100 dB. Numbers that are not finite in the float model are left out; others make it
-    -100 dB, and so does another shape. Outputs without signal are left out of the mean; a sample that has none is NaN.
+    that are joined to one output count as two (`quarkfast.evaluate.output_parts`), and what a ranking reads counts in
+    place of its results (`quarkfast.evaluate.ranked_outputs`). All models run with exact sums. A ratio lies between
+    -100 and 100 dB. Numbers that are not finite in the float model are left out; others make it -100 dB, and so does
+    another shape. Outputs without signal are left out of the mean; a sample that has none is NaN.
     """
 
     def __init__(
@@ -112,7 +114,7 @@ def _parts(
 def _judged(model: onnx.ModelProto, features: str) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    return judge_also(copy, features)
+    return judge_also(judge_unranked(copy), features)
 
 
 def _powers(expected: NDArray[np.float64], got: NDArray[np.float64]) -> NDArray[np.float64]:
