@@ -75,6 +75,17 @@ def test_sixteen_bits_hold_both():
     assert not [note for note in result.summary.notes if "differ by a factor" in note]
 
 
+def test_what_a_float_node_gives_such_a_head_is_not_rounded():
+    proto = _head("y = Reshape(both, shape)")
+    for node in proto.graph.node:
+        if node.op_type == "Sigmoid":
+            node.op_type = "Sin"
+    model = _quantize(proto, "A8W8").proto
+    rounded = {node.input[0] for node in model.graph.node if node.op_type == "QuantizeLinear"}
+    assert "boxes" in rounded
+    assert "scores" not in rounded
+
+
 YOLOX = """g (float[N, 3, 8, 8] x) => (float[N, 80, 6] y) {
     c = Conv(x, w)
     p = MaxPool<kernel_shape = [2, 2], strides = [2, 2]> (c)

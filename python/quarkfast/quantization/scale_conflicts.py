@@ -28,7 +28,8 @@ def resolve_conflicts(
     scores there, and then the levels of its pyramid.
 
     1. Where the largest magnitudes of what enters such a head differ by more than a factor of 8 (boxes in pixels and
-       scores up to 1), all of it stays float. What enters keeps its pairs, and with them its scales.
+       scores up to 1), all of it stays float. What enters keeps its pairs, and with them its scales; what a float node
+       gives it, and gives no quantized one, has none.
     2. Where those of the inputs of any other Concat do, its result keeps its scale, because a quantized operator reads
        it, and the sentence says what that costs.
 
@@ -129,13 +130,23 @@ def _reader(model: ir.Model, placement: Placement, result: str) -> str:
 
 def _without(placement: Placement, head: Collection[ir.Node], reason: str) -> Placement:
     names = {name_of(node) for node in head}
+    quantized = {name: op_type for name, op_type in placement.quantized.items() if name not in names}
     written = {name_of(value) for node in head for value in node.outputs}
-    kept = {tensor: root for tensor, root in placement.activations.items() if tensor not in written}
+    passed = {name_of(value) for node in head for value in node.inputs if _lies_between_floats(value, quantized)}
+    kept = {tensor: root for tensor, root in placement.activations.items() if tensor not in written | passed}
     roots = frozenset(kept.values())
     return replace(
         placement,
         activations=kept,
-        quantized={name: op_type for name, op_type in placement.quantized.items() if name not in names},
+        quantized=quantized,
         left_float=(*placement.left_float, *(LeftFloat(name_of(node), node.op_type, reason) for node in head)),
         specs={root: spec for root, spec in placement.specs.items() if root in roots},
     )
+
+
+def _lies_between_floats(value: ir.Value | None, quantized: Collection[str]) -> bool:
+    """Whether a node gives `value` that is not quantized, and none reads it that is."""
+    maker = None if value is None else value.producer()
+    if value is None or maker is None:
+        return False
+    return not any(name_of(node) in quantized for node in (maker, *(reader for reader, _ in value.uses())))
