@@ -10,6 +10,7 @@ from quarkfast.graph.access import holds_floats, is_constant, name_of
 from quarkfast.graph.attention import Masks, adds_bias, find_masks, nodes_of_attention
 from quarkfast.graph.functions import nodes_within_functions
 from quarkfast.graph.kept_float import why_kept_float
+from quarkfast.quantization.box_decoding import box_decoding
 from quarkfast.quantization.cubic_resizes import cubic_resizes
 from quarkfast.quantization.steep_functions import steep_functions
 
@@ -22,6 +23,7 @@ _NORMALIZATIONS = frozenset(
     }
 )
 _ATTENTION = "so few bits cannot carry scores of attention"
+_POSITIONS = "so few bits cannot carry positions on a grid"
 _STEEP = "codes cannot carry what a logarithm or a root makes of it"
 _ELEMENTWISE = frozenset({"Add", "Div", "Mul", "Sub", "Where"})
 
@@ -56,9 +58,13 @@ class Sensitive:
     8. Arithmetic in front of a logarithm or a root, and a transform of the inputs in front of it
        (`quarkfast.quantization.steep_functions`).
 
+    And for integers of 8 bits and block formats, in any model:
+
+    9. The decoding of boxes behind the last layers (`quarkfast.quantization.box_decoding`).
+
     And whatever the type:
 
-    9. What a rewrite has added to be computed in float (`quarkfast.graph.kept_float`).
+    10. What a rewrite has added to be computed in float (`quarkfast.graph.kept_float`).
 
     All other matrix products, where the time goes, are quantized all the same.
     """
@@ -91,6 +97,8 @@ class Sensitive:
         self._reasons = cubic | self._reasons
         for node in steep_functions(graph, spec_of, is_asked_for):
             self._reasons.setdefault(node, _STEEP)
+        for node in box_decoding(graph, spec_of, is_asked_for):
+            self._reasons.setdefault(node, _POSITIONS)
         self.masks = frozenset(value for value in masks.values if not spec_of(name_of(value)).format.float32_range)
         """Masks and what they are computed from."""
         self.masked = frozenset(value for value in masks.sums if not spec_of(name_of(value)).format.float32_range)

@@ -1,0 +1,107 @@
+"""Box decoding: offsets to the points of a grid become coordinates, which eight bits cannot carry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from quarkfast.config import TensorSpec
+from quarkfast.deferred import ir
+from quarkfast.graph.access import holds_floats, is_constant, is_standard, name_of
+
+__all__ = ["box_decoding"]
+
+_ARITHMETIC = frozenset({"Add", "Clip", "Div", "Exp", "Max", "Min", "Mul", "Neg", "Pow", "Sub"})
+_MOVERS = frozenset(
+    {
+        *("Concat", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Tile"),
+        *("Transpose", "Unsqueeze"),
+    }
+)
+
+# What chooses boxes by their scores, and gives the number of a class with them.
+_CHOOSING = frozenset(
+    {"Cast", "Compress", "GatherElements", "GatherND", "NonMaxSuppression", "ReduceMax", "TopK", "Where"}
+)
+
+# What reads no values.
+_SHAPES = frozenset({"Shape", "Size"})
+
+
+def box_decoding(
+    graph: ir.Graph, spec_of: Callable[[str], TensorSpec], is_asked_for: Callable[[ir.Node], bool]
+) -> frozenset[ir.Node]:
+    """Returns the nodes behind the last layers of a model that make coordinates of offsets.
+
+    A detector's last layers give offsets of a few cells, to which it adds the points of a grid, and multiplies the sum
+    by the size of a cell: with eight bits boxes in an image of 960 pixels move by steps of 9 pixels, where the codes of
+    the offsets tell single ones apart.
+
+    1. An Add or Sub of a tensor and a grid that nothing but arithmetic, moves and the choice of boxes is behind, and
+       the arithmetic and moves of these. A grid is a constant, or follows from shapes, and differs along two axes,
+       which no bias does.
+    2. In front of these, arithmetic and moves that lead to them alone. What layers, Sigmoids and Softmaxes give keeps
+       its pair.
+
+    Args:
+        graph: The graph.
+        spec_of: Returns the spec that a tensor would have.
+        is_asked_for: Whether the user wants a node quantized.
+    """
+    end, moving = _end(graph), _depending(graph)
+    found = set[ir.Node]()
+    for node in graph:
+        behind = any(value is not None and value.producer() in found for value in node.inputs)
+        if (behind and node.op_type in _ARITHMETIC | _MOVERS) or (node in end and _adds_grid(node, moving)):
+            found.add(node)
+    for node in reversed(graph if found else ()):
+        if is_standard(node) and node.op_type in _ARITHMETIC | _MOVERS and _leads_to(node, found):
+            found.add(node)
+    return frozenset(node for node in found if _is_narrow(spec_of(name_of(node.outputs[0]))) and not is_asked_for(node))
+
+
+def _end(graph: ir.Graph) -> set[ir.Node]:
+    """Returns the nodes that nothing but arithmetic, moves, the choice of boxes and integers are behind."""
+    found = set[ir.Node]()
+    for node in reversed(graph):
+        passes = node.op_type in _ARITHMETIC | _MOVERS | _CHOOSING or not any(map(holds_floats, node.outputs))
+        if is_standard(node) and passes and all(reader in found for reader in _readers(node)):
+            found.add(node)
+    return found
+
+
+def _depending(graph: ir.Graph) -> set[ir.Value]:
+    """Returns the values that depend on those of the inputs, not on their shapes alone."""
+    found = {value for value in graph.inputs if not is_constant(value)}
+    for node in graph:
+        if node.op_type not in _SHAPES and any(value in found for value in node.inputs if value is not None):
+            found.update(node.outputs)
+    return found
+
+
+def _adds_grid(node: ir.Node, moving: set[ir.Value]) -> bool:
+    if node.op_type not in ("Add", "Sub") or len(node.inputs) != 2:
+        return False
+    data = [value for value in node.inputs if value in moving]
+    grids = [value for value in node.inputs if value is not None and value not in moving]
+    return len(data) == len(grids) == 1 and holds_floats(data[0]) and _is_grid(grids[0])
+
+
+def _is_grid(value: ir.Value) -> bool:
+    return value.shape is None or sum(size != 1 for size in value.shape) > 1
+
+
+def _leads_to(node: ir.Node, found: set[ir.Node]) -> bool:
+    readers = _readers(node)
+    shown = any(output.is_graph_output() for output in node.outputs)
+    return bool(readers) and not shown and all(reader in found for reader in readers)
+
+
+def _readers(node: ir.Node) -> list[ir.Node]:
+    """Returns what reads the values of a node's results."""
+    readers = (reader for output in node.outputs for reader, _ in output.uses())
+    return [reader for reader in readers if reader.op_type not in _SHAPES]
+
+
+def _is_narrow(spec: TensorSpec) -> bool:
+    row = spec.format
+    return row.is_block or (row.is_integer and row.bits <= 8)
