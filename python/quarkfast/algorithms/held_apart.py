@@ -18,6 +18,9 @@ __all__ = ["MOST_APART", "Gains", "split_samples"]
 # others have, as a loss three times in ten, 40 of them once in seven.
 _APART, MOST_APART = 5, 40
 
+# Decibels below zero that the mean of so few samples may have by chance, however far they differ.
+_MOST_LOST = 0.5
+
 
 def split_samples(context: Context, most: int, most_apart: int = MOST_APART) -> tuple[list[Any], list[Any]]:
     """Returns at most that many samples to fit to, and others to judge by: the same where there is but a handful."""
@@ -55,10 +58,10 @@ class Gains:
         return bool(self._gains.any())
 
     def are_losses(self) -> bool:
-        """Whether the mean is below zero by more than its standard error."""
+        """Whether the mean is below zero by more than its standard error, or by half a decibel."""
         size = self._gains.size
         error = float(np.std(self._gains, ddof=1)) / math.sqrt(size) if size > 1 else 0.0
-        return self.mean < -error
+        return self.mean < -min(error, _MOST_LOST)
 
     def __str__(self) -> str:
         """Returns both means in words."""
