@@ -47,6 +47,47 @@ def _left_float(proto, preset, **options):
     return {node.rsplit("_", 1)[0] for node in plan.left_float}
 
 
+# A Sigmoid of everything, twice of which is added to the grid, or squared and multiplied by anchors (YOLOv5).
+ANCHORS = """g (float[N, 3, 16, 16] x) => (float[N, 7, 256] y) {
+    c = Conv(x, w)
+    flat = Reshape(c, cells)
+    likely = Sigmoid(flat)
+    near = Slice(likely, zero, two, one)
+    wide = Slice(likely, two, four, one)
+    scores = Slice(likely, four, seven, one)
+    twice = Mul(near, size)
+    points = Add(twice, grid)
+    centres = Mul(points, size)
+    double = Mul(wide, size)
+    squares = Pow(double, size)
+    sizes = Mul(squares, anchors)
+    y = Concat<axis = 1>(centres, sizes, scores)
+}"""
+
+# Offsets to the grid, and logarithms of sizes (YOLOX, SSD).
+LOGARITHMS = """g (float[N, 3, 16, 16] x) => (float[N, 7, 256] y) {
+    c = Conv(x, w)
+    flat = Reshape(c, cells)
+    near = Slice(flat, zero, two, one)
+    wide = Slice(flat, two, four, one)
+    logits = Slice(flat, four, seven, one)
+    points = Add(near, grid)
+    centres = Mul(points, size)
+    factors = Exp(wide)
+    sizes = Mul(factors, size)
+    scores = Sigmoid(logits)
+    y = Concat<axis = 1>(centres, sizes, scores)
+}"""
+
+
+@pytest.mark.parametrize("text", [ANCHORS, LOGARITHMS])
+def test_centres_and_sizes_are_decoded_in_float(text):
+    proto = _model(text, anchors=np.float32([[[30], [60]]]))
+    left = {node.op_type for node in proto.graph.node if node.name in quarkfast.plan(proto, preset="A8W8").left_float}
+    assert {"Add", "Mul", "Concat", "Slice"} <= left
+    assert "Sigmoid" not in left
+
+
 @pytest.mark.parametrize("preset", ["A8W8", "U8S8", "XINT8", "BFP16"])
 def test_arithmetic_with_a_grid_is_float_and_scores_are_not(preset):
     assert {"sub", "add", "mul"} <= _left_float(_model(DISTANCES), preset)
