@@ -97,6 +97,18 @@ def test_scores_that_are_compared_count_and_the_comparison_does_not():
     assert _names(tiny_model(text, {"half": np.float32(0.5)}, 17)) == ["scores"]
 
 
+def test_an_input_that_is_ranked_counts_for_nothing():
+    text = """g (float[8] x) => (float[M, 1] found) {
+        raised = Cast<to = 11>(x)
+        sure = Greater(raised, half)
+        where = NonZero(sure)
+        places = Transpose(where)
+        strong = Abs(x)
+        found = GatherND(strong, places)
+    }"""
+    assert _names(tiny_model(text, {"half": np.float64(0.5)}, 17)) == ["strong"]
+
+
 def test_outputs_behind_a_product_with_weights_stay():
     text = """g (float[8, 4] x) => (float[3, 2] y) {
         s = ReduceSum<keepdims = 0>(x, axis)

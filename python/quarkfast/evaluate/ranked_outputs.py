@@ -86,11 +86,10 @@ def _unranked(
         if name in seen or name not in ranked:
             continue
         seen.add(name)
-        if name not in makers:  # an input of the model, such as the size of the image
-            continue
         if not ranked[name]:
             told = _told_of(name, makers, ranked)
-            found.setdefault(_unrounded(told, makers), told)
+            if told in makers:  # and no input of the model, such as the size of the image
+                found.setdefault(_unrounded(told, makers), told)
             continue
         if makers[name].op_type in _PRODUCTS:
             return {}
