@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
-from quarkfast.graph.access import holds_floats, is_constant, is_standard, name_of
+from quarkfast.graph.access import holds_floats, is_constant, is_standard
 
 __all__ = ["box_decoding"]
 
@@ -27,9 +24,7 @@ _CHOOSING = frozenset(
 _SHAPES = frozenset({"Shape", "Size"})
 
 
-def box_decoding(
-    graph: ir.Graph, spec_of: Callable[[str], TensorSpec], is_asked_for: Callable[[ir.Node], bool]
-) -> frozenset[ir.Node]:
+def box_decoding(graph: ir.Graph) -> set[ir.Node]:
     """Returns the nodes behind the last layers of a model that make coordinates of offsets.
 
     A detector's last layers give offsets of a few cells, to which it adds the points of a grid, and multiplies the sum
@@ -41,11 +36,6 @@ def box_decoding(
        which no bias does.
     2. In front of these, arithmetic and moves that lead to them alone. What layers, Sigmoids and Softmaxes give keeps
        its pair.
-
-    Args:
-        graph: The graph.
-        spec_of: Returns the spec that a tensor would have.
-        is_asked_for: Whether the user wants a node quantized.
     """
     end, moving = _end(graph), _depending(graph)
     found = set[ir.Node]()
@@ -56,7 +46,7 @@ def box_decoding(
     for node in reversed(graph if found else ()):
         if is_standard(node) and node.op_type in _ARITHMETIC | _MOVERS and _leads_to(node, found):
             found.add(node)
-    return frozenset(node for node in found if _is_narrow(spec_of(name_of(node.outputs[0]))) and not is_asked_for(node))
+    return found
 
 
 def _end(graph: ir.Graph) -> set[ir.Node]:
@@ -100,8 +90,3 @@ def _readers(node: ir.Node) -> list[ir.Node]:
     """Returns what reads the values of a node's results."""
     readers = (reader for output in node.outputs for reader, _ in output.uses())
     return [reader for reader in readers if reader.op_type not in _SHAPES]
-
-
-def _is_narrow(spec: TensorSpec) -> bool:
-    row = spec.format
-    return row.is_block or (row.is_integer and row.bits <= 8)

@@ -97,8 +97,9 @@ class Sensitive:
         self._reasons = cubic | self._reasons
         for node in steep_functions(graph, spec_of, is_asked_for):
             self._reasons.setdefault(node, _STEEP)
-        for node in box_decoding(graph, spec_of, is_asked_for):
-            self._reasons.setdefault(node, _POSITIONS)
+        for node in box_decoding(graph):
+            if _is_narrow(spec_of(name_of(node.outputs[0]))) and not is_asked_for(node):
+                self._reasons.setdefault(node, _POSITIONS)
         self.masks = frozenset(value for value in masks.values if not spec_of(name_of(value)).format.float32_range)
         """Masks and what they are computed from."""
         self.masked = frozenset(value for value in masks.sums if not spec_of(name_of(value)).format.float32_range)
