@@ -97,6 +97,17 @@ def test_scores_that_are_compared_count_and_the_comparison_does_not():
     assert _names(tiny_model(text, {"half": np.float32(0.5)}, 17)) == ["scores"]
 
 
+def test_an_output_that_no_ranking_orders_stays_beside_one_that_is():
+    text = """g (float[8] x, int64[1] k) => (float[k] y, float best) {
+        s = Sigmoid(x)
+        y, i = TopK(s, k)
+        best = ReduceMax<keepdims = 0>(s)
+    }"""
+    model = judge_unranked(tiny_model(text, {}, 17))
+    assert _names(model) == ["s", "best"]
+    assert _names(model) == ["s", "best"]
+
+
 def test_an_input_that_is_ranked_counts_for_nothing():
     text = """g (float[8] x) => (float[M, 1] found) {
         raised = Cast<to = 11>(x)

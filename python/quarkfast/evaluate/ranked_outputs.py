@@ -55,7 +55,8 @@ def judge_unranked(model: onnx.ModelProto) -> onnx.ModelProto:
     makers = {name: node for node in model.graph.node for name in node.output if name}
     names: dict[str, str] = {}
     for output in model.graph.output:
-        names |= _unranked(output.name, makers, ranked, names) or {output.name: output.name}
+        sources = _unranked(output.name, makers, ranked, names) if ranked.get(output.name) else {}
+        names |= sources or {output.name: output.name}
     kept = {output.name: output for output in model.graph.output}
     outputs = [kept.get(name, onnx.ValueInfoProto(name=name)) for name in names.values()]
     del model.graph.output[:]
