@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import onnx
 
+from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS, SHAPE_READERS
+
 __all__ = ["RANKING", "judge_unranked"]
 
 RANKING = frozenset({"Compress", "NonMaxSuppression", "NonZero", "TopK", "Unique"})
@@ -16,13 +18,8 @@ _PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "GRU", "LSTM", "MatMul",
 
 # What tells a ranking of scores, and what moves or rounds these on the way.
 _TELLING = frozenset({"And", "ArgMax", "Cast", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "ReduceMax"})
-_ROUNDING = frozenset(
-    {"QuantizeLinear", "DequantizeLinear", "ExtendedQuantizeLinear", "ExtendedDequantizeLinear"},
-)
+_ROUNDING = QUANTIZERS | DEQUANTIZERS
 _MOVING = frozenset({"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"})
-
-# What reads no values.
-_SHAPES = frozenset({"Shape", "Size"})
 
 
 def judge_unranked(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -71,7 +68,7 @@ def _ranked(graph: onnx.GraphProto) -> dict[str, bool]:
     constants = {tensor.name for tensor in graph.initializer}
     found = {value.name: False for value in graph.input if value.name not in constants}
     for node in graph.node:
-        behind = [found[name] for name in node.input if name in found and node.op_type not in _SHAPES]
+        behind = [found[name] for name in node.input if name in found and node.op_type not in SHAPE_READERS]
         if behind:
             found |= dict.fromkeys(node.output, any(behind) or node.op_type in RANKING)
     return found if any(found.values()) else {}

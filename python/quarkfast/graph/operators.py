@@ -14,6 +14,7 @@ __all__ = [
     "MOVERS",
     "OPERATORS",
     "QUANTIZERS",
+    "SHAPE_READERS",
     "Operator",
     "find_operator",
     "is_dequantized",
@@ -32,6 +33,9 @@ DEQUANTIZERS = frozenset(
 
 MOVERS = frozenset({"Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 """Operators that move numbers of one tensor, or leave some out, and compute nothing."""
+
+SHAPE_READERS = frozenset({"Shape", "Size"})
+"""Operators that read no values."""
 
 ChannelAxis = Callable[[ir.Node, int], int]
 

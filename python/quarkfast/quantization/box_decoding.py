@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import holds_floats, is_constant, is_standard
+from quarkfast.graph.operators import SHAPE_READERS
 
 __all__ = ["box_decoding"]
 
@@ -19,9 +20,6 @@ _MOVERS = frozenset(
 _CHOOSING = frozenset(
     {"Cast", "Compress", "GatherElements", "GatherND", "NonMaxSuppression", "ReduceMax", "TopK", "Where"}
 )
-
-# What reads no values.
-_SHAPES = frozenset({"Shape", "Size"})
 
 
 def box_decoding(graph: ir.Graph) -> set[ir.Node]:
@@ -63,7 +61,7 @@ def _depending(graph: ir.Graph) -> set[ir.Value]:
     """Returns the values that depend on those of the inputs, not on their shapes alone."""
     found = {value for value in graph.inputs if not is_constant(value)}
     for node in graph:
-        if node.op_type not in _SHAPES and any(value in found for value in node.inputs if value is not None):
+        if node.op_type not in SHAPE_READERS and any(value in found for value in node.inputs if value is not None):
             found.update(node.outputs)
     return found
 
@@ -89,4 +87,4 @@ def _leads_to(node: ir.Node, found: set[ir.Node]) -> bool:
 def _readers(node: ir.Node) -> list[ir.Node]:
     """Returns what reads the values of a node's results."""
     readers = (reader for output in node.outputs for reader, _ in output.uses())
-    return [reader for reader in readers if reader.op_type not in _SHAPES]
+    return [reader for reader in readers if reader.op_type not in SHAPE_READERS]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, holds_floats, is_constant, is_standard, name_of
+from quarkfast.graph.operators import SHAPE_READERS
 
 __all__ = ["steep_functions"]
 
@@ -22,9 +23,6 @@ _PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
 
 # What a signal may pass in front of a transform beside these, alone or with constants.
 _LINEAR = frozenset({"AveragePool", "Cast", "Div", "Pad", "ReduceMean"})
-
-# What reads no values.
-_SHAPES = frozenset({"Shape", "Size"})
 
 
 def steep_functions(
@@ -107,7 +105,7 @@ def _is_steep(node: ir.Node) -> bool:
 
 
 def _leads_to(node: ir.Node, found: set[ir.Node]) -> bool:
-    readers = [reader for output in node.outputs for reader, _ in output.uses() if reader.op_type not in _SHAPES]
+    readers = [reader for output in node.outputs for reader, _ in output.uses() if reader.op_type not in SHAPE_READERS]
     shown = any(output.is_graph_output() for output in node.outputs)
     return bool(readers) and not shown and all(reader in found for reader in readers)
 

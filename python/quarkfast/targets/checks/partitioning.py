@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import holds_floats, is_constant, is_standard, name_of
-from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS
+from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS, SHAPE_READERS
 from quarkfast.graph.placement import Placement
 from quarkfast.targets.checks.formatting import describe_nodes
 from quarkfast.targets.checks.operator_support import Device
 
 __all__ = ["cpu_nodes", "fatal_nodes", "integer_nodes", "unlisted_nodes"]
 
-_SHAPES = ("Shape", "Size")
 _INTEGERS = (ir.DataType.INT64, ir.DataType.INT32)
 
 # Operators that ended the process while a session of Ryzen AI 1.8 was made, instead of running on the CPU.
@@ -81,7 +80,7 @@ def _sides(model: ir.Model, placement: Placement, device: Device) -> dict[ir.Nod
     sides: dict[ir.Node, bool] = {}
     for node in model.graph:
         floats = any(holds_floats(value) for value in node.outputs)
-        if not floats and (node.op_type in _SHAPES or not any(_is_data(value, sides) for value in node.inputs)):
+        if not floats and (node.op_type in SHAPE_READERS or not any(_is_data(value, sides) for value in node.inputs)):
             continue
         placed = name_of(node) in placement.quantized or node.op_type in QUANTIZERS | DEQUANTIZERS
         takes = device.floats if floats else not _gives_integers(node)
