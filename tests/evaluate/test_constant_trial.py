@@ -31,6 +31,14 @@ def test_noise_is_that_of_the_worst_output():
     found.close()
 
 
+def test_an_output_of_one_number_without_dimensions_has_noise():
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[N] x) => (float y) { z = Mul(x, a)  y = ReduceSum <keepdims = 0> (z) }"""
+    found = trial(text, x=np.float32([1, -2, 3]))
+    assert found.noise({"a": np.float32([1.0])}) == 0.25
+    assert found.compare({"a": np.float32([1.0])}, {"a": np.float32([2.0])}) == (0.25, 0.0)
+
+
 def _added(*values: float) -> ConstantTrial:
     """Returns a trial of a sum, on samples of one number each."""
     proto = onnx.parser.parse_model(TEXT.replace("Mul(x, a)", "Add(x, a)"))

@@ -301,3 +301,25 @@ def test_a_pool_with_dilations_opens_in_a_session_that_optimizes(preset):
     assert left.reason == "onnxruntime's QLinearAveragePool has no dilations"
     session = ort.inference_session(result.model_bytes, ort.session_options(optimize=True))
     assert sqnr(_run(proto, feed), session.run(None, feed)[0]) > 24
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"rounding": "descent"}, {"shift_activations": True}, {"min_sqnr": 60}, {"output_bias_correction": True}],
+    ids=["default", "descent", "shifted", "target", "outputs"],
+)
+def test_an_output_may_have_no_dimensions(options):
+    """A predictor of speech quality ends in one number, the mean over everything."""
+    text = """g (float[1, 3, 8, 8] x) => (float y) {
+        a = Conv <pads = [1, 1, 1, 1]> (x, v)  b = Relu (a)  c = Conv (b, w)  d = Sigmoid (c)
+        y = ReduceMean <keepdims = 0> (d)
+    }"""
+    rng = np.random.default_rng(1)
+    arrays = {
+        name: rng.normal(size=shape).astype(np.float32) for name, shape in (("v", (16, 3, 3, 3)), ("w", (2, 16, 1, 1)))
+    }
+    proto, feeds = tiny_model(text, arrays), [{"x": samples(1) * (1 + k % 3)} for k in range(24)]
+    result = quarkfast.quantize(proto, preset="A8W8", calibration_data=feeds, **options)
+    found = [np.array([run_exact(model, feed)[0] for feed in feeds]) for model in (proto, result.model_bytes)]
+    assert found[1].shape == (24,)
+    assert sqnr(*found) > 24

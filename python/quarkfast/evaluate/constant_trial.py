@@ -171,7 +171,7 @@ def _powers(pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> NDArray[np.fl
         if reference.shape != output.shape or not np.isfinite(output).all():
             noise = math.inf
             continue
-        difference = np.subtract(reference, output, dtype=np.float64)
+        difference = np.asarray(np.subtract(reference, output, dtype=np.float64))
         noise += float(np.square(difference, out=difference).sum())
     return np.array([noise, power])
 
