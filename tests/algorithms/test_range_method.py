@@ -83,7 +83,7 @@ def test_it_needs_enough_real_samples(data):
 
 
 def test_extremes_stay_where_outputs_lose_by_others(monkeypatch):
-    monkeypatch.setattr(range_method, "_are_decided", lambda gain, gains, factor: False)
+    monkeypatch.setattr(range_method, "_is_clear", lambda gains, factor: False)
     found, without = _quantized(), _quantized(search_ranges=False)
     assert not _notes(found)
     assert found.summary.notes == without.summary.notes
@@ -114,10 +114,12 @@ class _Judge:
         ([-1.0, -1.2, -0.9], 1, 3, False),
         ([3.0, 1.0, 2.0, 2.5], 10_000, 4, True),
         ([-3.0, -1.0, -2.0, -2.5], 10_000, 4, False),
-        ([3.0, 1.0, 2.0, 2.5] * 4, 1, 16, True),  # of few numbers
+        ([3.0, 1.0, 2.0, 2.5] * 4, 1, 6, True),  # of few numbers
         ([3.0, -1.0, 1.0, 3.0, 2.0, 1.5], 10_000, 6, True),  # 2.5 standard errors
-        ([3.0, -1.0, 1.0, -1.0, 0.5, 0.0], 10_000, 6, False),
-        ([3.0, -3.0] * 8, 1, 16, False),
+        ([3.0, -3.0, -3.0] * 6, 1, 6, False),  # 0.8 below zero
+        ([3.0, -1.0, -1.0, 0.0, 0.0, 0.5, *[2.0, 0.0] * 5], 10_000, 13, True),  # 1.7 of twelve, 2.0 of thirteen
+        ([2.0, -1.0] * 8, 1, 16, True),  # 1.3 of all
+        ([3.0, -3.0] * 8, 10_000, 16, False),
         ([math.inf, 2.0, 2.1, 1.9], 1, 4, True),
     ],
 )
