@@ -16,7 +16,8 @@ from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
-from quarkfast.pipeline import equalization_steps
+from quarkfast.pipeline import equalization_steps, poor_outputs
+from quarkfast.pipeline.summary import POOR
 from support.tiny_models import run_as_written, tiny_model
 
 CHANNELS = 8
@@ -232,7 +233,51 @@ def test_targets_of_quality_pull_it_where_activations_have_eight_bits():
     assert "equalization through gates" not in _levers(without, "XINT8")
 
 
-def test_other_presets_and_defaults_add_no_node():
+@pytest.mark.parametrize("gate", ["SiLU", "HardSwish"])
+@pytest.mark.parametrize("preset", ["XINT8", "A8W8", "U8S8"])
+def test_poor_outputs_have_it_without_an_option(preset, gate, tmp_path):
+    proto, feeds, asked = _model(GATED[gate], BEHIND["depthwise"]), _samples(count=24), {"through_gates": True}
+    found = quarkfast.quantize(proto, tmp_path / "y.onnx", preset, feeds)
+    assert found.summary.outputs[0][1] > POOR + 10
+    note = found.summary.notes[-1]
+    assert note.startswith("equalization through gates was added, for output 'y' had ")
+    assert "on 6 samples held apart outputs have " in note
+    assert found.model_bytes == (tmp_path / "y.onnx").read_bytes()
+    assert found.model_bytes == quarkfast.quantize(proto, None, preset, feeds, equalize_options=asked).model_bytes
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"strict": True},
+        {"equalize": False},
+        {"equalize_options": {"through_gates": False}},
+        {"rounding": "gptq"},
+        {"preset": "A16W8"},
+        {"calibration_data": _samples(count=7)},
+        {"calibration_data": iter([{"x": each[None]} for each in _samples()])},
+        {"calibration_data": "random"},
+    ],
+    ids=lambda options: "-".join(map(str, options)),
+)
+def test_poor_outputs_stay_where_nobody_may_choose_or_tell(options, monkeypatch):
+    monkeypatch.setattr(poor_outputs, "POOR", 1000.0)
+    given = {"preset": "A8W8", "calibration_data": _samples()} | options
+    found = quarkfast.quantize(_model(GATED["SiLU"], BEHIND["depthwise"]), **given)
+    assert _kinds(found.proto).count("Mul") == 1
+    assert not any("was added" in note for note in found.summary.notes)
+
+
+def test_poor_outputs_stay_where_they_gain_too_little(monkeypatch):
+    monkeypatch.setattr(poor_outputs, "POOR", 1000.0)
+    proto = _small_weights_and_large_biases(-4)
+    found = quarkfast.quantize(proto, preset="XINT8", calibration_data=_samples())
+    assert _kinds(found.proto).count("Mul") == 1
+    assert not any("was added" in note for note in found.summary.notes)
+
+
+def test_sound_outputs_have_no_further_node(monkeypatch):
+    monkeypatch.setattr(poor_outputs, "POOR", 0.0)
     proto = _model(GATED["SiLU"], BEHIND["depthwise"])
     for preset in ("A8W8", "XINT8"):
         assert _kinds(quarkfast.quantize(proto, preset=preset, calibration_data=_samples()).proto).count("Mul") == 1

@@ -23,6 +23,7 @@ from quarkfast.pipeline.metadata import write_changes, write_equalized, write_me
 from quarkfast.pipeline.method_ranges import method_ranges
 from quarkfast.pipeline.model_plan import describe
 from quarkfast.pipeline.replan import few_valued_of, functions_of, quantizers_for
+from quarkfast.pipeline.summary import POOR
 from quarkfast.quantization import (
     diagnose,
     is_portable,
@@ -65,8 +66,6 @@ __all__ = [
     "writes_files",
 ]
 
-# Noise of a quarter of the signal's amplitude, 20 log10(4) dB below it.
-_POOR = 12.0
 _REMEDY = "leave layers float (exclude), or give activations more bits (activation_type)"
 _BETTER_CODES = "choose codes of weights by what layers compute (rounding='descent'), name a target (min_sqnr=20), "
 _UNRANKED = (
@@ -276,7 +275,7 @@ def measure_outputs(context: Context) -> bool:
     shown = {value.name for value in context.model.graph.outputs}
     if any(name not in shown for name, _ in context.outputs):
         context.notes.append(_UNRANKED)
-    poor = ", ".join(f"{name!r} {value:.1f} dB" for name, value in context.outputs if value < _POOR)
+    poor = ", ".join(f"{name!r} {value:.1f} dB" for name, value in context.outputs if value < POOR)
     if poor:
         scheme = context.scheme
         nearest = takes_ranges(context) and scheme.weight.format.is_integer and scheme.rounding == "nearest"

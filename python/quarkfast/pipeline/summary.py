@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from quarkfast.pipeline.wide_bytes import WideShares
     from quarkfast.quantization import Records
 
-__all__ = ["FloatNode", "LeverResult", "Summary", "pareto_front"]
+__all__ = ["POOR", "FloatNode", "LeverResult", "Summary", "pareto_front"]
+
+POOR = 12.0
+"""Decibels below which an output is called poor: noise of a quarter of the signal's amplitude, 20 log10(4)."""
 
 _SHOWN = 5
 
