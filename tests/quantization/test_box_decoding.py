@@ -95,7 +95,12 @@ def test_arithmetic_with_a_grid_is_float_and_scores_are_not(preset):
 
 
 def test_coordinates_are_as_fine_as_the_codes_of_offsets():
-    result = quarkfast.quantize(_model(DISTANCES), preset="A8W8", calibration_data={"x": _images(8)})
+    given = {
+        "preset": "A8W8",
+        "calibration_data": {"x": _images(8)},
+        "method": "minmax",
+    }  # nothing beyond the last code
+    result = quarkfast.quantize(_model(DISTANCES), **given)
     feed = {"x": _images(4)}
     wanted, got = (
         run_exact(model, feed)[0][:, :4] for model in (_model(DISTANCES).SerializeToString(), result.model_bytes)
