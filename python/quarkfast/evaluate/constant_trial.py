@@ -171,6 +171,7 @@ def _powers(pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> NDArray[np.fl
         if reference.shape != output.shape or not np.isfinite(output).all():
             noise = math.inf
             continue
+        # NumPy makes a scalar of arrays without dimensions, into which nothing can be written.
         difference = np.asarray(np.subtract(reference, output, dtype=np.float64))
         noise += float(np.square(difference, out=difference).sum())
     return np.array([noise, power])

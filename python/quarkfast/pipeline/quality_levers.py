@@ -6,24 +6,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from quarkfast.algorithms.gated_pairs import find_gated_pairs
-from quarkfast.config.equalization import read_equalization
 from quarkfast.config.options.changes import set_shift_activations
 from quarkfast.config.rules import Change, TensorRule
 from quarkfast.errors import ConfigError, UnsupportedError
 from quarkfast.evaluate.constant_trial import decibels
 from quarkfast.evaluate.pair_trial import PairTrial
 from quarkfast.formats import wider_integer
-from quarkfast.graph.load import load_model
 from quarkfast.pipeline.float_nodes import nodes_left_float
+from quarkfast.pipeline.gated_equalization import equalized_through_gates
 from quarkfast.pipeline.louder_activations import LouderActivations
-from quarkfast.pipeline.prepare import prepare
 from quarkfast.pipeline.quality_ladder import Ladder, Plan, Quantized
 from quarkfast.pipeline.weight_precision_steps import forms_taken
 from quarkfast.quantization import Records
 from quarkfast.quantization.weight_precision import Effort, has_eight_bits
 from quarkfast.wording import counted, first_names
-from quarkfast.writers import lowest_opset
 
 __all__ = [
     "equalize_gates",
@@ -58,15 +54,10 @@ _SPLITS = 32
 
 def equalize_gates(ladder: Ladder) -> bool:
     """Equalizes layers with a gate between them; returns whether that brought what the Muls are worth."""
-    scheme = ladder.plan.scheme
-    given = dict(scheme.equalize_options)
-    if scheme.factors is None or "through_gates" in given or not has_eight_bits(scheme.activation):
+    changed = equalized_through_gates(ladder.model, ladder.plan.scheme, ladder.plan.target)
+    if changed is None:
         return False
-    prepared = prepare(load_model(ladder.model), lowest_opset(scheme, ladder.plan.target), scheme)
-    if next(find_gated_pairs(prepared), None) is None:
-        return False
-    own = read_equalization({**given, "through_gates": True})
-    plan = replace(ladder.plan, scheme=replace(scheme, equalize_options=own))
+    plan = replace(ladder.plan, scheme=changed)
     return ladder.pull("equalization through gates", plan, gain=_GAIN_OF_GATES)
 
 
