@@ -19,6 +19,7 @@ class Host {
     add_quantize_linear(definitions_, api);
     add_dequantize_linear(definitions_, api);
     add_quantize_dequantize_block(definitions_, api);
+    add_quantize_dequantize_linear(definitions_, api);
     add_dequantize_block(definitions_, api);
     add_instance_normalization(definitions_, api);
     add_lstm(definitions_, api);

@@ -165,7 +165,7 @@ def test_the_model_that_runs_takes_what_differs_as_inputs(monkeypatch):
     assert _notes(_quantized())
     graph = opened[1].graph
     given, constants = ({each.name for each in kind} for kind in (graph.input, graph.initializer))
-    pairs = [node for node in graph.node if node.op_type in ("QuantizeLinear", "DequantizeLinear")]
+    pairs = [node for node in graph.node if node.op_type == "QuantizeDequantizeLinear"]
     scales, zero_points = ({node.input[place] for node in pairs} for place in (1, 2))
     assert given == {"x", *scales}
     assert zero_points <= constants  # int8 is symmetric here

@@ -39,6 +39,7 @@ USUAL: dict[str, list[Any]] = {
 OPERATORS = {
     "ExtendedQuantizeLinear": ["axis"],
     "ExtendedDequantizeLinear": ["axis"],
+    "QuantizeDequantizeLinear": ["axis"],
     "BFPQuantizeDequantize": [
         "axis", "bit_width", "block_size", "rounding_mode", "sub_block_size", "sub_block_shift_bits",
         "convert_to_bfloat_before_bfp", "use_compiler_version_cpu_kernel", "bfp_method",
@@ -61,7 +62,7 @@ OLDER_NAMES = {
     "ExtendedInstanceNormalization": "VitisInstanceNormalization",
     "ExtendedLSTM": "VitisLSTM",
 }
-OWN = ("Observe", "Compare", "DequantizeBlock")
+OWN = ("Observe", "Compare", "DequantizeBlock", "QuantizeDequantizeLinear")
 COLLECTOR = _core.Collector(1)
 TEXTS = [
     "to_bfp",
@@ -126,11 +127,11 @@ def inputs_of(op: str, dice: Dice) -> list[Array]:
     x = dice.array("float32", dice.shape())
     if dice.chance(0.1):
         return [dice.array(dice.pick(TYPES), dice.shape()) for _ in range(dice.pick([1, 2, 3, 4]))]
-    if op.startswith("Extended") and "Linear" in op:
+    if "Linear" in op:
         dtype = dice.pick(TYPES[1:])
         size = (dice.pick([*x.shape, 1]),) if dice.chance(0.5) else ()
         scale = np.abs(dice.rng.standard_normal(size)).astype(np.float32) + np.float32(dice.pick([0, 1e-3, 1e-40]))
-        first = x if "Extended" + "Quant" in op else dice.array(dtype, x.shape)
+        first = dice.array(dtype, x.shape) if op == "ExtendedDequantizeLinear" else x
         return [first, np.asarray(scale), dice.array(dtype, size)]
     if op == "ExtendedInstanceNormalization":
         channels = (x.shape[1],) if x.ndim > 1 else (3,)

@@ -46,6 +46,11 @@ OPERATORS: dict[str, tuple[str, list[Array], dict[str, Any]]] = {
         {"output": np.float16},
     ),
     "dequantize": ("ExtendedDequantizeLinear", [X.astype(np.int8), CHANNELS, np.zeros(8, np.int8)], {"axis": 1}),
+    "quantize and dequantize": (
+        "QuantizeDequantizeLinear",
+        [X, CHANNELS, np.zeros(8, np.int8)],
+        {"domain": "quarkfast", "axis": 1},
+    ),
     "bfp16": ("BFPQuantizeDequantize", [X], {}),
     "bfp16 by the compiler": ("BFPQuantizeDequantize", [X], {"use_compiler_version_cpu_kernel": 1}),
     "mx9": (

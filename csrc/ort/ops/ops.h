@@ -31,6 +31,7 @@ void for_each_type(Visit&& visit) {
 void add_quantize_dequantize_block(Definitions& definitions, const OrtApi* api);
 void add_quantize_linear(Definitions& definitions, const OrtApi* api);
 void add_dequantize_linear(Definitions& definitions, const OrtApi* api);
+void add_quantize_dequantize_linear(Definitions& definitions, const OrtApi* api);
 void add_dequantize_block(Definitions& definitions, const OrtApi* api);
 void add_instance_normalization(Definitions& definitions, const OrtApi* api);
 void add_lstm(Definitions& definitions, const OrtApi* api);

@@ -60,6 +60,7 @@ OPERATORS = [
     *_quark("ExtendedLSTM", "VitisLSTM", _SILENCE, np.zeros((1, 2, 1, 1), np.float32), **_LSTM),
     *_quark("BFPQuantizeDequantize", "BFPFixNeuron", (_VALUES,), _VALUES),
     *_quark("MXQuantizeDequantize", "MXFixNeuron", (_VALUES,), _VALUES),
+    Operator("quarkfast", "QuantizeDequantizeLinear", (_VALUES, _SCALE, _ZERO_POINT), _VALUES),
     Operator("quarkfast", "DequantizeBlock", (_RECORDS, _SCALE), _VALUES, _MXFP4),
     Operator("quarkfast", "Observe", (_VALUES,), _VALUES, {"slot": 0}),
     # Signal, noise, least and largest value, differences beyond the limit, values, and values that are not finite.

@@ -17,10 +17,14 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from quarkfast import ort
+from quarkfast.evaluate.joined_pairs import join_pairs
 
 __all__ = ["exact_session", "with_exact_products"]
 
-_INTEGER_PRODUCT = "MatMulInteger"
+_INTEGER_PRODUCT, _PAIR = b"MatMulInteger", b"QuantizeLinear"
+
+# Bytes of a model up to which its pairs are joined: for a moment it is in memory three times.
+_MOST_JOINED = 32 << 20
 
 
 def exact_session(
@@ -29,7 +33,8 @@ def exact_session(
     """Opens a session that computes what a quantized model means, whatever the processor, without optimizations.
 
     QLinearConv, QLinearMatMul, ConvInteger and the fused operators of ONNX Runtime that a model itself contains stay as
-    they are; quarkfast writes none of them with int8 weights.
+    they are; quarkfast writes none of them with int8 weights. Q/DQ pairs of a file or of bytes run as one node each,
+    which gives the same bits; an object has them if they are joined before (`quarkfast.evaluate.joined_pairs`).
 
     Args:
         model: Path of the model, its bytes, or the model.
@@ -51,13 +56,11 @@ def exact_session(
         (500, 10)
     """
     options = ort.session_options(optimize=False, spinning=False, arena=False)
+    is_object = isinstance(model, onnx.ModelProto)
     source = model.SerializeToString() if isinstance(model, onnx.ModelProto) else model
     if not isinstance(source, bytes) and folder is None:
         folder = Path(source).parent
-    proto = _with_integer_products(source)
-    if proto is not None:
-        source = with_exact_products(proto).SerializeToString()
-    return ort.inference_session(source, options, folder=folder)
+    return ort.inference_session(_exact_source(source, may_join=not is_object), options, folder=folder)
 
 
 def with_exact_products(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -72,16 +75,25 @@ def with_exact_products(model: onnx.ModelProto) -> onnx.ModelProto:
     return found
 
 
-def _with_integer_products(source: str | os.PathLike[str] | bytes) -> onnx.ModelProto | None:
-    """Returns a model that has such products, its external data left in files; None for any other."""
-    if not isinstance(source, bytes):
-        source = Path(source).read_bytes() if Path(source).is_file() else b""
-    if _INTEGER_PRODUCT.encode() not in source:
-        return None
+def _exact_source(source: str | os.PathLike[str] | bytes, *, may_join: bool) -> str | os.PathLike[str] | bytes:
+    """Returns a model without integer products, its external data left in files, and where it may, with joined pairs.
+
+    One that has neither is returned as it is.
+    """
+    data = source
+    if not isinstance(data, bytes):
+        data = Path(data).read_bytes() if Path(data).is_file() else b""
+    has_products, may_join = _INTEGER_PRODUCT in data, may_join and _PAIR in data and len(data) <= _MOST_JOINED
+    if not has_products and not may_join:
+        return source
     try:
-        return onnx.load_model_from_string(source)
+        proto = onnx.load_model_from_string(data)
     except DecodeError:
-        return None  # ONNX Runtime says what is wrong with it
+        return source  # ONNX Runtime says what is wrong with it
+    joined = may_join and join_pairs(proto)
+    if has_products:
+        proto = with_exact_products(proto)
+    return proto.SerializeToString() if joined or has_products else source
 
 
 def _rewrite(owner: onnx.GraphProto | onnx.FunctionProto) -> None:
@@ -99,7 +111,7 @@ def _rewrite(owner: onnx.GraphProto | onnx.FunctionProto) -> None:
 
 
 def _is_integer_product(node: onnx.NodeProto) -> bool:
-    return node.op_type == _INTEGER_PRODUCT and node.domain in ("", "ai.onnx")
+    return node.op_type == _INTEGER_PRODUCT.decode() and node.domain in ("", "ai.onnx")
 
 
 def _exact(node: onnx.NodeProto) -> list[onnx.NodeProto]:

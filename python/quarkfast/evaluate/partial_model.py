@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from quarkfast import ort
 from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.evaluate.joined_pairs import join_pairs
 from quarkfast.graph.needed_nodes import needed_nodes
 
 __all__ = ["Feed", "Piece"]
@@ -49,6 +50,7 @@ class Piece:
         outputs = [onnx.ValueInfoProto(name=name) for name in wanted]
         part = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
         part.graph.CopyFrom(onnx.helper.make_graph(nodes, "piece", inputs, outputs, constants))
+        join_pairs(part)
         self._session = exact_session(part, folder)
         self._inputs = [value.name for value in self._session.get_inputs()]
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from quarkfast import _core, ort
 from quarkfast.evaluate.common_shape import in_one_shape
 from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.evaluate.joined_pairs import join_pairs
 from quarkfast.evaluate.logits import judge_also, judge_logits, logits_of
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.ranked_outputs import judge_unranked
@@ -54,7 +55,7 @@ class SampleNoise:
             reference: The float model; its outputs are changed.
             folder: Where the files are that it refers to, or None.
             features: What its last layer reads.
-            forms: Models that have tensors of the same names; their outputs are changed. Those that share a model share
+            forms: Models that have tensors of the same names; they are changed. Those that share a model share
                 a session.
 
         Raises:
@@ -76,6 +77,7 @@ class SampleNoise:
     def _open(self, form: TriedForm) -> Any:
         del form.model.graph.output[:]
         form.model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self._names)
+        join_pairs(form.model)
         return exact_session(form.model, form.folder)
 
     def see(self, feed: Feed, places: Container[int] | None = None) -> None:

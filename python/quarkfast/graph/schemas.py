@@ -42,6 +42,7 @@ _ROWS: list[tuple[str, str, str, str, tuple[str, ...], _Attributes]] = [
 ]  # fmt: skip
 _OWN_ROWS: list[tuple[str, str, str, tuple[str, ...], _Attributes]] = [
     ("Observe", "x T", "y T", _FLOATS, {"collector": int, "slot": int}),
+    ("QuantizeDequantizeLinear", "x float, scale float, zero_point T", "y float", _CODES[:4], {"axis": 0}),
     ("DequantizeBlock", "records uint8, like T", "y T", _FLOATS, _PACKED),
     ("Compare", "reference T, value T", "sums double", ("float",), {"limit": float}),
 ]
