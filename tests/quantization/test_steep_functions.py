@@ -37,6 +37,11 @@ def _model(text):
         "q": np.float32([0.1, 0.2, 0.4, 0.2, 0.1])[None, None],
         "window": np.hanning(256).astype(np.float32),
         "ends": np.int64([0, 0, 4, 0, 0, 4]),
+        "size": np.int64([2048]),
+        "places": np.arange(0, 36, 2),
+        "weights": np.random.default_rng(2).uniform(0, 1, 18).astype(np.float32),
+        "last": np.int64([36]),
+        "shape": np.int64([9, 4]),
         **{name: np.int64([value]) for name, value in (("zero", 0), ("one", 1), ("nine", 9), ("eighteen", 18))},
         **{name: np.float32(value) for name, value in (("two", 2), ("third", 1 / 3), ("floor", 1e-4))},
     }
@@ -113,6 +118,20 @@ SIGNALS = {
 @pytest.mark.parametrize("name", SIGNALS)
 def test_a_transform_of_the_inputs_has_no_pair(name, preset):
     plan = quarkfast.plan(_model(FRONT_END.replace("IN_FRONT", SIGNALS[name])), preset=preset)
+    assert [node.rsplit("_", 1)[0] for node in plan.quantized] in (["conv", "relu"], ["transpose", "conv", "relu"])
+
+
+SPARSE_MEL = """z = ConstantOfShape(size)
+    r = ScatterElements(z, places, weights)
+    n = Slice(r, zero, last, zero)
+    mel = Reshape(n, shape)"""
+
+
+def test_a_matrix_that_nodes_compute_from_constants_is_one_of_the_transform():
+    text = FRONT_END.replace("IN_FRONT", SIGNALS["alone"]).replace("e = MatMul", f"{SPARSE_MEL} e = MatMul")
+    model = _model(text)
+    del model.graph.initializer[[each.name for each in model.graph.initializer].index("mel")]
+    plan = quarkfast.plan(model, preset="A8W8")
     assert [node.rsplit("_", 1)[0] for node in plan.quantized] in (["conv", "relu"], ["transpose", "conv", "relu"])
 
 

@@ -8,6 +8,7 @@ from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, holds_floats, is_constant, is_standard, name_of
 from quarkfast.graph.operators import SHAPE_READERS
+from quarkfast.graph.subgraphs import bodies_of
 
 __all__ = ["steep_functions"]
 
@@ -48,15 +49,15 @@ def steep_functions(
         integer = is_standard(node) and spec_of(name_of(node.outputs[0])).format.is_integer
         return integer and not is_asked_for(node)
 
-    nodes = [node for node in graph if may_be_float(node)]
-    products = {node for node in nodes if node.op_type in _PRODUCTS and any(map(is_constant, node.inputs[:2]))}
-    others = {node for node in nodes if node.op_type in _LINEAR and _data(node) == list(node.inputs[:1])}
+    nodes, fixed = [node for node in graph if may_be_float(node)], _fixed(graph)
+    products = {node for node in nodes if node.op_type in _PRODUCTS and any(map(fixed, node.inputs[:2]))}
+    others = {node for node in nodes if node.op_type in _LINEAR and _data(node, fixed) == list(node.inputs[:1])}
     leading = _leading_to_steep(nodes, products | others)
-    transforms = products & _computed_from_inputs(nodes, leading)
+    transforms = products & _computed_from_inputs(nodes, leading, fixed)
     signals = _in_front_of(transforms, nodes, leading)
     found = _leading_to_steep(nodes, signals)
     for node in nodes:  # codes that are only moved stay as they are
-        moved = node in found and node not in signals and node.op_type in _MOVERS
+        moved = node in found and node not in signals and node.op_type in _MOVERS and not fixed(node.outputs[0])
         if moved and not any(_maker(value) in found for value in node.inputs):
             found.remove(node)
     return frozenset(found)
@@ -72,19 +73,37 @@ def _leading_to_steep(nodes: Sequence[ir.Node], others: Collection[ir.Node]) -> 
     return found
 
 
-def _computed_from_inputs(nodes: Iterable[ir.Node], among: Collection[ir.Node]) -> set[ir.Node]:
+def _fixed(graph: Iterable[ir.Node]) -> Callable[[ir.Value | None], bool]:
+    """Returns what tells whether a value is a constant, or computed by nodes of the graph from constants alone.
+
+    Folding leaves some, such as a filterbank that is scattered into zeros, which would make the file larger.
+    """
+    found = set[ir.Node]()
+
+    def fixed(value: ir.Value | None) -> bool:
+        return value is not None and (is_constant(value) or value.producer() in found)
+
+    for node in graph:
+        if node.inputs and not bodies_of(node) and all(value is None or fixed(value) for value in node.inputs):
+            found.add(node)
+    return fixed
+
+
+def _computed_from_inputs(
+    nodes: Iterable[ir.Node], among: Collection[ir.Node], fixed: Callable[[ir.Value | None], bool]
+) -> set[ir.Node]:
     """Returns the nodes that nodes of `among` alone compute from the model's inputs and constants."""
     found = set[ir.Node]()
     for node in nodes:
-        data = _data(node)
+        data = _data(node, fixed)
         if node in among and data and all(value.is_graph_input() or value.producer() in found for value in data):
             found.add(node)
     return found
 
 
-def _data(node: ir.Node) -> list[ir.Value]:
-    """Returns what a node reads, without constants and without integers that say where values go."""
-    given = [value for value in node.inputs if value is not None and not is_constant(value)]
+def _data(node: ir.Node, fixed: Callable[[ir.Value | None], bool]) -> list[ir.Value]:
+    """Returns what a node reads, without what is fixed and without integers that say where values go."""
+    given = [value for value in node.inputs if value is not None and not fixed(value)]
     return given if node.op_type == "Cast" else [value for value in given if holds_floats(value)]
 
 
