@@ -25,6 +25,8 @@ POWER_SPECTRUM = """g (float[1, 1, 256] x) => (float[1, 9, 31] y) {
 }""".replace("POWERS", POWERS)
 FUNCTIONS = {"Log": "Log(f)", "Sqrt": "Sqrt(f)", "Pow": "Pow(f, third)", "Reciprocal": "Reciprocal(f)"}
 IN_FRONT = {"Add", "Max", "Mul", "Pow"}
+PRESETS = ["A8W8", "A16W8", "U8S8", "XINT8", "FP16", "BFP16"]
+LAYERS_ALONE = ["MX9", "MXINT8", "MXFP8E4M3"]  # of these the target takes no more
 
 
 def _model(text):
@@ -62,7 +64,7 @@ def _float_nodes(text, preset, **options):
     return {name.rsplit("_", 1)[0] for name in plan.left_float}
 
 
-@pytest.mark.parametrize("preset", ["A8W8", "A16W8", "U8S8", "XINT8"])
+@pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_powers_sums_and_floors_have_no_pair(name, preset):
     assert _float_nodes(POWER_SPECTRUM.replace("FUNCTION", FUNCTIONS[name]), preset) == {
@@ -114,11 +116,18 @@ SIGNALS = {
 }
 
 
-@pytest.mark.parametrize("preset", ["A8W8", "A16W8", "U8S8", "XINT8"])
+@pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("name", SIGNALS)
 def test_a_transform_of_the_inputs_has_no_pair(name, preset):
     plan = quarkfast.plan(_model(FRONT_END.replace("IN_FRONT", SIGNALS[name])), preset=preset)
     assert [node.rsplit("_", 1)[0] for node in plan.quantized] in (["conv", "relu"], ["transpose", "conv", "relu"])
+
+
+@pytest.mark.parametrize("preset", LAYERS_ALONE)
+@pytest.mark.parametrize("name", SIGNALS)
+def test_a_transform_of_the_inputs_has_no_blocks(name, preset):
+    plan = quarkfast.plan(_model(FRONT_END.replace("IN_FRONT", SIGNALS[name])), preset=preset)
+    assert [node.rsplit("_", 1)[0] for node in plan.quantized] == ["conv"]
 
 
 SPARSE_MEL = """z = ConstantOfShape(size)

@@ -53,7 +53,7 @@ class Sensitive:
 
     7. A cubic Resize (`quarkfast.quantization.cubic_resizes`). It reads what is computed in front of it without a pair.
 
-    And for integers of any width:
+    And for every type but bfloat16:
 
     8. Arithmetic in front of a logarithm or a root, and a transform of the inputs in front of it
        (`quarkfast.quantization.steep_functions`).

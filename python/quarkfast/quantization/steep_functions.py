@@ -31,9 +31,11 @@ def steep_functions(
 ) -> frozenset[ir.Node]:
     """Returns the functions that are steep near zero, and what is in front of them that nothing else reads.
 
-    The codes of an integer format are equally far apart. A spectrum of powers spans twice the decades of the signal: of
-    it they hold the loudest part, and a logarithm makes errors of several units of all the rest, where the same codes
-    of the signal itself still tell that apart.
+    The codes of an integer format are equally far apart, as are those of a block's elements. A spectrum of powers spans
+    twice the decades of the signal: of it they hold the loudest part, and a logarithm makes errors of several units of
+    all the rest, where the same codes of the signal itself still tell that apart. Of float16 they end at 6e-8, below
+    which powers of quiet sounds, and the floor that is added to them, become zero, and their logarithm infinite.
+    Formats with the range of float32 have exponents of their own for that.
 
     1. Arithmetic in front of such a function has no pair. What layers compute in front of that keeps its pair.
     2. Unless the layers are a transform of the model's inputs (Fourier, constant-Q, mel): then all from the inputs on
@@ -46,8 +48,8 @@ def steep_functions(
     """
 
     def may_be_float(node: ir.Node) -> bool:
-        integer = is_standard(node) and spec_of(name_of(node.outputs[0])).format.is_integer
-        return integer and not is_asked_for(node)
+        coded = is_standard(node) and not spec_of(name_of(node.outputs[0])).format.float32_range
+        return coded and not is_asked_for(node)
 
     nodes, fixed = [node for node in graph if may_be_float(node)], _fixed(graph)
     products = {node for node in nodes if node.op_type in _PRODUCTS and any(map(fixed, node.inputs[:2]))}
