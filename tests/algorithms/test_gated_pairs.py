@@ -246,6 +246,16 @@ def test_poor_outputs_have_it_without_an_option(preset, gate, tmp_path):
     assert found.model_bytes == quarkfast.quantize(proto, None, preset, feeds, equalize_options=asked).model_bytes
 
 
+@pytest.mark.parametrize("preset", ["BFP16", "MX9", "MXINT8"])
+def test_poor_outputs_in_blocks_have_it_too(preset, monkeypatch):
+    monkeypatch.setattr(poor_outputs, "POOR", 25.0)
+    given = {"preset": preset, "calibration_data": _samples(count=24)}
+    proto, left = _model(GATED["SiLU"], BEHIND["depthwise"]), {"through_gates": False}
+    found, without = quarkfast.quantize(proto, **given), quarkfast.quantize(proto, **given, equalize_options=left)
+    assert found.summary.notes[-1].startswith("equalization through gates was added, for output 'y' had ")
+    assert found.summary.outputs[0][1] > without.summary.outputs[0][1] + 10
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -254,6 +264,7 @@ def test_poor_outputs_have_it_without_an_option(preset, gate, tmp_path):
         {"equalize_options": {"through_gates": False}},
         {"rounding": "gptq"},
         {"preset": "A16W8"},
+        {"preset": "MXFP8E4M3"},
         {"calibration_data": _samples(count=7)},
         {"calibration_data": iter([{"x": each[None]} for each in _samples()])},
         {"calibration_data": "random"},

@@ -59,7 +59,7 @@ def _bfp(name: str, family: str, bit_width: int, block: int, record: int, signif
     }  # fmt: skip
     return _block(
         name, block, record, significand, family=family, operator="BFPQuantizeDequantize",
-        attributes=MappingProxyType(attributes), quant_type="QBFP", **more,
+        attributes=MappingProxyType(attributes), quant_type="QBFP", is_evenly_spaced=True, **more,
     )  # fmt: skip
 
 
@@ -68,6 +68,7 @@ def _mx(name: str, element: str, record: int, significand: int) -> BlockFormat:
     return _block(
         name, 32, record, significand, family="mx", operator="MXQuantizeDequantize",
         attributes=MappingProxyType(attributes), quant_type="QMX", operands_only=True,
+        is_evenly_spaced=element == "int8",
     )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ class Format:
         float32_range: Whether it holds infinities, and numbers as large as float32.
         integer_operators: Whether ConvInteger, MatMulInteger and onnxruntime's kernels on integers take its codes.
         operands_only: Whether it is defined for the operands of products alone.
+        is_evenly_spaced: Whether numbers of one scale or one exponent are equally far apart: integers, blocks of them.
         is_narrow_block: Whether it is a block format whose elements have fewer significant bits than int8.
         linear_opset: The oldest operator set whose QuantizeLinear and DequantizeLinear it is written with, or None.
         dequantize_opset: The oldest operator set whose DequantizeLinear takes its codes, or None.
@@ -44,6 +45,7 @@ class Format:
     float32_range: bool = False
     integer_operators: bool = False
     operands_only: bool = False
+    is_evenly_spaced: bool = False
     is_narrow_block: bool = False
     linear_opset: int | None = None
     dequantize_opset: int | None = None

@@ -65,7 +65,7 @@ def _integer(name: str, code: str, bits: int, onnx: int, **capabilities: Any) ->
     qmin = -(1 << (bits - 1)) if signed else 0
     return ScalarFormat(
         name=name, code=code, bits=bits, onnx=onnx, qmin=qmin, qmax=qmin + (1 << bits) - 1,
-        is_integer=True, signed=signed, needs_scale=True, **capabilities,
+        is_integer=True, is_evenly_spaced=True, signed=signed, needs_scale=True, **capabilities,
     )  # fmt: skip
 
 

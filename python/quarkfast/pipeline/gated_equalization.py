@@ -21,10 +21,13 @@ _OPTION = "through_gates"
 def equalized_through_gates(model: ModelSource, scheme: Scheme, target: Target) -> Scheme | None:
     """Returns a scheme with equalization through gates where the user left that open and the model has such layers.
 
-    Activations of more than 8 bits have digits enough for small channels.
+    Activations of more than 8 bits have digits enough for small channels, and elements of blocks that are floats have
+    exponents of their own.
     """
     given = dict(scheme.equalize_options)
-    if scheme.factors is None or _OPTION in given or not has_eight_bits(scheme.activation):
+    row = scheme.activation.format
+    coarse = has_eight_bits(scheme.activation) or (row.is_block and row.is_evenly_spaced)
+    if scheme.factors is None or _OPTION in given or not coarse:
         return None
     prepared = prepare(load_model(model), lowest_opset(scheme, target), scheme)
     if next(find_gated_pairs(prepared), None) is None:

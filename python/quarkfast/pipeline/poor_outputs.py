@@ -1,4 +1,4 @@
-"""Outputs that 8 bits leave poor: layers are equalized through gates where that helps, without being asked for."""
+"""Outputs that so few bits leave poor: layers are equalized through gates where that helps, without being asked for."""
 
 from __future__ import annotations
 
