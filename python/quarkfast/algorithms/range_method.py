@@ -19,17 +19,16 @@ from quarkfast.statistics import StatisticsRequest
 
 __all__ = ["RANGE_METHOD", "RangeMethodSettings"]
 
-# Samples have decided for least squares where the mean of what they say is this many of its standard errors above zero,
-# against them where it is the other many below it, and for them once all have spoken where it is the last many above.
-# Of 46 pairs of a model and a preset (24 models from the wild in A8W8 and U8S8; in nine pairs 16 samples lose 1.1 dB in
-# the mean by least squares, in the others they gain 1.8) two standard errors of all samples, or of six of many numbers,
-# take 45 of the 67 dB to be had, and these 65: no pair that loses, and 9.2 samples in the mean either way.
-_FOR, _AGAINST, _FOR_AT_LAST = 2.0, 0.5, 1.0
+# Samples have decided where the mean of what they say is this many of its standard errors from zero, either way. Of 47
+# pairs of a model and a preset (24 models from the wild in A8W8 and U8S8; in nine pairs 16 samples lose 1.1 dB in the
+# mean by least squares, in the others they gain 1.8) that takes 66 of the 67 dB to be had with 6.3 samples in the mean,
+# and no pair loses. Two standard errors for least squares and a half against them take 65 with 9.1 samples.
+_CLEAR = 1.0
 
-# Three have decided where it is that many from zero, either way, and so have four and five of many numbers: Student's
-# t, which the mean of samples that say nothing exceeds by chance once in twenty times.
+# Three have decided where it is that many from zero, and so have four of many numbers: Student's t, which the mean of
+# samples that say nothing exceeds by chance once in twenty times.
 _FEW = 3
-_DECISIVE_OF_FEW = {3: 4.30, 4: 3.18, 5: 2.78}
+_DECISIVE_OF_FEW = {3: 4.30, 4: 3.18}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +37,13 @@ class RangeMethodSettings:
 
     Attributes:
         samples: Most samples that judge.
-        enough_numbers: Numbers of outputs, over all samples, with which four or five may decide.
+        enough_numbers: Numbers of outputs, over all samples, with which four may decide.
         least_samples: From so many on the mean decides as soon as it is clear; with fewer in all, ranges stay.
     """
 
     samples: int = 16
     enough_numbers: int = 10_000
-    least_samples: int = 6
+    least_samples: int = 5
 
 
 def _run(context: Context, settings: RangeMethodSettings) -> bool:
@@ -55,8 +54,8 @@ def _run(context: Context, settings: RangeMethodSettings) -> bool:
 
     The model runs with rounded activations and float weights, with either kind of ranges. On each sample the ratio of
     the noise of both is taken, and the mean of their logarithms decides. Three samples are enough where they agree,
-    either way, and four or five where outputs have many numbers; six and more until the mean is two standard errors
-    above zero or half of one below it. Where all samples leave it between these, one above zero is enough.
+    either way, and four where outputs have many numbers; five and more as soon as the mean is a standard error above
+    zero or below it. Where all samples leave it between these, ranges stay.
     """
     if context.shifted is not None or not may_judge_activations(context):  # offsets go with the ranges there are
         return False
@@ -70,7 +69,7 @@ def _run(context: Context, settings: RangeMethodSettings) -> bool:
         return False
     feeds = _feeds(context, settings, first)
     gains = _gains(activation_judge(context, context.simulate_activations([None, planned])), feeds, settings)
-    if gains.size < _FEW or not _is_clear(gains, _FOR_AT_LAST):
+    if gains.size < _FEW or not _is_clear(gains, _CLEAR):
         return False
     context.take_plan(planned)
     context.notes.append(
@@ -104,7 +103,7 @@ def _gains(judge: SampleNoise, feeds: Iterable[Feed], settings: RangeMethodSetti
 def _have_decided(gains: NDArray[np.float64], numbers: int, settings: RangeMethodSettings) -> bool:
     """Whether further samples would say the same, or cost more than they may bring."""
     if gains.size >= settings.least_samples:
-        return _is_clear(gains, _FOR) or _is_clear(-gains, _AGAINST)
+        return _is_clear(gains, _CLEAR) or _is_clear(-gains, _CLEAR)
     many = numbers >= settings.enough_numbers
     factor = _DECISIVE_OF_FEW.get(gains.size) if many or gains.size == _FEW else None
     return factor is not None and (_is_clear(gains, factor) or _is_clear(-gains, factor))
