@@ -26,6 +26,7 @@ POWER_SPECTRUM = """g (float[1, 1, 256] x) => (float[1, 9, 31] y) {
 FUNCTIONS = {"Log": "Log(f)", "Sqrt": "Sqrt(f)", "Pow": "Pow(f, third)", "Reciprocal": "Reciprocal(f)"}
 IN_FRONT = {"Add", "Max", "Mul", "Pow"}
 PRESETS = ["A8W8", "A16W8", "U8S8", "XINT8", "FP16", "BFP16"]
+WEIGHTS_ALONE = ["INT8_WO", "BF16_WO", "FP16_WO"]
 LAYERS_ALONE = ["MX9", "MXINT8", "MXFP8E4M3"]  # of these the target takes no more
 
 
@@ -116,7 +117,7 @@ SIGNALS = {
 }
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", [*PRESETS, "BF16"])
 @pytest.mark.parametrize("name", SIGNALS)
 def test_a_transform_of_the_inputs_has_no_pair(name, preset):
     plan = quarkfast.plan(_model(FRONT_END.replace("IN_FRONT", SIGNALS[name])), preset=preset)
@@ -128,6 +129,22 @@ def test_a_transform_of_the_inputs_has_no_pair(name, preset):
 def test_a_transform_of_the_inputs_has_no_blocks(name, preset):
     plan = quarkfast.plan(_model(FRONT_END.replace("IN_FRONT", SIGNALS[name])), preset=preset)
     assert [node.rsplit("_", 1)[0] for node in plan.quantized] == ["conv"]
+
+
+@pytest.mark.parametrize("preset", WEIGHTS_ALONE)
+@pytest.mark.parametrize("name", SIGNALS)
+def test_constants_of_a_transform_of_the_inputs_stay(name, preset):
+    model = _model(FRONT_END.replace("IN_FRONT", SIGNALS[name]))
+    plan = quarkfast.plan(model, preset=preset)
+    reasons = {each for node, each in plan.left_float.items() if node.rsplit("_", 1)[0] in ("conv", "matmul")}
+    assert reasons == {"codes cannot carry what a logarithm or a root makes of it"}
+    assert [node.rsplit("_", 1)[0] for node in plan.quantized] == (["conv"] if preset == "INT8_WO" else [])
+
+
+@pytest.mark.parametrize("preset", WEIGHTS_ALONE)
+def test_constants_of_layers_behind_a_function_are_stored(preset):
+    model = _model(FRONT_END.replace("IN_FRONT", "s = Relu(x)"))
+    assert "conv" in {node.rsplit("_", 1)[0] for node in quarkfast.plan(model, preset=preset).quantized}
 
 
 SPARSE_MEL = """z = ConstantOfShape(size)

@@ -12,7 +12,7 @@ from quarkfast.graph.functions import nodes_within_functions
 from quarkfast.graph.kept_float import why_kept_float
 from quarkfast.quantization.box_decoding import box_decoding
 from quarkfast.quantization.cubic_resizes import cubic_resizes
-from quarkfast.quantization.steep_functions import steep_functions
+from quarkfast.quantization.steep_functions import STEEP, steep_functions
 
 __all__ = ["Sensitive"]
 
@@ -24,7 +24,6 @@ _NORMALIZATIONS = frozenset(
 )
 _ATTENTION = "so few bits cannot carry scores of attention"
 _POSITIONS = "so few bits cannot carry positions on a grid"
-_STEEP = "codes cannot carry what a logarithm or a root makes of it"
 _ELEMENTWISE = frozenset({"Add", "Div", "Mul", "Sub", "Where"})
 
 
@@ -53,9 +52,9 @@ class Sensitive:
 
     7. A cubic Resize (`quarkfast.quantization.cubic_resizes`). It reads what is computed in front of it without a pair.
 
-    And for every type but bfloat16:
+    And for every type:
 
-    8. Arithmetic in front of a logarithm or a root, and a transform of the inputs in front of it
+    8. Arithmetic in front of a logarithm or a root, but for bfloat16, and a transform of the inputs in front of it
        (`quarkfast.quantization.steep_functions`).
 
     And for integers of 8 bits and block formats, in any model:
@@ -96,7 +95,7 @@ class Sensitive:
         """What reads its data as it was computed."""
         self._reasons = cubic | self._reasons
         for node in steep_functions(graph, spec_of, is_asked_for):
-            self._reasons.setdefault(node, _STEEP)
+            self._reasons.setdefault(node, STEEP)
         for node in box_decoding(graph):
             if _is_narrow(spec_of(name_of(node.outputs[0]))) and not is_asked_for(node):
                 self._reasons.setdefault(node, _POSITIONS)

@@ -10,7 +10,10 @@ from quarkfast.graph.access import array_of, holds_floats, is_constant, is_stand
 from quarkfast.graph.operators import SHAPE_READERS
 from quarkfast.graph.subgraphs import bodies_of
 
-__all__ = ["steep_functions"]
+__all__ = ["STEEP", "steep_functions", "transforms_of_inputs"]
+
+STEEP = "codes cannot carry what a logarithm or a root makes of it"
+"""Why such nodes stay float."""
 
 _STEEP = frozenset({"Log", "Reciprocal", "Sqrt"})
 
@@ -35,11 +38,12 @@ def steep_functions(
     twice the decades of the signal: of it they hold the loudest part, and a logarithm makes errors of several units of
     all the rest, where the same codes of the signal itself still tell that apart. Of float16 they end at 6e-8, below
     which powers of quiet sounds, and the floor that is added to them, become zero, and their logarithm infinite.
-    Formats with the range of float32 have exponents of their own for that.
 
-    1. Arithmetic in front of such a function has no pair. What layers compute in front of that keeps its pair.
+    1. Arithmetic in front of such a function has no pair, but in formats with the range of float32, whose numbers have
+       exponents of their own. What layers compute in front of that keeps its pair.
     2. Unless the layers are a transform of the model's inputs (Fourier, constant-Q, mel): then all from the inputs on
-       has none. Codes of a sound, of its spectrum or of the transform itself drown what is quiet.
+       has none, in any format. Codes of a sound, of its spectrum or of the transform itself drown what is quiet: what
+       a sine of eight significant bits adds to a quiet band comes from the loudest.
 
     Args:
         graph: The graph.
@@ -47,22 +51,45 @@ def steep_functions(
         is_asked_for: Whether the user wants a node quantized.
     """
 
-    def may_be_float(node: ir.Node) -> bool:
-        coded = is_standard(node) and not spec_of(name_of(node.outputs[0])).format.float32_range
-        return coded and not is_asked_for(node)
+    nodes = [node for node in graph if is_standard(node) and not is_asked_for(node)]
+    fixed = _fixed(graph)
+    signals, behind = _transforms(nodes, fixed)
+    found = _leading_to_steep(nodes, signals)
+    for node in nodes:
+        if node not in found or node in signals:
+            continue
+        moves = node.op_type in _MOVERS and not fixed(node.outputs[0])
+        moved = moves and not any(_maker(value) in found for value in node.inputs)  # codes stay as they are
+        if moved or (node not in behind and spec_of(name_of(node.outputs[0])).format.float32_range):
+            found.remove(node)
+    return frozenset(found)
 
-    nodes, fixed = [node for node in graph if may_be_float(node)], _fixed(graph)
+
+def transforms_of_inputs(graph: ir.Graph, is_asked_for: Callable[[ir.Node], bool]) -> frozenset[ir.Node]:
+    """Returns transforms of the inputs that a logarithm or a root reads, and all from the inputs to there.
+
+    Args:
+        graph: The graph.
+        is_asked_for: Whether the user wants a node quantized.
+    """
+    nodes = [node for node in graph if is_standard(node) and not is_asked_for(node)]
+    return frozenset().union(*_transforms(nodes, _fixed(graph)))
+
+
+def _transforms(
+    nodes: Sequence[ir.Node], fixed: Callable[[ir.Value | None], bool]
+) -> tuple[set[ir.Node], set[ir.Node]]:
+    """Returns transforms of the inputs with all in front of them, and what is behind them up to a steep function."""
     products = {node for node in nodes if node.op_type in _PRODUCTS and any(map(fixed, node.inputs[:2]))}
     others = {node for node in nodes if node.op_type in _LINEAR and _data(node, fixed) == list(node.inputs[:1])}
     leading = _leading_to_steep(nodes, products | others)
-    transforms = products & _computed_from_inputs(nodes, leading, fixed)
-    signals = _in_front_of(transforms, nodes, leading)
-    found = _leading_to_steep(nodes, signals)
-    for node in nodes:  # codes that are only moved stay as they are
-        moved = node in found and node not in signals and node.op_type in _MOVERS and not fixed(node.outputs[0])
-        if moved and not any(_maker(value) in found for value in node.inputs):
-            found.remove(node)
-    return frozenset(found)
+    from_inputs = _computed_from_inputs(nodes, leading, fixed)
+    transforms = products & from_inputs
+    behind = set[ir.Node]()
+    for node in nodes:
+        if node in from_inputs and any(_maker(value) in transforms | behind for value in node.inputs):
+            behind.add(node)
+    return _in_front_of(transforms, nodes, leading), behind
 
 
 def _leading_to_steep(nodes: Sequence[ir.Node], others: Collection[ir.Node]) -> set[ir.Node]:
@@ -104,9 +131,9 @@ def _computed_from_inputs(
 
 
 def _data(node: ir.Node, fixed: Callable[[ir.Value | None], bool]) -> list[ir.Value]:
-    """Returns what a node reads, without what is fixed and without integers that say where values go."""
+    """Returns what a node reads, without what is fixed and without integers, if known, that say where values go."""
     given = [value for value in node.inputs if value is not None and not fixed(value)]
-    return given if node.op_type == "Cast" else [value for value in given if holds_floats(value)]
+    return given if node.op_type == "Cast" else [value for value in given if value.dtype is None or holds_floats(value)]
 
 
 def _in_front_of(layers: Collection[ir.Node], nodes: Sequence[ir.Node], among: Collection[ir.Node]) -> set[ir.Node]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from quarkfast.config import Scheme
@@ -15,6 +15,7 @@ from quarkfast.graph.opset import check_pairs_run
 from quarkfast.graph.placement import LeftFloat
 from quarkfast.graph.selection import Choices
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
+from quarkfast.quantization.steep_functions import STEEP, transforms_of_inputs
 
 __all__ = ["Reader", "StoredWeight", "WeightPlacement", "place_weights"]
 
@@ -91,44 +92,51 @@ def place_weights(model: ir.Model, scheme: Scheme) -> WeightPlacement:
     2. 16-bit floats: every float32 constant of at least 256 elements, whatever nodes read it.
     3. A constant is stored once. Where layers read it along different axes the first decides; the others stay float.
     4. A table that is a layer's weight too is turned back as a whole.
+    5. Constants of a transform of the inputs that a logarithm or a root reads stay (Fourier, constant-Q, mel;
+       `quarkfast.quantization.steep_functions`).
 
     Raises:
         ConfigError: If the scheme names a node or an operator type that the model does not have.
         UnsupportedError: If no runtime has what turns weights back in the model's operator set.
     """
     choices = Choices(model, scheme)
+    transforms = transforms_of_inputs(model.graph, choices.is_extra)
+
+    def objection(node: ir.Node) -> str:
+        return choices.objection(node) or (STEEP if node in transforms else "")
+
     if scheme.encoding == "cast":
-        placement = _place_casts(model, scheme, choices)
+        placement = _place_casts(model, objection)
     else:
-        placement = _place_codes(list(nodes_of(model.graph)), scheme, choices)
+        placement = _place_codes(list(nodes_of(model.graph)), scheme, objection)
     if placement.weights and not scheme.own_operators:
         check_pairs_run(model)
     return placement
 
 
-def _place_casts(model: ir.Model, scheme: Scheme, choices: Choices) -> WeightPlacement:
+def _place_casts(model: ir.Model, objection: Callable[[ir.Node], str]) -> WeightPlacement:
     placement = WeightPlacement()
     for graph in graphs_of(model):
         for value in graph.initializers.values():
             if value.dtype != ir.DataType.FLOAT or _size(value) < _SMALLEST:
                 continue
             uses = [Reader(node, index) for node, index in value.uses()]
-            readers = tuple(use for use in uses if not choices.objection(use.node))
+            readers = tuple(use for use in uses if not objection(use.node))
             if readers:
                 placement.store(StoredWeight(value, None, readers), [use.node for use in readers])
             for use in uses:
                 if use not in readers:
-                    placement.leave(use.node, choices.objection(use.node))
+                    placement.leave(use.node, objection(use.node))
     return placement
 
 
-def _place_codes(nodes: list[ir.Node], scheme: Scheme, choices: Choices) -> WeightPlacement:
+def _place_codes(nodes: list[ir.Node], scheme: Scheme, objection: Callable[[ir.Node], str]) -> WeightPlacement:
     placement, uses = WeightPlacement(), dict[ir.Value, list[_Use]]()
     for node in nodes:
         found = _find_use(node, scheme)
         if found is None:
             continue
-        reason = choices.objection(node) or (found if isinstance(found, str) else "")
+        reason = objection(node) or (found if isinstance(found, str) else "")
         if reason:
             placement.leave(node, reason)
         elif isinstance(found, _Use):
