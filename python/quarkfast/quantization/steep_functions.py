@@ -50,7 +50,6 @@ def steep_functions(
         spec_of: Returns the spec that a tensor would have.
         is_asked_for: Whether the user wants a node quantized.
     """
-
     nodes = [node for node in graph if is_standard(node) and not is_asked_for(node)]
     fixed = _fixed(graph)
     signals, behind = _transforms(nodes, fixed)
@@ -79,17 +78,17 @@ def transforms_of_inputs(graph: ir.Graph, is_asked_for: Callable[[ir.Node], bool
 def _transforms(
     nodes: Sequence[ir.Node], fixed: Callable[[ir.Value | None], bool]
 ) -> tuple[set[ir.Node], set[ir.Node]]:
-    """Returns transforms of the inputs with all in front of them, and what is behind them up to a steep function."""
+    """Returns transforms of the inputs with all in front of them, and with all behind them up to a steep function."""
     products = {node for node in nodes if node.op_type in _PRODUCTS and any(map(fixed, node.inputs[:2]))}
     others = {node for node in nodes if node.op_type in _LINEAR and _data(node, fixed) == list(node.inputs[:1])}
     leading = _leading_to_steep(nodes, products | others)
     from_inputs = _computed_from_inputs(nodes, leading, fixed)
     transforms = products & from_inputs
-    behind = set[ir.Node]()
+    computed = set(transforms)
     for node in nodes:
-        if node in from_inputs and any(_maker(value) in transforms | behind for value in node.inputs):
-            behind.add(node)
-    return _in_front_of(transforms, nodes, leading), behind
+        if node in from_inputs and any(_maker(value) in computed for value in node.inputs):
+            computed.add(node)
+    return _in_front_of(transforms, nodes, leading), computed
 
 
 def _leading_to_steep(nodes: Sequence[ir.Node], others: Collection[ir.Node]) -> set[ir.Node]:
