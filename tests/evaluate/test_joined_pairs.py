@@ -110,3 +110,12 @@ def test_a_session_on_bytes_joins_and_an_object_stays_as_it_is() -> None:
     outputs = [exact_session(each).run(None, {"x": x})[0].tolist() for each in (model, held)]
     assert outputs[0] == outputs[1]
     assert model.SerializeToString() == held
+
+
+@pytest.mark.parametrize("kind", ["STRING", "BFLOAT16", "INT4", "FLOAT8E4M3FN"])
+def test_single_constants_of_any_type_are_passed_over(kind: str) -> None:
+    model = model_of(PAIR)
+    values = ["label"] if kind == "STRING" else [1]
+    model.graph.initializer.append(onnx.helper.make_tensor("other", getattr(onnx.TensorProto, kind), [1], values))
+    assert join_pairs(model)
+    assert kinds(model) == JOINED

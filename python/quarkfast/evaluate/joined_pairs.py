@@ -85,7 +85,7 @@ def join_pairs(model: onnx.ModelProto) -> bool:
 
 
 def _numbers(graph: onnx.GraphProto) -> dict[str, _Number]:
-    """Returns the types and shapes of initializers, and of inputs as far as they are given."""
+    """Returns what is known of initializers of one number, and of inputs as far as their shapes are given."""
     found = {
         tensor.name: _Number(tensor.data_type, tuple(tensor.dims), _is_positive(tensor))
         for tensor in graph.initializer
@@ -99,6 +99,9 @@ def _numbers(graph: onnx.GraphProto) -> dict[str, _Number]:
 
 
 def _is_positive(tensor: onnx.TensorProto) -> bool:
+    """Whether a tensor holds floats above zero; others, strings among them, are not compared with it."""
+    if tensor.data_type != onnx.TensorProto.FLOAT:
+        return False
     values = onnx.numpy_helper.to_array(tensor)
     return bool(np.all((values > 0) & np.isfinite(values)))
 
