@@ -23,6 +23,8 @@ _ARITHMETIC = frozenset(
 )
 _MOVERS = frozenset({"Concat", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
 
+_PASSING = _ARITHMETIC | _MOVERS
+
 _PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
 
 # What a signal may pass in front of a transform beside these, alone or with constants.
@@ -95,7 +97,7 @@ def _leading_to_steep(nodes: Sequence[ir.Node], others: Collection[ir.Node]) -> 
     """Returns the steep functions, and what leads to nothing else: arithmetic, what moves values, and these others."""
     found = set[ir.Node]()
     for node in reversed(nodes):
-        passes = node.op_type in _ARITHMETIC | _MOVERS or node in others
+        passes = node.op_type in _PASSING or node in others
         if _is_steep(node) or (passes and _leads_to(node, found)):
             found.add(node)
     return found
