@@ -208,7 +208,8 @@ def test_the_command_line_takes_the_settings_as_json(tmp_path):
     np.savez(tmp_path / "x.npz", x=samples())
     settings = {"weight": {"dtype": "int16"}, "objective": "quality", "threshold": 28}
     names = [str(tmp_path / name) for name in ("m.onnx", "q.onnx", "x.npz", "r.json")]
-    flags = ["-p", "A8W8", "--calibration-data", names[2], "--mixed-precision", json.dumps(settings), "--report"]
+    flags = ["-p", "A8W8", "--strict", "--calibration-data", names[2]]
+    flags += ["--mixed-precision", json.dumps(settings), "--report"]
     assert main(["quantize", names[0], "-o", names[1], *flags, names[3]]) == ExitCode.OK
     report = json.loads((tmp_path / "r.json").read_text())
     assert report["levers"][0]["lever"] == "as asked, without mixed precision"
