@@ -67,6 +67,7 @@ OUTSIDE = {
     ],
     "typer": ["cli"],
     "rich": ["cli"],
+    "threadpoolctl": ["reconstruction/blas_threads.py"],
     "torch": [],
 }
 

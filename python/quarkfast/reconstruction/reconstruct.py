@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from quarkfast import _core
 from quarkfast.graph.constant_values import read_constant
+from quarkfast.reconstruction.blas_threads import blas_threads_for
 from quarkfast.reconstruction.gram import GramMatrices, fixed_point_step
 from quarkfast.reconstruction.input_rows import count_rows, places_of, rows_at
 from quarkfast.reconstruction.linear_layer import LinearLayer
@@ -96,7 +97,8 @@ def reconstruct(
 
     def see(readers: Sequence[LinearLayer], paths: Sequence[StagedModel]) -> Mapping[str, NDArray[np.float32]]:
         own = read_constant(weights[readers[0].weight], models.float_folder)
-        return solve(_statistics(readers, own, paths, feeds, halves))
+        with blas_threads_for(readers[0].matrix_shape[2]):
+            return solve(_statistics(readers, own, paths, feeds, halves))
 
     go_through(models, layers, feeds, see, both=both, report=report)
 
