@@ -11,6 +11,7 @@ from quarkfast.graph.attention import Masks, adds_bias, find_masks, nodes_of_att
 from quarkfast.graph.functions import nodes_within_functions
 from quarkfast.graph.kept_float import why_kept_float
 from quarkfast.quantization.box_decoding import box_decoding
+from quarkfast.quantization.computed_divisors import computed_divisors
 from quarkfast.quantization.cubic_resizes import cubic_resizes
 from quarkfast.quantization.steep_functions import STEEP, steep_functions
 
@@ -24,6 +25,7 @@ _NORMALIZATIONS = frozenset(
 )
 _ATTENTION = "so few bits cannot carry scores of attention"
 _POSITIONS = "so few bits cannot carry positions on a grid"
+_DIVISORS = "so few bits cannot carry what it divides by"
 _ELEMENTWISE = frozenset({"Add", "Div", "Mul", "Sub", "Where"})
 
 
@@ -61,9 +63,13 @@ class Sensitive:
 
     9. The decoding of boxes behind the last layers (`quarkfast.quantization.box_decoding`).
 
+    And for integers of 8 bits, in any model:
+
+    10. Divisions by what the model computes (`quarkfast.quantization.computed_divisors`).
+
     And whatever the type:
 
-    10. What a rewrite has added to be computed in float (`quarkfast.graph.kept_float`).
+    11. What a rewrite has added to be computed in float (`quarkfast.graph.kept_float`).
 
     All other matrix products, where the time goes, are quantized all the same.
     """
@@ -99,6 +105,10 @@ class Sensitive:
         for node in box_decoding(graph):
             if _is_narrow(spec_of(name_of(node.outputs[0]))) and not is_asked_for(node):
                 self._reasons.setdefault(node, _POSITIONS)
+        for node in computed_divisors(graph):
+            spec = spec_of(name_of(node.outputs[0]))
+            if _is_narrow(spec) and spec.format.is_integer and not is_asked_for(node):
+                self._reasons.setdefault(node, _DIVISORS)
         self.masks = frozenset(value for value in masks.values if not spec_of(name_of(value)).format.float32_range)
         """Masks and what they are computed from."""
         self.masked = frozenset(value for value in masks.sums if not spec_of(name_of(value)).format.float32_range)
