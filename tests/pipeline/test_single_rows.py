@@ -10,7 +10,7 @@ from quarkfast.calibration.data import model_inputs, open_data
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.graph.load import load_model
-from quarkfast.pipeline.single_rows import cut_to_rows
+from quarkfast.pipeline.single_rows import cut_to_rows, keep_whole_samples
 from support.tiny_models import tiny_model
 
 RNG = np.random.default_rng(3)
@@ -47,8 +47,9 @@ def test_rows_that_belong_together_stay(end):
 
 def _rows(end):
     proto = tiny_model(LAYER + end, CONSTANTS)
-    samples = open_data(_feeds(), model_inputs(load_model(proto)), None, None, None)
-    cut_to_rows(samples, proto.SerializeToString())
+    model = load_model(proto)
+    samples = open_data(_feeds(), model_inputs(model), None, None, None)
+    cut_to_rows(samples, model)
     (rows,) = {len(feed["x"]) for feed in samples}
     return rows
 
@@ -56,9 +57,91 @@ def _rows(end):
 def test_a_model_that_runs_on_no_single_row_keeps_its_feeds():
     end = "b, c = Split <axis = 0> (a) y = Sub(b, c) }"
     proto = tiny_model(LAYER + end, CONSTANTS, opset=12)
-    samples = open_data(_feeds(), model_inputs(load_model(proto)), None, None, None)
-    cut_to_rows(samples, proto.SerializeToString())
+    model = load_model(proto)
+    samples = open_data(_feeds(), model_inputs(model), None, None, None)
+    cut_to_rows(samples, model)
     assert len(samples.first["x"]) == 6
+
+
+FRAMES = """g (float[T, 4] x) => (float[M, 4] y) {
+    b = Unsqueeze(x, ends)
+    c = Conv(b, k)
+    d = Squeeze(c, ends)
+    y = Relu(d)
+}"""
+
+
+def _sound():
+    """A model without a batch axis, whose filter reaches over five frames."""
+    kernel = RNG.normal(0, 1, (1, 1, 5, 1)).astype(np.float32)
+    return tiny_model(FRAMES, {"k": kernel, "ends": np.int64([0, 1])}, opset=17)
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "XINT8", "BFP16"])
+def test_sounds_without_a_batch_axis_are_quantized_whole(preset):
+    """A frame alone is too short for the filter."""
+    proto, feeds = _sound(), _feeds(8, 40)
+    result = quarkfast.quantize(proto, preset=preset, calibration_data=feeds)
+    sessions = exact_session(proto), exact_session(result.model_bytes)
+    expected, got = (np.concatenate([each.run(None, feed)[0] for feed in feeds]) for each in sessions)
+    # Input and output have steps of a 128th of four deviations, sqrt(12) of which are 39 dB below one; scales that are
+    # powers of two cost up to 6 dB each time.
+    assert sqnr(expected, got) > 25
+
+
+def test_models_of_sounds_are_held_side_by_side_on_whole_ones(tmp_path):
+    feeds, paths = _feeds(4, 40), (tmp_path / "float.onnx", tmp_path / "quantized.onnx")
+    paths[0].write_bytes(_sound().SerializeToString())
+    quarkfast.quantize(paths[0], paths[1], "A8W8", feeds)
+    sessions = [exact_session(path) for path in paths]
+    expected, got = (np.concatenate([each.run(None, feed)[0] for feed in feeds]) for each in sessions)
+    (scores,) = quarkfast.evaluate_models(*paths, feeds, sums="exact").exact
+    assert scores.sqnr == pytest.approx(sqnr(expected, got))
+    (output,) = (each for each in quarkfast.compare_models(*paths, feeds).tensors if each.kind == "output")
+    assert output.sqnr == pytest.approx(sqnr(expected, got), abs=0.1)
+    assert quarkfast.measure_latency(*paths, feeds).rows == 40
+
+
+def test_files_of_sounds_are_not_joined(tmp_path):
+    for place, feed in enumerate(_feeds(4, 40)):
+        np.save(tmp_path / f"{place}.npy", feed["x"])
+    proto = _sound()
+    model = load_model(proto)
+    samples = open_data(tmp_path, model_inputs(model))
+    keep_whole_samples(samples, model)
+    assert [len(feed["x"]) for feed in samples] == [40] * 4
+    assert [len(feed["x"]) for feed in samples] == [40] * 4
+    assert len(samples.rows(3)) == 3
+
+
+def test_files_of_batches_are_cut_as_before(tmp_path):
+    for place, feed in enumerate(_feeds(4, 6)):
+        np.save(tmp_path / f"{place}.npy", feed["x"])
+    model = load_model(tiny_model(LAYER + APART["a layer"], CONSTANTS))
+    samples = open_data(tmp_path, model_inputs(model))
+    keep_whole_samples(samples, model)
+    assert [len(feed["x"]) for feed in samples] == [1] * 24
+
+
+def test_a_batch_size_that_is_asked_for_says_that_rows_are_samples():
+    model = load_model(_sound())
+    samples = open_data(_feeds(2, 40), model_inputs(model), batch_size=10)
+    keep_whole_samples(samples, model)
+    assert [len(feed["x"]) for feed in samples] == [10] * 8
+
+
+def test_a_dimension_that_is_named_a_batch_is_believed():
+    model = load_model(tiny_model("g (float[batch_size, 4] x) => (y) { y = ReduceMean <keepdims = 0> (x) }", {}))
+    samples = open_data(_feeds(), model_inputs(model))
+    keep_whole_samples(samples, model)
+    assert samples.resizable
+
+
+def test_feeds_with_states_count_one_each():
+    text = "g (float[T, 4] x, float[8] state) => (y) { y = ReduceSum <keepdims = 0> (x) }"
+    feeds = [feed | {"state": np.zeros(8, np.float32)} for feed in _feeds(5)]
+    samples = open_data(feeds, model_inputs(load_model(tiny_model(text, {}))))
+    assert len(samples.rows(4)) == 4
 
 
 def test_a_quality_target_judges_rows_that_belong_together():

@@ -155,15 +155,17 @@ def _verified(
     if calibration_data is None or path.samefile(model):
         return quarkfast.verify(path)
     from quarkfast.calibration.data import model_inputs, open_data
-    from quarkfast.calibration.data.inputs import may_rebatch
     from quarkfast.graph.load import load_model
+    from quarkfast.pipeline.single_rows import cut_to_rows
 
-    inputs, rows = model_inputs(load_model(model)), _first_rows(model, given)
-    options: dict[str, Any] = {"batch_size": rows} if may_rebatch(inputs) else {}
-    options |= {name: given[name] for name in ("batch_size", "preprocess") if name in given}
+    loaded, rows = load_model(model), _first_rows(model, given)
+    options = {name: given[name] for name in ("batch_size", "preprocess") if name in given}
     with warnings.catch_warnings():  # calibration has shown them
         warnings.simplefilter("ignore", UserWarning)
-        feeds = list(open_data(calibration_data, inputs, rows, **options))
+        opened = open_data(calibration_data, model_inputs(loaded), rows, **options)
+        if "batch_size" not in options:
+            cut_to_rows(opened, loaded, rows)
+        feeds = list(opened)
     return quarkfast.verify(path, feeds, model)
 
 

@@ -23,6 +23,7 @@ from quarkfast.pipeline.preparation_steps import convert_for_target
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.recipe_runner import run_steps
 from quarkfast.pipeline.recipes import PREPARATION
+from quarkfast.pipeline.single_rows import keep_whole_samples
 from quarkfast.quantization import is_portable, needs_ranges, observed_channels, observed_tensors, place
 from quarkfast.statistics import Calibration, StatisticsRequest
 from quarkfast.targets import Target
@@ -71,6 +72,7 @@ def calibrate_model(
             raise ModelError("calibrate: expected a model with a tensor to quantize, got none")
         prepared = context.model
     samples = open_data(calibration_data, model_inputs(prepared), first.samples, first.batch_size, first.preprocess)
+    keep_whole_samples(samples, prepared)
     run = CalibrationRun(prepared, request, key, first.batch_size, threads, executor, limit, path, resume)
     with (
         constants_in_files(prepared, None if path is None else path.parent, alone=executor is None),

@@ -11,6 +11,7 @@ from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError
 from quarkfast.pipeline.progress import Clock
+from quarkfast.pipeline.single_rows import keep_whole_samples
 from quarkfast.statistics import Calibration, StatisticsRequest, open_calibration
 
 __all__ = ["CalibrationSource"]
@@ -67,6 +68,7 @@ class CalibrationSource:
         if self._samples is None:
             inputs = model_inputs(model)
             self._samples = open_data(self._data, inputs, scheme.samples, scheme.batch_size, scheme.preprocess)
+            keep_whole_samples(self._samples, model)
         return self._samples
 
     def keep(self, model: ir.Model, scheme: Scheme, rows: int | None = None) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from quarkfast import _core, ort
 from quarkfast.calibration.data import CalibrationData, Samples, model_inputs, open_data
-from quarkfast.calibration.data.inputs import batch_of, may_rebatch, rows_of
+from quarkfast.calibration.data.inputs import rows_of
 from quarkfast.calibration.memory import LIVE_BYTES, live_bytes, rows_within_budget, weight_bytes
 from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError
@@ -41,6 +41,7 @@ from quarkfast.graph.written_codes import Codes
 from quarkfast.pipeline.metadata import read_changes, read_equalized
 from quarkfast.pipeline.predict_gains import made_finer, predict_gains, quantized_anew
 from quarkfast.pipeline.prepare import prepare
+from quarkfast.pipeline.single_rows import keep_whole_samples
 from quarkfast.transforms.infer_types import infer_types
 from quarkfast.transforms.inline_functions import inline_functions
 from quarkfast.transforms.lift_constants import lift_constants
@@ -122,13 +123,15 @@ def compare_models(
         files.enter_context(constants_in_files(other))
         merged = prepare(loaded, opset_version(other))
         del loaded
+        opened = open_data(data, inputs, samples, batch_size, preprocess)
+        if batch_size is None:
+            keep_whole_samples(opened, merged)
         other = convert_opset(other, opset_version(merged))
         infer_types(other)
         whole = (_tensors_of(merged), other.clone()) if predict else None
         tensors = _Tensors(merged, other)
         del other
-        opened = open_data(data, inputs, samples, batch_size, preprocess)
-        if batch_size is None and may_rebatch(inputs) and batch_of(inputs) is None:
+        if batch_size is None and opened.resizable:
             budget = max(LIVE_BYTES, weight_bytes(merged) // _WEIGHTS)
             opened.resize(rows_within_budget(2 * live_bytes(merged, opened.row()), budget))
         feeds = opened.head(_PREDICTED) if predict else []

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from quarkfast import ort
 from quarkfast.calibration.data import CalibrationData, Feed, Samples, model_inputs, open_data
-from quarkfast.calibration.data.inputs import batch_of, may_rebatch, rows_of
+from quarkfast.calibration.data.inputs import rows_of
 from quarkfast.errors import ConfigError, ModelError
 from quarkfast.evaluate.accuracy import differ
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.scores import Gathered, scores_by_name
 from quarkfast.graph.load import load_model
 from quarkfast.pipeline.evaluation import Evaluation
+from quarkfast.pipeline.single_rows import cut_to_rows
 from quarkfast.pipeline.user_metric import Metric, measure_metric, read_metric
 
 __all__ = ["SUMS", "evaluate_models"]
@@ -86,10 +87,12 @@ def evaluate_models(
     if metric_data is not None and metric is None:
         raise ConfigError("metric_data: expected a metric that takes it, got none")
     function = None if metric is None else read_metric(metric)
-    inputs = model_inputs(load_model(reference))
+    loaded = load_model(reference)
     load_model(model)  # whose files are looked for in its own folder alone
-    rows = batch_size or (_BATCH if may_rebatch(inputs) and batch_of(inputs) is None else None)
-    opened = open_data(data, inputs, samples, rows, preprocess)
+    opened = open_data(data, model_inputs(loaded), samples, batch_size, preprocess)
+    if batch_size is None:
+        cut_to_rows(opened, loaded, _BATCH)
+    del loaded
     if function is not None and metric_data is None:
         opened.keep()
     run = _Run(reference, model, sums)

@@ -94,9 +94,9 @@ def quantize_judged(
     samples = open_data(calibration_data, model_inputs(loaded), scheme.samples, scheme.batch_size, scheme.preprocess)
     if samples.random:
         return quantize_model(model, path, scheme, target, calibration_data, calibration, *given)
+    cut_to_rows(samples, loaded)
     reference = to_proto(loaded)
     del loaded
-    cut_to_rows(samples, reference.SerializeToString())
     feeds = [dict(feed) for feed in samples]
     read = replace(scheme, samples=None, preprocess=None)
     chosen, note = read, None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from quarkfast.calibration.data import CalibrationData, model_inputs, open_data
-from quarkfast.calibration.data.inputs import batch_of, may_rebatch, rows_of
+from quarkfast.calibration.data.inputs import batch_of, rows_of
 from quarkfast.evaluate.latency import Latency, time_runs
 from quarkfast.graph.load import load_model
+from quarkfast.pipeline.single_rows import cut_to_rows
 
 __all__ = ["measure_latency"]
 
@@ -39,8 +40,10 @@ def measure_latency(
         >>> found.rows, found.reference_ms > 0, found.model_ms > 0
         (1, True, True)
     """
-    inputs = model_inputs(load_model(reference))
-    rows = 1 if may_rebatch(inputs) and batch_of(inputs) is None else None
-    opened = open_data(data, inputs, batch_of(inputs) or 1, rows, preprocess)
+    loaded = load_model(reference)
+    inputs = model_inputs(loaded)
+    opened = open_data(data, inputs, batch_of(inputs) or 1, None, preprocess)
+    cut_to_rows(opened, loaded)
+    del loaded
     feed = next(iter(opened))
     return time_runs(reference, model, feed, rows_of(feed))

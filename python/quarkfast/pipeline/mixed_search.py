@@ -68,7 +68,7 @@ class MixedSearch:
         loaded = load_model(model)
         samples = open_data(data, model_inputs(loaded), base.samples, base.batch_size, base.preprocess)
         self._reference = to_proto(loaded).SerializeToString()
-        cut_to_rows(samples, self._reference)
+        cut_to_rows(samples, loaded)
         if samples.random:
             raise ConfigError("mixed_precision: expected real samples to judge outputs on, got random ones")
         feeds = [dict(feed) for feed in samples]

@@ -12,7 +12,6 @@ import onnx
 
 from quarkfast.algorithms.held_apart import Gains
 from quarkfast.calibration.data import CalibrationData, DataReader, Feed, model_inputs, open_data
-from quarkfast.calibration.data.inputs import rows_of
 from quarkfast.config import Scheme
 from quarkfast.graph.load import ModelSource, load_model
 from quarkfast.graph.save import to_proto
@@ -92,8 +91,8 @@ def _feeds(model: ModelSource, scheme: Scheme, data: CalibrationData) -> list[Fe
     samples = open_data(data, model_inputs(loaded), scheme.samples, scheme.batch_size, scheme.preprocess)
     if samples.random:
         return []
-    cut_to_rows(samples, to_proto(loaded).SerializeToString())
-    size = sum(array.nbytes for array in samples.first.values()) // max(rows_of(samples.first), 1)
+    cut_to_rows(samples, loaded)
+    size = sum(array.nbytes for array in samples.first.values()) // max(samples.count(samples.first), 1)
     return samples.rows(min(_HELD_APART + _CALIBRATING, _BUDGET // max(size, 1)))
 
 

@@ -109,7 +109,7 @@ class Ladder:
         inputs = model_inputs(loaded)
         samples = open_data(data, inputs, scheme.samples, scheme.batch_size, scheme.preprocess)
         self.reference = to_proto(loaded).SerializeToString()
-        cut_to_rows(samples, self.reference)
+        cut_to_rows(samples, loaded)
         if samples.random:
             raise ConfigError(f"{goal.name}: expected real samples to judge outputs on, got random ones")
         feeds = [dict(feed) for feed in samples]

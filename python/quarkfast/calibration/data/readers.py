@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,7 +16,7 @@ from quarkfast.calibration.data.array_files import StoredArray, open_arrays
 from quarkfast.calibration.data.batches import regroup
 from quarkfast.calibration.data.check import warn_of_raw_pixels
 from quarkfast.calibration.data.convert import as_array, as_feed
-from quarkfast.calibration.data.folders import open_folder
+from quarkfast.calibration.data.folders import Folder, open_folder
 from quarkfast.calibration.data.inputs import Feed, ModelInput, batch_of, may_rebatch, rows_of
 from quarkfast.calibration.data.random_data import RandomDataReader, random_feeds
 from quarkfast.calibration.data.samples import Samples
@@ -116,7 +117,9 @@ def _open_path(
         folder = open_folder(path, inputs, preprocess, samples)
         total = len(folder) if folder.preprocess else None
         unsized = batch_size is None and _sizable(inputs)
-        return Samples(lambda: _rebatched(iter(folder), inputs, batch_size, 1), inputs, total=total, unsized=unsized)
+        items = (lambda: iter(folder)) if batch_size is None and not folder.preprocess else None
+        feeds = partial(_regrouped, folder, inputs, batch_size)
+        return Samples(feeds, inputs, total=total, unsized=unsized, items=items)
     if not path.is_file():
         raise CalibrationError(f"{_WHERE}: expected a file or a folder, got no such file at {str(path)!r}")
     return _open_table(open_arrays(path), inputs, samples, batch_size)
@@ -157,6 +160,10 @@ def _rows(columns: Mapping[str, _Table], total: int, step: int) -> Iterator[Feed
 def _sizable(inputs: Sequence[ModelInput]) -> bool:
     """Whether a run may have any number of rows."""
     return may_rebatch(inputs) and batch_of(inputs) is None
+
+
+def _regrouped(folder: Folder, inputs: Sequence[ModelInput], batch_size: int | None) -> Iterator[Feed]:
+    return _rebatched(iter(folder), inputs, batch_size, 1)
 
 
 def _rebatched(
@@ -203,7 +210,8 @@ def _open_items(
         )
         return _rebatched(feeds, inputs, batch_size)
 
-    return Samples(read, inputs, again=again, remedy=remedy if used_up else "")
+    items = read if batch_size is None else None
+    return Samples(read, inputs, again=again, remedy=remedy if used_up else "", items=items)
 
 
 def _items(data: DataReader | Iterable[Any], rewind: bool) -> Iterator[Any]:

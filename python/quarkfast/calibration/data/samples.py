@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
 
 from quarkfast.calibration.data.batches import regroup
 from quarkfast.calibration.data.check import check_feed
@@ -25,6 +28,7 @@ class Samples:
         random: Whether the data is random.
         held: Whether all of it is in memory anyway, as arrays that the caller has.
         resizable: Whether :meth:`resize` may join feeds, and cut them.
+        whole: Whether a feed is one sample, however many rows it has.
         unsized: Whether nobody has said how many rows a feed has: they come one by one, to be resized.
     """
 
@@ -39,6 +43,7 @@ class Samples:
         unsized: bool = False,
         held: bool = False,
         remedy: str = "",
+        items: Callable[[], Iterator[Feed]] | None = None,
     ) -> None:
         """Reads the first feed and checks it.
 
@@ -51,6 +56,8 @@ class Samples:
             unsized: Whether the feeds come one by one because nobody has said how many rows one has.
             held: Whether all of it is in memory anyway.
             remedy: What to do if there is none, for the message.
+            items: `feeds`, or what opens the data as it comes where `feeds` cuts it; None where rows are samples by
+                what the data is, or by what was asked for.
 
         Raises:
             CalibrationError: If there is none, or it does not fit the model.
@@ -62,11 +69,30 @@ class Samples:
         check_feed(found, inputs, "calibration data: sample 1")
         self.first, self.total, self.random, self.unsized, self.held = found, total, random, unsized, held
         self.resizable = may_rebatch(inputs) and batch_of(inputs) is None
+        self.whole = items is not None and not may_rebatch(inputs) and len({len(each) for each in _ranked(found)}) > 1
         self._opened: Iterator[Feed] | None = itertools.chain([found], opened)
-        self._feeds, self._again, self._inputs = feeds, again, inputs
+        self._feeds, self._again, self._inputs, self._items = feeds, again, inputs, items
         self._rows_for: Callable[[Feed], int] | None = None
         self._spool: Spool | None = None
         self._kept_rows: int | None = None
+
+    def item(self) -> Feed | None:
+        """Returns the first item as it came, or None where rows are samples by what the data is."""
+        if self._items is None:
+            return None
+        return self.first if self._items == self._feeds else next(self._items())
+
+    def keep_whole(self) -> None:
+        """Yields items as they come from now on, and neither joins nor cuts them, for each is one sample."""
+        self.resizable, self.unsized, self.whole = False, False, True
+        if self._items is not None and self._items != self._feeds:
+            self._feeds, opened = self._items, self._items()
+            self.first = next(opened)
+            self._opened = itertools.chain([self.first], opened)
+
+    def count(self, feed: Feed) -> int:
+        """Returns how many samples a feed holds."""
+        return 1 if self.whole else rows_of(feed)
 
     def row(self) -> Feed:
         """Returns the first sample alone, or the first feed where feeds cannot be cut."""
@@ -83,7 +109,7 @@ class Samples:
         again = self._opened is not None
         opened = self._from_the_first() if again else iter(self)
         found: list[Feed] = []
-        while sum(map(rows_of, found)) < rows and (feed := next(opened, None)) is not None:
+        while sum(map(self.count, found)) < rows and (feed := next(opened, None)) is not None:
             check_feed(feed, self._inputs, f"calibration data: sample {len(found) + 1}")
             found.append(feed)
         if again:
@@ -136,7 +162,7 @@ class Samples:
             check_feed(feed, self._inputs, f"calibration data: sample {count}")
             if self._spool is not None and (self._kept_rows is None or kept < self._kept_rows):
                 self._spool.write(feed)
-                kept += rows_of(feed)
+                kept += self.count(feed)
             yield feed
 
     def _from_the_first(self) -> Iterator[Feed]:
@@ -150,6 +176,10 @@ class Samples:
                 "pass files, arrays or a reader with rewind"
             )
         return self._feeds()
+
+
+def _ranked(feed: Feed) -> Iterator[NDArray[Any]]:
+    return (array for array in feed.values() if array.ndim)
 
 
 def _row_bytes(feed: Feed) -> int:
