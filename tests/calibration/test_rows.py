@@ -74,7 +74,7 @@ def test_rows_that_the_model_fixes_stay(runs):
 
 
 def test_readers_are_fed_as_they_come(runs):
-    quarkfast.calibrate(_model(), iter([samples(3, (3, 512, 512)), samples(1, (3, 512, 512))]))
+    quarkfast.calibrate(_model("batch"), iter([samples(3, (3, 512, 512)), samples(1, (3, 512, 512))]))
     assert runs == [3, 1]
 
 
