@@ -10,7 +10,7 @@ from quarkfast.config import TensorSpec
 
 __all__ = ["BiasSlot", "ConstantSlot", "Edge", "LeftFloat", "Placement", "Role"]
 
-Role = Literal["weight", "activation"]
+Role = Literal["weight", "activation", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class ConstantSlot(NamedTuple):
 
     Attributes:
         tensor: Name of the initializer.
-        role: Which spec it takes.
-        axis: Axis of its output channels if it is an operator's weight with a scale for each, axis of its blocks if its
-            type is a block format, otherwise None.
+        role: Which spec it takes; the codes of a table turn float behind the nodes that take rows of it.
+        axis: Axis of its output channels if it is an operator's weight with a scale for each, of the columns of a
+            table, axis of its blocks if its type is a block format, otherwise None.
         edges: The inputs that read the quantized form.
         spec: Its form.
     """

@@ -14,6 +14,7 @@ import numpy as np
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard, tensor_of
 from quarkfast.graph.load import external_files, load_model, model_bytes
+from quarkfast.graph.lookups import table_behind
 from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS
 from quarkfast.graph.subgraphs import graphs_of
 from quarkfast.pipeline.quantized_by import quantized_by
@@ -222,7 +223,7 @@ def _kind(node: ir.Node) -> tuple[str, str, str, bool | None, bool | None] | Non
     if node.op_type in _WEIGHTS and is_constant(node.inputs[_WEIGHTS[node.op_type]]):
         place = _WEIGHTS[node.op_type]
         return "constants", _codes(node.inputs[place]), *(_scales(node, place) if place > 1 else ("", None, None))
-    if node.op_type in DEQUANTIZERS and constant:
+    if node.op_type in DEQUANTIZERS and (constant or table_behind(node) is not None):
         return "constants", _codes(node.inputs[0]), *_scales(node)
     if node.op_type in QUANTIZERS:
         return ("constants" if constant else "activations"), _codes(node.outputs[0], node), *_scales(node)

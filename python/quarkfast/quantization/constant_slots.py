@@ -13,6 +13,7 @@ from quarkfast.graph.operators import Operator, find_operator, is_dequantized
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, Role
 from quarkfast.graph.selection import Choices
 from quarkfast.quantization.infinite_constants import count_infinities, infinite_weights
+from quarkfast.quantization.lookup_tables import COLUMNS
 
 __all__ = ["ConstantSlots"]
 
@@ -42,6 +43,12 @@ class ConstantSlots:
         """Adds a constant input of `node`: as a weight if it is the one of a layer, and as `other` elsewhere."""
         operator = find_operator(node)
         self._add(node, index, "weight" if operator is not None and operator.weight == index else other)
+
+    def add_table(self, node: ir.Node) -> None:
+        """Adds the table that `node` takes rows of (`quarkfast.quantization.lookup_tables`)."""
+        name = name_of(node.inputs[0])
+        spec = self._choices.weight(node, name).per_channel()
+        self._edges.setdefault((name, "table", COLUMNS, spec), []).append(Edge(name_of(node), 0))
 
     def add_bias(self, node: ir.Node) -> None:
         """Adds the constant bias of a layer, in the form that the scheme wants.

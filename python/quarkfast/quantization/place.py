@@ -16,6 +16,7 @@ from quarkfast.graph.subgraphs import bodies_of, nodes_of
 from quarkfast.quantization.constant_slots import ConstantSlots
 from quarkfast.quantization.eligibility import Eligibility
 from quarkfast.quantization.fallback_rules import Sensitive
+from quarkfast.quantization.lookup_tables import LookupTables, find_tables, takes_tables
 from quarkfast.quantization.operand_quantization import Operands
 from quarkfast.targets import Target
 from quarkfast.targets.rules import Flow, Rule
@@ -49,6 +50,8 @@ def place(model: ir.Model, scheme: Scheme, target: Target) -> Placement:
     9. What a node computes whose outputs the scheme excludes gets no pair, unless a quantized node reads it.
     10. Where the target quantizes operands alone, outputs get no pair, unless the scheme gives one its own type, and
        all other readers of an operand read it as it was computed.
+    11. Rows of an embedding table are looked up as codes that have a scale for each column, and get no pair on that
+        account (`quarkfast.quantization.lookup_tables`).
 
     Raises:
         ConfigError: If the scheme names a node, tensor or operator type that the model does not have.
@@ -56,7 +59,8 @@ def place(model: ir.Model, scheme: Scheme, target: Target) -> Placement:
         UnsupportedError: If no runtime has the pairs of the model's operator set, or the target does not take that.
     """
     choices = Choices(model, scheme)
-    placement = place_graph(model.graph, scheme, target, choices)
+    tables = takes_tables(model, scheme, target)
+    placement = place_graph(model.graph, scheme, target, choices, tables=tables)
     placed = {*placement.activations, *(slot.tensor for slot in placement.constants)}
     placement = replace(placement, idle=choices.idle(placed))
     if placement.quantized:
@@ -67,7 +71,13 @@ def place(model: ir.Model, scheme: Scheme, target: Target) -> Placement:
 
 
 def place_graph(
-    graph: ir.Graph, scheme: Scheme, target: Target, choices: Choices, floats: frozenset[ir.DataType] = _FLOAT32
+    graph: ir.Graph,
+    scheme: Scheme,
+    target: Target,
+    choices: Choices,
+    floats: frozenset[ir.DataType] = _FLOAT32,
+    *,
+    tables: bool = False,
 ) -> Placement:
     """Returns where pairs would go in one graph, by the rules of :func:`place`.
 
@@ -77,12 +87,15 @@ def place_graph(
         target: The rules.
         choices: What the scheme says about the nodes and tensors of the model.
         floats: Types that count as data to quantize.
+        tables: Whether embedding tables have a form of their own.
 
     Raises:
         ModelError: If the weight of a layer holds an infinity.
     """
     sensitive = Sensitive(graph, choices.activation, choices.is_extra)
-    placer = _Placer(scheme, target, choices, floats, sensitive)
+    nodes = Eligibility(target, choices, sensitive, floats)
+    found = find_tables(graph, scheme, choices, nodes) if tables else LookupTables()
+    placer = _Placer(scheme, target, choices, nodes, sensitive, found)
     for node in graph:
         placer.visit(node)
         placer.leave_bodies(node)
@@ -97,13 +110,15 @@ class _Placer:
         scheme: Scheme,
         target: Target,
         choices: Choices,
-        floats: frozenset[ir.DataType],
+        nodes: Eligibility,
         sensitive: Sensitive,
+        tables: LookupTables,
     ) -> None:
         self._scheme = scheme
         self._choices = choices
-        self._nodes = Eligibility(target, choices, sensitive, floats)
+        self._nodes = nodes
         self._sensitive = sensitive
+        self._tables = tables
         self._target = target
         self._activations: dict[str, str] = {}
         self._fused: set[str] = set()
@@ -139,6 +154,10 @@ class _Placer:
         )
 
     def visit(self, node: ir.Node) -> None:
+        if node in self._tables.lookups:
+            self._quantized[name_of(node)] = node.op_type
+            self._constants.add_table(node)
+            return
         rule = self._nodes.rule(node)
         reason = self._nodes.objection(node) or self._why_unreached(node, rule)
         if reason:
@@ -191,6 +210,8 @@ class _Placer:
                 self._left_float.append(LeftFloat(name_of(inner), inner.op_type, reason))
 
     def _why_unreached(self, node: ir.Node, rule: Rule) -> str:
+        if node in self._tables.moves:
+            return "its input is float"
         if rule.flow is Flow.COMPUTE or self._scheme.force_pass_through:
             return ""
         name = name_of(node.inputs[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,11 +49,12 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme, target: Target) -> tuple
     2. Tensors that share a scale share its initializers.
     3. A constant is stored as codes with a DequantizeLinear behind it (with ``keep_float_weights`` as float32 with a
        pair); only the planned inputs read that, others keep the float constant.
-    4. A block format has one node in place of a pair, one for each axis that the readers of a tensor want; with
+    4. Nodes take rows of the codes of a table, and a DequantizeLinear follows each of them.
+    5. A block format has one node in place of a pair, one for each axis that the readers of a tensor want; with
        ``packed_weights`` constants are stored as records, where that is smaller and exact.
-    5. Biases and weights in float are kept from being quantized by onnxruntime (`quarkfast.writers.float_constants`).
-    6. For onnxruntime's processor kernels residual sums are kept from being fused (`quarkfast.writers.residual_sums`).
-    7. The nodes stay topologically sorted; graph inputs and outputs keep their names and types.
+    6. Biases and weights in float are kept from being quantized by onnxruntime (`quarkfast.writers.float_constants`).
+    7. For onnxruntime's processor kernels residual sums are kept from being fused (`quarkfast.writers.residual_sums`).
+    8. The nodes stay topologically sorted; graph inputs and outputs keep their names and types.
     """
     notes: tuple[str, ...] = ()
     if scheme.encoding == "dynamic":
@@ -85,7 +87,7 @@ def insert_pairs(model: ir.Model, plan: Plan, scheme: Scheme) -> Inserted:
     for slot, constant in plan.constants:
         if isinstance(constant, QuantizedBlocks):
             inserter.insert_block_constant(slot.tensor, constant, slot.edges)
-        else:
+        elif slot.role != "table":
             inserter.insert_constant(slot.tensor, slot.tensor, constant, slot.edges, scheme.spelling)
     for bias, constant in plan.biases:
         inserter.insert_constant(
@@ -100,6 +102,9 @@ def insert_pairs(model: ir.Model, plan: Plan, scheme: Scheme) -> Inserted:
             inserter.insert_rounding(values[tensor], plan.quantizers[root])
         else:
             inserter.insert_pair(values[tensor], root, plan.quantizers[root])
+    for slot, constant in plan.constants:
+        if slot.role == "table" and isinstance(constant, QuantizedTensor):
+            inserter.insert_table(slot.tensor, constant, slot.edges)
     inserter.finish()
     return Inserted(inserter.notes(), inserter.parameters())
 
@@ -207,6 +212,21 @@ class _Inserter:
         self._decoded.setdefault(stem, []).append((constant, added))
         self._own.add(added, 0)
         self._connect(added, edges)
+
+    def insert_table(self, tensor: str, constant: QuantizedTensor, edges: tuple[Edge, ...]) -> None:
+        """Has nodes take rows of codes, which turn float behind them: columns are the last axis of any rows."""
+        behind = replace(constant.quantizer, axis=-1)
+        codes = self._add(f"{tensor}_quantized", constant.encoded())
+        parameters = self._initialize(tensor, behind, self._scheme.spelling)
+        for edge in edges:
+            node = self._nodes[edge.node]
+            rows, name = node.outputs[0], name_of(node.outputs[0])
+            decode = self._call(
+                dequantize_nodes(rows, parameters, behind, self._scheme.spelling), f"{name}_DequantizeLinear"
+            )
+            node.replace_input_with(edge.index, codes)
+            rows.type = codes.type
+            splice(self._graph, rows, decode, decode[-1].outputs[0], "")
 
     def _connect(self, added: list[ir.Node], edges: tuple[Edge, ...]) -> None:
         nodes = [self._nodes[edge.node] for edge in edges]
