@@ -89,6 +89,14 @@ def test_rows_are_codes_until_they_are_looked_up(rng, preset):
         assert onnx.helper.get_node_attr_value(reader, "axis") == -1
 
 
+def test_the_report_has_what_tables_lose(rng):
+    found = quarkfast.quantize(_model(), preset="U8S8", calibration_data=_ids(rng)).summary.records.tensors
+    for name in ("table", "places"):
+        assert (found[name].kind, found[name].scales) == ("weight", WIDTH)
+        # Columns of normal numbers below 4: each has a power of one beside a noise of at most (4 / 127)^2 / 12.
+        assert found[name].sqnr > 10 * np.log10(12 * (127 / 4) ** 2)
+
+
 @pytest.mark.parametrize("preset", ["A8W8", "U8S8"])
 def test_small_columns_keep_their_digits(rng, preset):
     """One scale for a table gives a column of a hundredth of the largest one a code or two on each side of zero."""

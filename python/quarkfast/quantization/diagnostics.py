@@ -54,7 +54,7 @@ def diagnose(
     """
     constant, saturated, sqnr = [], [], {}
     for slot, weight in plan.constants:
-        if slot.role == "weight" and _is_integer(weight.quantizer):
+        if slot.role != "activation" and _is_integer(weight.quantizer):
             sqnr[slot.tensor] = _weight_sqnr(array_of_tensor(weight.values), weight.quantizer)
     for tensor, quantizer in plan.quantizers.items():
         found = statistics.get(tensor)

@@ -70,7 +70,7 @@ def record_plan(
     axes = _channel_axes(model)
     for slot, weight in plan.constants:
         if slot.tensor not in tensors:
-            kind = "weight" if slot.role == "weight" else "constant"
+            kind = "constant" if slot.role == "activation" else "weight"
             tensors[slot.tensor] = _constant(slot.tensor, kind, weight, axes.get(slot.tensor), sqnr.get(slot.tensor))
     for bias, codes in plan.biases:
         kind, quantizer = "bias", codes.quantizer
