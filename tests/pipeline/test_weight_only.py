@@ -139,6 +139,24 @@ def test_convolutions_are_stored_per_channel(rng):
     assert result.summary.quantized == {"Conv": 2}
 
 
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize(("op_type", "gates"), [("GRU", 3), ("LSTM", 4), ("RNN", 1)])
+@pytest.mark.parametrize("code", ["int8", "int4"])
+def test_recurrent_weights_are_stored_for_each_row_of_a_gate(rng, op_type, gates, direction, code):
+    directions, state, inputs = 1 + (direction == "bidirectional"), 24, 16
+    text = f"""g (float[T, N, {inputs}] x) => (float[T, D, N, {state}] y) {{
+        y = {op_type} <hidden_size = {state}, direction = "{direction}"> (x, w, r, b)
+    }}"""
+    shapes = {"w": (gates * state, inputs), "r": (gates * state, state), "b": (2 * gates * state,)}
+    arrays = {name: rng.normal(0, 0.3, (directions, *shape)).astype(np.float32) for name, shape in shapes.items()}
+    proto, x = tiny_model(text, arrays), rng.normal(size=(7, 2, inputs)).astype(np.float32)
+    result = quarkfast.quantize(proto, preset="INT8_WO", weight_type=code)
+    onnx.checker.check_model(result.proto)
+    assert (result.summary.quantized, result.summary.weights) == ({op_type: 1}, 2)
+    rounded = changed_weights(proto, _faking({"w": 1, "r": 1}, code, True), result.summary.opset)
+    np.testing.assert_array_equal(_run(result.model_bytes, x), _run(rounded, x))
+
+
 @pytest.mark.parametrize("preset", ["INT8_WO", "BF16_WO", "FP16_WO"])  # which store weights of convolutions
 def test_batch_normalization_becomes_part_of_the_layer(rng, preset):
     text = """g (float[N, 3, 8, 8] x) => (float[A, B, C, D] y) {
@@ -208,6 +226,9 @@ def test_a_table_that_is_handed_out_keeps_the_name_of_the_output(rng):
         ("INT8_WO", {}, "y = Add (x, w)", "weights of Add are not stored as codes"),
         ("INT4_WO", {}, "y = Gather (w, i)", "onnxruntime looks up rows of 8-bit codes, not of fewer bits"),
         ("INT8_WO", {}, "y = Gather <axis = 1> (w, i)", "it does not look up rows of a table"),
+        ("INT8_WO", {}, "y = GRU <hidden_size = 3> (c, u, c)", "its weight is not constant"),
+        ("INT4_WO", {}, "y = GRU <hidden_size = 3> (c, u, s)", "groups lie along .*, which GRU has no axis for"),
+        ("MATMUL_NBITS", {}, "y = LSTM <hidden_size = 3> (c, u, s)", "MatMulNBits does not compute LSTM"),
         ("INT4_WO", {}, "y = Conv (q, k)", "groups lie along the sum of a product, which Conv has no axis for"),
         ("MATMUL_NBITS", {}, "y = Conv (q, k)", "MatMulNBits does not compute Conv"),
         ("MATMUL_NBITS", {}, "y = MatMul (x, t)", "MatMulNBits takes a weight of 2 dimensions, not of 3"),
@@ -218,10 +239,10 @@ def test_a_table_that_is_handed_out_keeps_the_name_of_the_output(rng):
 )
 @pytest.mark.filterwarnings("ignore:quantize. the model has no weight")
 def test_what_stays_float_is_told_with_the_reason(rng, preset, options, text, reason):
-    arrays = {"w": (32, 32), "v": (32,), "t": (2, 32, 32), "k": (4, 4, 4, 4)}
+    arrays = {"w": (32, 32), "v": (32,), "t": (2, 32, 32), "k": (4, 4, 4, 4), "u": (1, 9, 4), "s": (1, 9, 3)}
     names = re.findall(r"\w+", text)
     constants = {name: rng.normal(size=arrays[name]).astype(np.float32) for name in names if name in arrays}
-    inputs = "float[32, 32] x, int64[3] i, float[1, 4, 9, 9] q"
+    inputs = "float[32, 32] x, int64[3] i, float[1, 4, 9, 9] q, float[1, 9, 3] c"
     proto = tiny_model(f"g ({inputs}) => (float y) {{ {text} }}", constants)
     summary = quarkfast.quantize(proto, preset=preset, **options).summary
     assert summary.quantized == {}

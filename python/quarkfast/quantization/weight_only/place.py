@@ -25,6 +25,8 @@ _SMALLEST = 256
 _FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 _PRODUCTS = frozenset({"Gemm", "MatMul"})
 _LAYERS = frozenset({"Conv", "ConvTranspose", *_PRODUCTS})
+_RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
+_RECURRENT_WEIGHTS = (1, 2)  # of the inputs, and of the state
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ def place_weights(model: ir.Model, scheme: Scheme) -> WeightPlacement:
     """Returns which constants of `model` are stored in the type of `scheme.weight`.
 
     1. Integer codes: constant weights of MatMul and Gemm, also where a Transpose stands in between; unless they are
-       grouped, those of Conv and ConvTranspose; and in 8 bits, tables in which Gather looks rows up.
+       grouped, those of Conv and ConvTranspose, and W and R of GRU, LSTM and RNN, with a scale for each row of a gate;
+       and in 8 bits, tables in which Gather looks rows up.
     2. 16-bit floats: every float32 constant of at least 256 elements, whatever nodes read it.
     3. A constant is stored once. Where layers read it along different axes the first decides; the others stay float.
     4. A table that is a layer's weight too is turned back as a whole.
@@ -133,14 +136,12 @@ def _place_casts(model: ir.Model, objection: Callable[[ir.Node], str]) -> Weight
 def _place_codes(nodes: list[ir.Node], scheme: Scheme, objection: Callable[[ir.Node], str]) -> WeightPlacement:
     placement, uses = WeightPlacement(), dict[ir.Value, list[_Use]]()
     for node in nodes:
-        found = _find_use(node, scheme)
-        if found is None:
-            continue
+        found = _find_uses(node, scheme)
         reason = objection(node) or (found if isinstance(found, str) else "")
-        if reason:
+        if found and reason:
             placement.leave(node, reason)
-        elif isinstance(found, _Use):
-            uses.setdefault(found.value, []).append(found)
+        for use in () if reason or isinstance(found, str) else found:
+            uses.setdefault(use.value, []).append(use)
     for value, each in uses.items():
         layers = [use for use in each if use.node.op_type != "Gather"]
         first = (layers or each)[0]
@@ -155,10 +156,41 @@ def _place_codes(nodes: list[ir.Node], scheme: Scheme, objection: Callable[[ir.N
     return placement
 
 
+def _find_uses(node: ir.Node, scheme: Scheme) -> list[_Use] | str:
+    """Returns the weights of `node`, none if there is nothing to say; or why they stay float."""
+    if is_standard(node) and node.op_type in _RECURRENT:
+        return _find_recurrent(node, scheme)
+    found = _find_table(node, scheme) if node.op_type == "Gather" and is_standard(node) else _find_use(node, scheme)
+    return found if isinstance(found, str) else [] if found is None else [found]
+
+
+def _find_recurrent(node: ir.Node, scheme: Scheme) -> list[_Use] | str:
+    """Returns the weights of the inputs and of the state, whose channels are the rows of all gates of a direction."""
+    if reason := _why_no_groups(node, scheme):
+        return reason
+    axis, found = None if scheme.weight.granularity == "tensor" else 1, []
+    for index in _RECURRENT_WEIGHTS:
+        value = node.inputs[index]
+        if value is None:
+            return "its weight is not constant"
+        if reason := _why_unfit(value):
+            return reason
+        found.append(_Use(node, Reader(node, index), value, axis))
+    return found
+
+
+def _why_unfit(value: ir.Value) -> str:
+    """Returns why a weight cannot be stored as codes."""
+    if not is_constant(value):
+        return "its weight is not constant"
+    if value.dtype not in _FLOATS:
+        return f"its weight is {str(value.dtype).lower()}"
+    if rank_of(value) < 2 or not _size(value):
+        return f"its weight has the shape {list(value.shape or ())}"
+    return ""
+
+
 def _find_use(node: ir.Node, scheme: Scheme) -> _Use | str | None:
-    """Returns the weight of `node`; or why it stays float; or None if there is nothing to say."""
-    if node.op_type == "Gather" and is_standard(node):
-        return _find_table(node, scheme)
     operator = find_operator(node)
     if operator is None or node.op_type not in _LAYERS:
         large = any(is_constant(value) and value is not None and _is_large(value) for value in node.inputs)
@@ -168,19 +200,17 @@ def _find_use(node: ir.Node, scheme: Scheme) -> _Use | str | None:
     producer = None if value is None else value.producer()
     if node.op_type == "MatMul" and producer is not None and _swaps(producer):
         reader, value, transposed = Reader(producer, 0), producer.inputs[0], True
-    if value is None or not is_constant(value):
+    if value is None:
         return "its weight is not constant"
-    if value.dtype not in _FLOATS:
-        return f"its weight is {str(value.dtype).lower()}"
-    if rank_of(value) < 2 or not _size(value):
-        return f"its weight has the shape {list(value.shape or ())}"
+    if reason := _why_unfit(value):
+        return reason
     rank = rank_of(value)
     channel = 0 if transposed else operator.channel_axis(node, rank)
+    if reason := _why_no_groups(node, scheme):
+        return reason
     if scheme.encoding == "nbits":
         return _why_no_nbits(node, rank) or _Use(node, Reader(node, operator.weight), value, 1 - channel)
     if scheme.weight.granularity == "group":
-        if node.op_type not in _PRODUCTS:
-            return f"groups lie along the sum of a product, which {node.op_type} has no axis for"
         return _Use(node, reader, value, 1 - channel if rank == 2 else rank - 2)
     return _Use(node, reader, value, None if scheme.weight.granularity == "tensor" else channel)
 
@@ -196,9 +226,17 @@ def _find_table(node: ir.Node, scheme: Scheme) -> _Use | str | None:
     return _Use(node, Reader(node, 0), value, None if scheme.weight.granularity == "tensor" else 1)
 
 
-def _why_no_nbits(node: ir.Node, rank: int) -> str:
-    if node.op_type not in _PRODUCTS:
+def _why_no_groups(node: ir.Node, scheme: Scheme) -> str:
+    """Returns why groups of weights have no place in `node`; empty where there are no groups."""
+    if node.op_type in _PRODUCTS:
+        return ""
+    if scheme.encoding == "nbits":
         return f"MatMulNBits does not compute {node.op_type}"
+    grouped = scheme.weight.granularity == "group"
+    return f"groups lie along the sum of a product, which {node.op_type} has no axis for" if grouped else ""
+
+
+def _why_no_nbits(node: ir.Node, rank: int) -> str:
     if rank != 2:
         return f"MatMulNBits takes a weight of 2 dimensions, not of {rank}"
     if node.op_type == "Gemm":
