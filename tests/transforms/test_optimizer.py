@@ -138,6 +138,19 @@ def test_a_failure_leaves_no_reader_behind(monkeypatch):
     assert [node.op_type for node in prepared.graph.inputs[0].consumers()] == ["Abs"]
 
 
+def test_what_a_branch_that_is_gone_read_is_gone_too():
+    text = """g (float[3] x) => (float[3] y) {
+        y = If (always) <
+            then_branch = t () => (float[3] a) { a = Add (x, near) },
+            else_branch = e () => (float[3] b) { b = Add (x, far) }
+        >
+    }"""
+    constants = {"always": np.bool_(True), "near": np.float32([1, 2, 3]), "far": np.float32([4, 5, 6])}
+    prepared = prepare(load_model(tiny_model(text, constants)), 17)
+    assert operators_of(prepared) == ["Add"]
+    assert list(prepared.graph.initializers) == ["near"]
+
+
 def test_nothing_is_logged(capfd):
     prepare(load_model(_model("ConcatFromSequence")), 18)
     assert capfd.readouterr() == ("", "")

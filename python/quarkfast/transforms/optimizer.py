@@ -37,9 +37,9 @@ def optimize(model: ir.Model, should_fold: Callable[[ir.Node], bool | None]) -> 
         try:
             fold_constants_ir(model, should_fold=should_fold)
         except RuntimeError as error:
-            _drop_loose_nodes(model)
             cause = " ".join(str(error).split())
             add_note(model, f"model: constants are folded in a part of it, because onnxscript failed: {cause}")
+    _drop_loose_nodes(model)
 
 
 @contextmanager
@@ -81,10 +81,12 @@ def _quiet() -> Iterator[None]:
 
 
 def _drop_loose_nodes(model: ir.Model) -> None:
-    """Has nodes that belong to no graph, which the optimizer began to write, read nothing of `model`."""
-    for graph in graphs_of(model):
+    """Has nodes that are not in `model` read nothing of it: those begun, and those of branches that are gone."""
+    graphs = graphs_of(model)
+    own = {node for graph in graphs for node in graph}
+    for graph in graphs:
         values = (*graph.inputs, *graph.initializers.values(), *(each for node in graph for each in node.outputs))
         for value in values:
             for node, index in tuple(value.uses()):
-                if node.graph is None:
+                if node not in own:
                     node.replace_input_with(index, None)
