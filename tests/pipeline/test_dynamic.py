@@ -74,6 +74,75 @@ def test_int8_weights_of_convolutions_are_stored_as_the_uint8_that_every_onnxrun
     assert len(names) == 2
 
 
+STATE, INPUTS, STEPS = 24, 16, 9
+
+
+def _lstm(rng, inputs="x, w, r, b", outputs="y", direction="forward", **attributes):
+    directions = 1 + (direction == "bidirectional")
+    given = "".join(f", {name} = {value}" for name, value in attributes.items())
+    text = f"""g (float[T, N, {INPUTS}] x, int32[N] lengths) => (float[T, D, N, {STATE}] y, float[D, N, {STATE}] c) {{
+        {outputs} = LSTM <hidden_size = {STATE}, direction = "{direction}"{given}> ({inputs})
+        y = Identity (states)
+        c = Identity (last)
+    }}"""
+    shapes = {"w": (4 * STATE, INPUTS), "r": (4 * STATE, STATE), "b": (8 * STATE,), "p": (3 * STATE,)}
+    arrays = {name: rng.normal(0, 0.2, (directions, *shape)).astype(np.float32) for name, shape in shapes.items()}
+    arrays["h"] = rng.normal(0, 0.2, (directions, 5, STATE)).astype(np.float32)
+    return tiny_model(text, {name: array for name, array in arrays.items() if name in inputs.split(", ")})
+
+
+def _sequences(rng):
+    return {"x": rng.standard_normal((STEPS, 5, INPUTS)).astype(np.float32), "lengths": np.int32([9, 4, 9, 1, 7])}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"per_channel": False}, {"portable": False}, {"weight_type": "uint8", "weight_symmetric": True}],
+    ids=["int8", "one scale", "not portable", "uint8"],
+)
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("inputs", ["x, w, r, b", "x, w, r", "x, w, r, b, lengths, h, h, p"])
+def test_an_lstm_is_integer_and_stays_close(rng, inputs, direction, options):
+    proto = _lstm(rng, inputs, "states, hidden, last", direction)
+    result = _close(proto, _sequences(rng), **options)
+    (node,) = (node for node in result.proto.graph.node if node.op_type == "DynamicQuantizeLSTM")
+    stored = {each.name: onnx.numpy_helper.to_array(each) for each in result.proto.graph.initializer}
+    directions = 1 + (direction == "bidirectional")
+    rows = () if options.get("per_channel") is False else (4 * STATE,)
+    assert stored[node.input[1]].shape == (directions, INPUTS, 4 * STATE)
+    assert stored[node.input[2]].shape == (directions, STATE, 4 * STATE)
+    assert all(stored[node.input[index]].shape == (directions, *rows) for index in range(8, 12))
+    assert result.summary.quantized == {"LSTM": 1}
+
+
+def test_sums_of_an_lstm_stay_in_sixteen_bits(rng):
+    proto = _lstm(rng, outputs="states, , last")
+    result = quarkfast.quantize(proto, preset="DYNAMIC")
+    for each in result.proto.graph.initializer:
+        if each.name.endswith("_quantized"):
+            codes = onnx.numpy_helper.to_array(each).astype(int)
+            for limit, side in ((2**15 - 1, codes.clip(min=0)), (2**15, -codes.clip(max=0))):
+                assert (255 * (side[:, 0::2] + side[:, 1::2])).max() <= limit
+    assert {each.node for each in result.summary.reductions} == {"lstm_0"}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attributes", "reason"),
+    [
+        ("x, w, r, b", {"layout": 1}, "DynamicQuantizeLSTM has no layout"),
+        ("x, w, moved", {}, "its weight is no constant"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:quantize. nothing in the model")
+def test_other_lstms_stay_float(rng, inputs, attributes, reason):
+    proto = _lstm(rng, "x, w, r, b", "states, hidden, last", **attributes)
+    if "moved" in inputs:
+        proto.graph.node[0].input[2] = "moved"
+        proto.graph.input.append(onnx.helper.make_tensor_value_info("moved", 1, [1, 4 * STATE, STATE]))
+    summary = quarkfast.quantize(proto, preset="DYNAMIC").summary
+    assert [(each.op_type, each.reason) for each in summary.left_float][:1] == [("LSTM", reason)]
+
+
 @pytest.mark.parametrize("rank", [1, 3])
 def test_convolutions_over_a_line_and_a_volume(rank, rng):
     text = f"""g (float[N, 4, {", ".join("6" * rank)}] x) => (float[N, 6, {", ".join("4" * rank)}] y) {{

@@ -26,8 +26,8 @@ __all__ = ["FloatLayer", "Verification", "verify"]
 
 _INTEGER = frozenset(
     {
-        "ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat", "MatMulNBits", "QAttention",
-        "QGemm",
+        "ConvInteger", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat",
+        "MatMulNBits", "QAttention", "QGemm",
     }
 )  # fmt: skip
 _FLOAT = frozenset({"Conv", "ConvTranspose", "FusedConv", "FusedGemm", "FusedMatMul", "Gemm", "MatMul"})

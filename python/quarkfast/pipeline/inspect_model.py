@@ -31,7 +31,7 @@ _RUNTIME_DOMAINS = (
 )
 _SCHEME = "quarkfast.scheme"
 # Operators of codes, and which of their inputs is a weight; behind it QLinear operators have its scale and zero point.
-_WEIGHTS = {"ConvInteger": 1, "MatMulInteger": 1, "QLinearConv": 3, "QLinearMatMul": 3}
+_WEIGHTS = {"ConvInteger": 1, "DynamicQuantizeLSTM": 1, "MatMulInteger": 1, "QLinearConv": 3, "QLinearMatMul": 3}
 # The mantissa of a power of two, as np.frexp gives it.
 _HALF = 0.5
 

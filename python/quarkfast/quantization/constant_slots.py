@@ -11,6 +11,7 @@ from quarkfast.graph.access import array_of, is_constant, name_of, rank_of
 from quarkfast.graph.block_axes import constant_axis
 from quarkfast.graph.operators import Operator, find_operator, is_dequantized
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, Role
+from quarkfast.graph.recurrent import GATE_AXIS, RECURRENT_WEIGHTS, is_recurrent
 from quarkfast.graph.selection import Choices
 from quarkfast.quantization.infinite_constants import count_infinities, infinite_weights
 from quarkfast.quantization.lookup_tables import COLUMNS
@@ -107,6 +108,8 @@ def _axis(node: ir.Node, index: int, spec: TensorSpec) -> int | None:
         return None
     if node.op_type == "Gather":
         return int(node.attributes.get_int("axis", 0)) % rank
+    if is_recurrent(node) and index in RECURRENT_WEIGHTS:
+        return GATE_AXIS
     return None if operator is None or operator.weight != index else operator.channel_axis(node, rank)
 
 

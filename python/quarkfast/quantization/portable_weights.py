@@ -16,6 +16,7 @@ from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import array_of, is_standard, name_of, shape_of, tensor_of
 from quarkfast.graph.placement import ConstantSlot, Edge, Placement
 from quarkfast.graph.quantizer import Pairs, Quantizer, Reduction
+from quarkfast.graph.recurrent import is_recurrent
 from quarkfast.qparams import HIGHEST, Order, grow_scales, overflowing_pairs, rows_of
 from quarkfast.quantization.codes import codes_of, scale_along, zero_point_along
 from quarkfast.quantization.plan import Plan
@@ -46,7 +47,7 @@ class Layer(NamedTuple):
     Attributes:
         slot: Its weight.
         node: Its name.
-        data: Name of the tensor that it multiplies with the weight.
+        data: Name of the tensor that it multiplies with the weight; empty for the state of a recurrent layer.
         axis: The axis of that tensor's channels, which the layer sums over.
         order: How the weight lies.
         groups: Number of groups of a convolution.
@@ -63,13 +64,16 @@ class Layer(NamedTuple):
 def integer_layers(model: ir.Model, placement: Placement, scheme: Scheme) -> Iterator[Layer]:
     """Yields the layers whose products a processor without VNNI adds in pairs: 8-bit activations, int8 weights.
 
-    Depthwise convolutions go another way; so do the convolutions of the dynamic encoding, whose weights are uint8.
+    Depthwise convolutions go another way; so do the convolutions of the dynamic encoding, whose weights are uint8. That
+    has both weights of an LSTM, too.
     """
     nodes, dynamic = {name_of(node): node for node in model.graph}, scheme.encoding == "dynamic"
     for slot in placement.constants:
         row = slot.spec.format
         for edge in slot.edges if slot.role == "weight" and row.integer_operators and row.signed else ():
             node = nodes[edge.node]
+            if dynamic and is_recurrent(node):
+                yield Layer(slot, edge.node, name_of(node.inputs[0]) if edge.index == 1 else "", -1, "rows")
             if edge.index != 1 or not is_standard(node) or node.op_type not in ("Conv", "Gemm", "MatMul"):
                 continue
             data = name_of(node.inputs[0])
@@ -225,7 +229,7 @@ def _grown(values: NDArray[np.float32], quantizer: Quantizer) -> Quantizer:
     exact = rows_of(values / scale_along(quantizer, values.ndim), order)
     channel = np.zeros(len(exact), np.int64)
     if scale.ndim and quantizer.axis is not None:
-        if quantizer.axis % values.ndim != (values.ndim - 1 if order == "columns" else 0):
+        if quantizer.axis % values.ndim != {"columns": values.ndim - 1, "rows": values.ndim - 2}.get(order, 0):
             return quantizer  # scales along the sum stay, only codes change
         channel = np.arange(len(exact)) % scale.size
     zero = np.broadcast_to(quantizer.zero_point, scale.shape).reshape(-1)[channel]

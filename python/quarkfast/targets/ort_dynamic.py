@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant
+from quarkfast.graph.recurrent import RECURRENT_WEIGHTS
 from quarkfast.targets.rule_tables import constant_weight, rows
 from quarkfast.targets.rules import Rule
 from quarkfast.targets.switches import CONVERTED
@@ -27,12 +28,19 @@ def _gemm_objection(node: ir.Node) -> str:
     return constant_weight(1)(node)
 
 
+def _lstm_objection(node: ir.Node) -> str:
+    if node.attributes.get_int("layout", 0):
+        return "DynamicQuantizeLSTM has no layout"
+    return next(filter(None, (constant_weight(index)(node) for index in RECURRENT_WEIGHTS)), "")
+
+
 ORT_DYNAMIC = Target(
     name="ort-dynamic",
     rules=MappingProxyType(
         {
             **rows(Rule(inputs=(0, 1), objection=constant_weight(1)), "Conv", "MatMul"),
             "Gemm": Rule(inputs=(0, 1), objection=_gemm_objection),
+            "LSTM": Rule(inputs=(0, *RECURRENT_WEIGHTS), objection=_lstm_objection),
             "Gather": Rule(inputs=(0,), objection=constant_weight(0)),
         }
     ),

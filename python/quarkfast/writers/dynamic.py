@@ -11,11 +11,16 @@ from numpy.typing import NDArray
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, name_of
 from quarkfast.graph.builder import GraphBuilder, drop_unread
+from quarkfast.graph.placement import Edge
+from quarkfast.graph.recurrent import RECURRENT_WEIGHTS
 from quarkfast.quantization.codes import scale_along
 from quarkfast.quantization.plan import Plan
 from quarkfast.quantization.quantized_tensor import QuantizedBlocks, QuantizedTensor
 
 __all__ = ["insert_dynamic"]
+
+
+_RUNTIME = "com.microsoft"
 
 
 class _Activation(NamedTuple):
@@ -43,14 +48,16 @@ def insert_dynamic(model: ir.Model, plan: Plan) -> None:
        zero point, because onnxruntime takes int8 there only from 1.24 on; the products are the same integers.
     3. Gather from a constant gathers codes; a DequantizeLinear follows it. Where each row has a scale, another
        Gather picks these, and a Mul follows.
-    4. A tensor that several layers read is quantized once. Graph inputs and outputs keep their names and types.
+    4. An LSTM becomes onnxruntime's DynamicQuantizeLSTM. Its weights lie transposed, with a scale for each row of a
+       gate, or one for each direction.
+    5. A tensor that several layers read is quantized once. Graph inputs and outputs keep their names and types.
     """
     rewriter = _Rewriter(model)
     for slot, weight in plan.constants:
         if isinstance(weight, QuantizedBlocks):
             raise TypeError(f"tensor {slot.tensor!r}: expected integer codes for dynamic quantization, got blocks")
         for edge in slot.edges:
-            rewriter.rewrite(edge.node, slot.tensor, weight)
+            rewriter.rewrite(edge, slot.tensor, weight)
     rewriter.finish()
 
 
@@ -62,14 +69,19 @@ _OUTPUTS = (
 
 class _Rewriter:
     def __init__(self, model: ir.Model) -> None:
+        self._model = model
         self._graph = model.graph
         self._builder = GraphBuilder(model)
         self._nodes = {node.name: node for node in model.graph}
         self._activations: dict[ir.Value, _Activation] = {}
         self._stored: dict[str, list[ir.Value]] = {}
+        self._gates: dict[ir.Node, dict[int, _Weight]] = {}
 
-    def rewrite(self, name: str, tensor: str, weight: QuantizedTensor) -> None:
-        node = self._nodes[name]
+    def rewrite(self, edge: Edge, tensor: str, weight: QuantizedTensor) -> None:
+        node = self._nodes[edge.node]
+        if node.op_type == "LSTM":
+            self._add_gates(node, edge.index, tensor, weight)
+            return
         rewrite = {"Gather": self._gather, "Conv": self._conv}.get(node.op_type, self._matrix)
         added = rewrite(node, tensor, weight)
         old, new = node.outputs[0], added[-1].outputs[0]
@@ -77,6 +89,35 @@ class _Rewriter:
         old.name = None
         new.name = wanted
         ir.convenience.replace_nodes_and_values(self._graph, node, [node], added, [old], [new])
+
+    def _add_gates(self, node: ir.Node, index: int, tensor: str, weight: QuantizedTensor) -> None:
+        """Notes one of the two weights of an LSTM, and replaces that once both are known."""
+        known = self._gates.setdefault(node, {})
+        known[index] = self._transposed(tensor, weight)
+        if len(known) < len(RECURRENT_WEIGHTS):
+            return
+        w, r = (known[each] for each in RECURRENT_WEIGHTS)
+        rest = [*node.inputs[3:], *(None,) * (8 - len(node.inputs))]
+        inputs = [node.inputs[0], w.codes, r.codes, *rest, w.scale, w.zero_point, r.scale, r.zero_point]
+        attributes = [each for each in node.attributes.values() if each.name != "layout"]
+        outputs = len(node.outputs)
+        new = ir.Node(_RUNTIME, "DynamicQuantizeLSTM", inputs, attributes, num_outputs=outputs, name=node.name)
+        for old, made in zip(node.outputs, new.outputs, strict=True):
+            made.name, made.shape, made.type, old.name = old.name, old.shape, old.type, None
+        ir.convenience.replace_nodes_and_values(self._graph, node, [node], [new], node.outputs, new.outputs)
+        self._model.opset_imports.setdefault(_RUNTIME, 1)
+
+    def _transposed(self, tensor: str, constant: QuantizedTensor) -> _Weight:
+        """Stores a weight of an LSTM as its integer operator wants it: [directions, inputs, rows of gates]."""
+        quantizer, (directions, rows, _) = constant.quantizer, constant.shape
+        codes = np.ascontiguousarray(np.swapaxes(constant.encoded(), 1, 2))
+        shape = (directions,) if quantizer.axis is None else (directions, rows)
+        scale, zero = (np.broadcast_to(each, shape) for each in (quantizer.scale, quantizer.zero_point))
+        return _Weight(
+            self._store(f"{tensor}_quantized", codes),
+            self._store(f"{tensor}_scale", np.ascontiguousarray(scale)),
+            self._store(f"{tensor}_zero_point", zero.astype(codes.dtype)),
+        )
 
     def finish(self) -> None:
         """Drops float constants that nothing reads any more."""

@@ -13,6 +13,7 @@ from quarkfast.graph.access import is_constant, is_standard, name_of, rank_of, s
 from quarkfast.graph.operators import find_operator
 from quarkfast.graph.opset import check_pairs_run
 from quarkfast.graph.placement import LeftFloat
+from quarkfast.graph.recurrent import GATE_AXIS, RECURRENT_WEIGHTS, is_recurrent
 from quarkfast.graph.selection import Choices
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
 from quarkfast.quantization.steep_functions import STEEP, transforms_of_inputs
@@ -25,8 +26,6 @@ _SMALLEST = 256
 _FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 _PRODUCTS = frozenset({"Gemm", "MatMul"})
 _LAYERS = frozenset({"Conv", "ConvTranspose", *_PRODUCTS})
-_RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
-_RECURRENT_WEIGHTS = (1, 2)  # of the inputs, and of the state
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +157,7 @@ def _place_codes(nodes: list[ir.Node], scheme: Scheme, objection: Callable[[ir.N
 
 def _find_uses(node: ir.Node, scheme: Scheme) -> list[_Use] | str:
     """Returns the weights of `node`, none if there is nothing to say; or why they stay float."""
-    if is_standard(node) and node.op_type in _RECURRENT:
+    if is_recurrent(node):
         return _find_recurrent(node, scheme)
     found = _find_table(node, scheme) if node.op_type == "Gather" and is_standard(node) else _find_use(node, scheme)
     return found if isinstance(found, str) else [] if found is None else [found]
@@ -168,8 +167,8 @@ def _find_recurrent(node: ir.Node, scheme: Scheme) -> list[_Use] | str:
     """Returns the weights of the inputs and of the state, whose channels are the rows of all gates of a direction."""
     if reason := _why_no_groups(node, scheme):
         return reason
-    axis, found = None if scheme.weight.granularity == "tensor" else 1, []
-    for index in _RECURRENT_WEIGHTS:
+    axis, found = None if scheme.weight.granularity == "tensor" else GATE_AXIS, []
+    for index in RECURRENT_WEIGHTS:
         value = node.inputs[index]
         if value is None:
             return "its weight is not constant"
