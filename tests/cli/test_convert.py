@@ -37,6 +37,18 @@ def test_every_command_writes_a_model_and_says_so(command, tmp_path, capsys):
     assert "written" in capsys.readouterr().out
 
 
+def test_values_of_inputs_are_read(tmp_path, capsys):
+    graph = onnx.parser.parse_graph("g (float[N, 2] x, int64 n, float[2] s) => (float[N, 2] y) { y = Mul (x, s) }")
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    path, output = tmp_path / "model.onnx", tmp_path / "out.onnx"
+    onnx.save(model, path)
+    values = ["--input", "n=-3", "--input", "s=0.5,1e-2"]
+    assert main(["convert", "fixed-inputs", str(path), str(output), *values, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["input 'n'"], found["changed"]) == ("-3", True)
+    assert [value.name for value in onnx.load(output).graph.input] == ["x"]
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("broken", ["missing", "cut", "exists"])
 def test_bad_input_gets_a_sentence_and_leaves_nothing(command, broken, tmp_path, capsys):
@@ -66,6 +78,10 @@ def test_bad_input_gets_a_sentence_and_leaves_nothing(command, broken, tmp_path,
         (["fixed-shapes", "--shape", "image=1,x"], 2, "--shape: expected NAME=SIZES"),
         (["fixed-shapes", "--shape", "imag=1,1,8,8"], 2, "got 'imag'; did you mean 'image'?"),
         (["fixed-shapes"], 2, "missing option '--shape'"),
+        (["fixed-inputs", "--input", "image"], 2, "--input: expected NAME=NUMBERS, such as sr=16000, got 'image'"),
+        (["fixed-inputs", "--input", "image=x"], 2, "--input: expected NAME=NUMBERS, such as sr=16000"),
+        (["fixed-inputs", "--input", "imag=1"], 2, "got 'imag'; did you mean 'image'?"),
+        (["fixed-inputs", "--input", "image=1"], 2, "inputs: expected an input that stays one"),
         (["opset", "--to", "0"], 2, "version: expected an operator set from 1 to"),
         (["bfloat16", "--form", "bf16"], 2, "form: expected cast, qdq, plain, rounded, got 'bf16'"),
         (["custom-domain", "--to", "amd"], 2, "domain: expected com.amd.quark or com.vai.quantize, got 'amd'"),

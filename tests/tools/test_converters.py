@@ -224,6 +224,68 @@ def test_shapes_that_cannot_be_are_refused(shapes, error, message, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+# Values of inputs
+
+# A voice activity detector: layers for each sampling rate.
+RATES = """g (float[N, 8] x, int64 sr, float[4] gain) => (float[N, 4] y) {
+    fast = Equal (sr, rate)
+    found = If (fast) <
+        then_branch = t () => (float[N, 4] a) { a = MatMul (x, near) },
+        else_branch = e () => (float[N, 4] b) { b = MatMul (x, far) }
+    >
+    y = Mul (found, gain)
+}"""
+
+
+def _rates():
+    rng = np.random.default_rng(2)
+    near, far = (rng.standard_normal((8, 4)).astype(np.float32) for _ in range(2))
+    return tiny_model(RATES, {"near": near, "far": far, "rate": np.int64(16000)})
+
+
+@pytest.mark.parametrize("rate", [8000, 16000])
+def test_an_if_that_a_value_decides_becomes_its_branch(tmp_path, rate):
+    proto = written(tools.fix_input_values, _rates(), tmp_path, {"sr": rate})
+    assert [value.name for value in proto.graph.input] == ["x", "gain"]
+    assert [node.op_type for node in proto.graph.node] == ["MatMul", "Mul"]
+    assert {each.name for each in proto.graph.initializer} == {"near" if rate == 16000 else "far"}
+    feed = {"x": samples(6, (8,)), "gain": samples(1, (4,))[0]}
+    expected = run_exactly(_rates(), {**feed, "sr": np.array(rate)})
+    np.testing.assert_array_equal(run_exactly(proto, feed)[0], expected[0])
+
+
+def test_one_number_fills_an_input_and_an_array_is_taken_as_it_is(tmp_path):
+    for gains in (2, [2, 2, 2, 2], np.full(4, 2, np.float16)):
+        proto = written(tools.fix_input_values, _rates(), tmp_path, {"gain": gains})
+        (gain,) = (each for each in proto.graph.initializer if each.name == "gain")
+        np.testing.assert_array_equal(onnx.numpy_helper.to_array(gain), np.full(4, 2, np.float32))
+        assert [value.name for value in proto.graph.input] == ["x", "sr"]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"srr": 1}, "inputs: expected x, sr, gain, got 'srr'; did you mean 'sr'"),
+        ({"sr": 0.5}, "inputs: sr: expected numbers that int64 holds, got 0.5"),
+        ({"sr": "fast"}, "inputs: sr: expected numbers that int64 holds, got fast"),
+        ({"gain": 1e39}, "inputs: gain: expected numbers that float32 holds, got 1e[+]39"),
+        ({"sr": [1, 2]}, r"inputs: sr: expected values of shape \[\], got \[2\]"),
+        ({"gain": [1, 2]}, r"inputs: gain: expected values of shape \[4\], got \[2\]"),
+        ({"x": 1}, r"inputs: x: expected values of shape \[\?, 8\], got \[\]"),
+        ({"x": np.zeros((1, 8)), "sr": 1, "gain": 1}, "inputs: expected an input that stays one, got values for all"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(values, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        tools.fix_input_values(_rates(), tmp_path / "out.onnx", values)
+    assert not list(tmp_path.iterdir())
+
+
+def test_quantizing_bodies_alone_names_what_helps():
+    with pytest.warns(UserWarning, match="lie in bodies of If, .* quarkfast convert fixed-inputs"):
+        quarkfast.quantize(_rates(), preset="A8W8", calibration_data="random", exclude_op_types=["Mul"])
+
+
 # Operator set
 
 

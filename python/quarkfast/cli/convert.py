@@ -72,6 +72,23 @@ def fixed_shapes(
     return _show(model, fix_input_shapes(model, output, dict(map(_shape, shape))), as_json)
 
 
+def fixed_inputs(
+    model: Model,
+    output: Output,
+    given: Annotated[
+        list[str],
+        typer.Option("--input", metavar="NAME=NUMBERS", help="Values of an input, e.g. sr=16000; one number fills it."),
+    ],
+    force: Force = False,
+    as_json: AsJson = False,
+) -> int:
+    """Write a model in which some inputs are constants, and an If that they decide is its branch."""
+    _begin(output, force)
+    from quarkfast.tools import fix_input_values
+
+    return _show(model, fix_input_values(model, output, dict(map(_numbers, given))), as_json)
+
+
 def opset(
     model: Model,
     output: Output,
@@ -133,7 +150,7 @@ def remove_qdq(model: Model, output: Output, force: Force = False, as_json: AsJs
 
 
 COMMANDS = (
-    *(bfloat16, bfp16, float32, fixed_shapes, opset, channels_last),
+    *(bfloat16, bfp16, float32, fixed_shapes, fixed_inputs, opset, channels_last),
     *(standard_qdq, custom_qdq, custom_domain, remove_qdq),
 )
 
@@ -159,6 +176,26 @@ def _shape(text: str) -> tuple[str, Sequence[int]]:
     if not name or not all(size.strip().isdecimal() for size in sizes.split(",")):
         raise ConfigError(f"--shape: expected NAME=SIZES, such as image=1,3,224,224, got {text!r}")
     return name, [int(size) for size in sizes.split(",")]
+
+
+def _numbers(text: str) -> tuple[str, float | list[float]]:
+    """Reads ``name=16000``, and ``name=0.5,1`` for an input of one dimension.
+
+    Raises:
+        ConfigError: If it is something else.
+    """
+    name, _, numbers = text.rpartition("=")
+    try:
+        found = list(map(_number, numbers.split(",")))
+    except ValueError:
+        found = []
+    if not name or not found:
+        raise ConfigError(f"--input: expected NAME=NUMBERS, such as sr=16000, got {text!r}")
+    return name, found if len(found) > 1 else found[0]
+
+
+def _number(text: str) -> float:
+    return int(text) if text.strip().lstrip("+-").isdecimal() else float(text)
 
 
 def _show(model: Path, result: "Converted", as_json: bool) -> ExitCode:

@@ -21,6 +21,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "bfp16": "convert bfp16 model.onnx model_bfp16.onnx",
         "float32": "convert float32 model_fp16.onnx model.onnx",
         "fixed-shapes": "convert fixed-shapes model.onnx one.onnx --shape x=1,3,96,96",
+        "fixed-inputs": "convert fixed-inputs model.onnx model_16k.onnx --input sr=16000",
         "opset": "convert opset model.onnx model_17.onnx --to 17",
         "channels-last": "convert channels-last model.onnx model_nhwc.onnx",
         "standard-qdq": "convert standard-qdq model_A8W8.onnx standard.onnx",

@@ -12,9 +12,12 @@ from quarkfast.atomic_files import save_bytes
 from quarkfast.calibration.data import CalibrationData
 from quarkfast.config import Scheme
 from quarkfast.errors import ConfigError
+from quarkfast.graph.access import name_of
 from quarkfast.graph.external import check_not_a_source
 from quarkfast.graph.load import ModelSource, external_bytes, external_files, load_model, model_bytes
 from quarkfast.graph.notes import notes_of
+from quarkfast.graph.operators import OPERATORS
+from quarkfast.graph.subgraphs import graphs_of
 from quarkfast.graph.unchanged import copy_unchanged
 from quarkfast.pipeline.calibration_key import calibration_key
 from quarkfast.pipeline.calibration_source import CalibrationSource
@@ -32,6 +35,10 @@ __all__ = ["quantize_model"]
 
 _WEIGHTS_ONLY_UNCHANGED = "quantize: the model has no weight that can be stored so; all of them stay"
 _UNCHANGED = "quantize: nothing in the model can be quantized; the result is an unchanged copy"
+_BODIES = (
+    "; its layers lie in bodies of If, Loop or Scan, which stay float: where an input decides an If (sr of a voice "
+    "activity detector), give it a value: quarkfast convert fixed-inputs MODEL FIXED --input NAME=NUMBERS"
+)
 
 
 def quantize_model(
@@ -105,10 +112,18 @@ def quantize_model(
     with context.resources:
         run_recipe(recipe_of(scheme), context)
         if context.unchanged:
-            warnings.warn(_WEIGHTS_ONLY_UNCHANGED if scheme.weights_only else _UNCHANGED, stacklevel=3)
+            warnings.warn(_why_unchanged(context), stacklevel=3)
             _copy_unchanged(context)
     assert context.written is not None
     return context.written.data, _summarize(context, before)
+
+
+def _why_unchanged(context: Context) -> str:
+    if context.scheme.weights_only:
+        return _WEIGHTS_ONLY_UNCHANGED
+    inner = {name_of(node) for body in graphs_of(context.model)[1:] for node in body}
+    layers = any(left.op_type in OPERATORS and left.node in inner for left in context.nodes.left_float)
+    return _UNCHANGED + (_BODIES if layers else "")
 
 
 def _copy_unchanged(context: Context) -> None:

@@ -8,15 +8,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from numpy.typing import ArrayLike
+
 from quarkfast.atomic_files import check_output
 from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError, ModelError
+from quarkfast.graph.access import array_of, name_of
 from quarkfast.graph.external import check_not_a_source, needs_data_file, write_model
 from quarkfast.graph.load import ModelSource, external_files, load_model
 from quarkfast.graph.opset import choose_ir_version, convert_opset, convert_opset_exactly, opset_version
 from quarkfast.pipeline.quantize import quantize
 from quarkfast.transforms.channels_last import move_channels_last
 from quarkfast.transforms.clean import sort
+from quarkfast.transforms.fix_inputs import fix_inputs
 from quarkfast.transforms.fix_shapes import fix_shapes
 from quarkfast.transforms.float_types import change_float_type
 from quarkfast.transforms.infer_types import infer_types
@@ -32,6 +36,7 @@ __all__ = [
     "change_custom_domain",
     "convert_operator_set",
     "fix_input_shapes",
+    "fix_input_values",
     "remove_qdq",
     "to_bfloat16",
     "to_bfp16",
@@ -213,6 +218,40 @@ def fix_input_shapes(model: ModelSource, output: Output, shapes: Mapping[str, Se
         ends = [("input", value) for value in work.model.graph.inputs]
         ends += [("output", value) for value in work.model.graph.outputs]
         work.facts = [(f"{what} {value.name!r}", _words(value.shape)) for what, value in ends]
+    return _finished(work)
+
+
+def fix_input_values(model: ModelSource, output: Output, values: Mapping[str, ArrayLike]) -> Converted:
+    """Writes a model in which some inputs are constants; an If that they decide becomes the branch that it takes.
+
+    Quantization leaves the bodies of an If float: voice activity detectors choose their layers by the sampling rate.
+
+    Args:
+        model: Path of an ONNX file, or a model.
+        output: Where to write.
+        values: By name of an input: an array of its shape, or one number, which fills it.
+
+    Raises:
+        ConfigError: If a name is no input, a value does not fit its type or shape, or no input would be left.
+        ModelError: If the model cannot be read.
+        OutputError: If the result cannot be written.
+
+    Example:
+        >>> import onnx
+        >>> from quarkfast.tools import fix_input_values
+        >>> graph = onnx.parser.parse_graph("g (float[4] x, float s) => (float[4] y) { y = Mul (x, s) }")
+        >>> model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+        >>> fix_input_values(model, "doubled.onnx", {"s": 2}).facts
+        (("input 's'", '2.0'), ('nodes', '1 to 1'))
+    """
+    with _converting(model, output) as work:
+        before = len(work.model.graph)
+        inputs = {name_of(value): value for value in work.model.graph.inputs}
+        fix_inputs(work.model, values)
+        work.changed = bool(values)
+        arrays = {name: array_of(inputs[name]) for name in values}
+        work.facts = [(f"input {name!r}", str(array.tolist())) for name, array in arrays.items()]
+        work.facts.append(("nodes", f"{before} to {len(work.model.graph)}"))
     return _finished(work)
 
 
