@@ -50,8 +50,9 @@ def test_no_pair_stands_between_operators_that_are_fused():
 @pytest.mark.parametrize(("constants", "dtype"), [("weight", "int8"), ("activation", "int16")])
 def test_constants_take_the_type_of_weights_or_of_activations(constants, dtype):
     proto = tiny_model("g (float[N, 4] x) => (float[N, 4] y) { y = Add(x, c) }", CONSTANT)
-    found = _plan(replace(PLAIN, constants=constants), proto, "A16W8")
+    found = _plan(replace(PLAIN, constants=constants), proto, "A16W8", strict=True)
     assert found.weights["c"] == dtype
+    assert _plan(replace(PLAIN, constants=constants), proto, "A16W8").weights["c"] == "int16"
 
 
 def test_a_dynamic_target_places_weights_alone():

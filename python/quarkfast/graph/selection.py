@@ -120,7 +120,7 @@ class Choices:
         spec = self._scheme.weight
         for rule in self._rules.get(name_of(node), ()):
             spec = spec if rule.weight is None else rule.weight.apply(spec)
-        return self._own(tensor, spec)
+        return self.own(tensor, spec)
 
     def check_axis(self, node: ir.Node, tensor: str, axis: int | None, rank: int) -> None:
         """Makes sure that a constant has its channels along the axis that its rule says, if it says any.
@@ -158,14 +158,15 @@ class Choices:
         activation, weight = self._scheme.activation, self._scheme.weight
         if weight.granularity == "tensor" and replace(activation, method=weight.method) == weight:
             activation = weight
-        return self._own(tensor, activation)
+        return self.own(tensor, activation)
 
     def bias(self, node: ir.Node) -> BiasKind | None:
         """Returns what becomes of the bias of `node`."""
         kinds = [rule.bias for rule in self._rules.get(name_of(node), ()) if rule.bias is not None]
         return kinds[-1] if kinds else self._scheme.bias
 
-    def _own(self, tensor: str, spec: TensorSpec) -> TensorSpec:
+    def own(self, tensor: str, spec: TensorSpec) -> TensorSpec:
+        """Returns `spec` as the rules of a tensor change it."""
         for rule in self._scheme.tensors:
             if rule.tensor == tensor:
                 spec = rule.change.apply(spec)

@@ -45,6 +45,10 @@ class ConstantSlots:
         operator = find_operator(node)
         self._add(node, index, "weight" if operator is not None and operator.weight == index else other)
 
+    def add_operand(self, node: ir.Node, index: int, spec: TensorSpec) -> None:
+        """Adds a constant operand of `node` in the form of an activation of `spec`."""
+        self._put(node, index, "activation", self._choices.own(name_of(node.inputs[index]), spec))
+
     def add_table(self, node: ir.Node) -> None:
         """Adds the table that `node` takes rows of (`quarkfast.quantization.lookup_tables`)."""
         name = name_of(node.inputs[0])
@@ -81,8 +85,12 @@ class ConstantSlots:
 
     def _add(self, node: ir.Node, index: int, role: Role) -> None:
         name = name_of(node.inputs[index])
-        spec = self._choices.weight(node, name) if role == "weight" else self._choices.moved(name)
-        axis = _axis(node, index, spec)
+        self._put(
+            node, index, role, self._choices.weight(node, name) if role == "weight" else self._choices.moved(name)
+        )
+
+    def _put(self, node: ir.Node, index: int, role: Role, spec: TensorSpec) -> None:
+        name, axis = name_of(node.inputs[index]), _axis(node, index, spec)
         self._choices.check_axis(node, name, None if spec.is_block else axis, rank_of(node.inputs[index]))
         key = name, role, axis, spec
         self._edges.setdefault(key, []).append(Edge(name_of(node), index))
