@@ -18,7 +18,8 @@ def _normal(*shape: int) -> NDArray[np.float32]:
     return _RNG.normal(0, 0.5, shape).astype(np.float32)
 
 
-# Operator -> expression of x [N, 4, 8, 8] and, where it says so, z [N, 32] or i (int64 [N, 3]); constants by name.
+# Operator -> expression of x [N, 4, 8, 8] or, where it says so, z [N, 32], one [N, 4, 1, 8, 8] or line [T, 3, 8];
+# constants by name. New rows come last, since all draw from one generator.
 OPERATORS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "Add": ("Add(x, c)", {"c": _normal(1, 4, 1, 1)}),
     "AveragePool": ("AveragePool<kernel_shape = [2, 2]>(x)", {}),
@@ -64,11 +65,15 @@ OPERATORS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "Transpose": ("Transpose<perm = [0, 2, 3, 1]>(x)", {}),
     "Unsqueeze": ("Unsqueeze(x, axes)", {"axes": np.int64([1])}),
     "Where": ("Where(condition, x, c)", {"condition": np.array([True, False] * 4), "c": np.float32(0.5)}),
+    "LSTM": (
+        "LSTM<hidden_size = 5>(line, w, r, b)",
+        {"w": _normal(1, 20, 8), "r": _normal(1, 20, 5), "b": _normal(1, 40)},
+    ),
 }
 
 
 def operator_model(op_type: str) -> onnx.ModelProto:
-    """Returns a model of one operator over ``x``, ``z`` or ``one``, named ``y``."""
+    """Returns a model of one operator over ``x``, ``z``, ``one`` or ``line``, named ``y``."""
     expression, arrays = OPERATORS[op_type]
     outputs = "y, rest" if op_type == "Split" else "y"
     inputs = "float[N, 4, 8, 8] x"
@@ -76,6 +81,8 @@ def operator_model(op_type: str) -> onnx.ModelProto:
         inputs = "float[N, 32] z"
     if "one" in expression:
         inputs = "float[N, 4, 1, 8, 8] one"
+    if "line" in expression.split("(")[1].split(","):
+        inputs = "float[T, 3, 8] line"
     proto = tiny_model(f"g ({inputs}) => (float[N] y) {{ {outputs} = {expression} }}", arrays, opset=20)
     proto.ir_version = 9
     proto.graph.output[0].type.tensor_type.ClearField("shape")
