@@ -13,6 +13,7 @@ from quarkfast.graph.kept_float import why_kept_float
 from quarkfast.quantization.box_decoding import box_decoding
 from quarkfast.quantization.computed_divisors import computed_divisors
 from quarkfast.quantization.cubic_resizes import cubic_resizes
+from quarkfast.quantization.recurrent_inputs import recurrent_inputs
 from quarkfast.quantization.steep_functions import STEEP, steep_functions
 
 __all__ = ["Sensitive"]
@@ -26,6 +27,7 @@ _NORMALIZATIONS = frozenset(
 _ATTENTION = "so few bits cannot carry scores of attention"
 _POSITIONS = "so few bits cannot carry positions on a grid"
 _DIVISORS = "so few bits cannot carry what it divides by"
+_RECURRENT = "so few bits cannot carry what it joins for a recurrent layer, which is float"
 _ELEMENTWISE = frozenset({"Add", "Div", "Mul", "Sub", "Where"})
 
 
@@ -66,10 +68,11 @@ class Sensitive:
     And for integers of 8 bits, in any model:
 
     10. Divisions by what the model computes (`quarkfast.quantization.computed_divisors`).
+    11. What is joined in front of a recurrent layer (`quarkfast.quantization.recurrent_inputs`).
 
     And whatever the type:
 
-    11. What a rewrite has added to be computed in float (`quarkfast.graph.kept_float`).
+    12. What a rewrite has added to be computed in float (`quarkfast.graph.kept_float`).
 
     All other matrix products, where the time goes, are quantized all the same.
     """
@@ -105,10 +108,12 @@ class Sensitive:
         for node in box_decoding(graph):
             if _is_narrow(spec_of(name_of(node.outputs[0]))) and not is_asked_for(node):
                 self._reasons.setdefault(node, _POSITIONS)
-        for node in computed_divisors(graph):
+        integers = dict.fromkeys(computed_divisors(graph), _DIVISORS)
+        integers |= dict.fromkeys(recurrent_inputs(graph), _RECURRENT)
+        for node, reason in integers.items():
             spec = spec_of(name_of(node.outputs[0]))
             if _is_narrow(spec) and spec.format.is_integer and not is_asked_for(node):
-                self._reasons.setdefault(node, _DIVISORS)
+                self._reasons.setdefault(node, reason)
         self.masks = frozenset(value for value in masks.values if not spec_of(name_of(value)).format.float32_range)
         """Masks and what they are computed from."""
         self.masked = frozenset(value for value in masks.sums if not spec_of(name_of(value)).format.float32_range)

@@ -42,8 +42,8 @@ class Target:
             float.
         fused: Activation function -> the operators that compute it along, so that no Q/DQ pair stands between the two.
         constants: Whose spec a constant operand of an elementwise operator takes (the ``b`` of ``x + b``): that of
-            activations or of weights. Where the result has 16 bits and weights have fewer, it is that of the result, but
-            for a strict scheme.
+            activations or of weights. Where the result has 16 bits and weights have fewer, it is that of the result,
+            unless the scheme is strict.
         dynamic: Whether activations get their scale while the model runs, so that only weights are placed.
         operands_only: Whether only the operands of the operators with a rule are quantized. What these compute is then
             float, and other readers of an operand read it as it was computed.
