@@ -231,7 +231,7 @@ def test_a_rotation_may_keep_means(size):
 
 
 def test_eight_bits_cost_less_with_layer_normalizations_turned():
-    """With one scale for each tensor, the table among them: where that has one for each column, less is left to gain."""
+    """With one scale for each tensor, the table too: where that has one for each column, less is left to gain."""
     ids, data = _ids(32, 2), {"ids": _ids(32)}
     expected = _outputs(_centred(), ids)
     plain, turned = (
