@@ -85,9 +85,8 @@ class ConstantSlots:
 
     def _add(self, node: ir.Node, index: int, role: Role) -> None:
         name = name_of(node.inputs[index])
-        self._put(
-            node, index, role, self._choices.weight(node, name) if role == "weight" else self._choices.moved(name)
-        )
+        spec = self._choices.weight(node, name) if role == "weight" else self._choices.moved(name)
+        self._put(node, index, role, spec)
 
     def _put(self, node: ir.Node, index: int, role: Role, spec: TensorSpec) -> None:
         name, axis = name_of(node.inputs[index]), _axis(node, index, spec)

@@ -27,7 +27,7 @@ def fix_inputs(model: ir.Model, values: Mapping[str, ArrayLike]) -> None:
     """Makes constants of the inputs of `model` that are named, in place.
 
     What follows from constants alone is computed, and an If whose condition does becomes the branch that it takes.
-    A single number fills an input of any fixed shape.
+    A single number fills an input of any fixed shape. Other inputs and all outputs keep their names and types; error 0.
 
     Raises:
         ConfigError: If a name is no input, a value does not fit, or no input would be left.
