@@ -25,7 +25,7 @@ _ROWS_PER_INPUT, _FEWEST, _MOST = 8, 2048, 16384
 
 # Rows to multiply at once: at least so many, and of few numbers so many bytes. Their copies in float64 take four times
 # as much.
-_CHUNK_ROWS, _CHUNK = 256, 2 << 20
+_CHUNK_ROWS, _CHUNK = 256, 512 << 10
 
 
 class LayerStatistics(NamedTuple):
