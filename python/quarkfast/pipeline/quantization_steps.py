@@ -22,7 +22,7 @@ from quarkfast.pipeline.context import Context, WrittenModel
 from quarkfast.pipeline.metadata import write_changes, write_equalized, write_metadata
 from quarkfast.pipeline.method_ranges import method_ranges
 from quarkfast.pipeline.model_plan import describe
-from quarkfast.pipeline.replan import few_valued_of, functions_of, quantizers_for
+from quarkfast.pipeline.replan import few_valued_of, functions_of, quantizers_for, take_placement
 from quarkfast.pipeline.summary import POOR
 from quarkfast.quantization import (
     diagnose,
@@ -179,7 +179,8 @@ def _fingerprint(statistics: TensorStatistics) -> tuple[float, ...]:
 
 def compute_scales(context: Context) -> bool:
     """Resolves conflicts of scales, computes scales and zero points, and brings them to what the target allows."""
-    context.placement, conflicts = resolve_conflicts(context.model, context.placement, context.ranges)
+    placement, conflicts = resolve_conflicts(context.model, context.placement, context.ranges)
+    take_placement(context, placement)
     context.quantizers = quantizers_for(context, context.ranges)
     context.notes += [*conflicts, *context.quantizers.notes]
     return False

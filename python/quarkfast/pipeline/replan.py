@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from quarkfast.graph.placement import Placement
 from quarkfast.graph.quantizer import Quantizers
 from quarkfast.graph.scalar_functions import ScalarFunction
 from quarkfast.kernels import Range
@@ -21,7 +22,15 @@ from quarkfast.quantization import (
 if TYPE_CHECKING:
     from quarkfast.pipeline.context import Context
 
-__all__ = ["Planned", "few_valued_of", "functions_of", "plan_with", "quantizers_for", "take_plan"]
+__all__ = [
+    "Planned",
+    "few_valued_of",
+    "functions_of",
+    "plan_with",
+    "quantizers_for",
+    "take_placement",
+    "take_plan",
+]
 
 
 class MethodRanges(NamedTuple):
@@ -87,6 +96,21 @@ def plan_with(context: Context, ranges: Mapping[str, Range]) -> Planned:
     """Returns scales and codes for other ranges of activations; the context stays as it is."""
     quantizers = quantizers_for(context, ranges)
     return Planned(ranges, quantizers, make_plan(context.model, context.placement, quantizers, context.scheme))
+
+
+def take_placement(context: Context, placement: Placement) -> None:
+    """Puts another placement in the place of that by which ranges were chosen, and of these forgets what is gone.
+
+    A function that stays float ends no range.
+    """
+    had = notes_of_cuts(functions_of(context), context.cut)
+    context.placement = placement
+    functions = functions_of(context)
+    context.cut = {name: ratio for name, ratio in context.cut.items() if name in functions}
+    has = notes_of_cuts(functions, context.cut)
+    if has != had:
+        context.range_notes = [*(note for note in context.range_notes if note not in had), *has]
+        context.notes = [*(note for note in context.notes if note not in had), *has]
 
 
 def take_plan(context: Context, planned: Planned) -> None:

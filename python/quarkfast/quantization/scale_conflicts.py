@@ -17,6 +17,9 @@ __all__ = ["resolve_conflicts"]
 # Three of eight bits: the smallest input keeps at least five.
 _RATIO = 8.0
 
+# What detectors make of the scores of all levels.
+_FUNCTIONS = frozenset({"Clip", "HardSigmoid", "LogSoftmax", "Relu", "Sigmoid", "Softmax", "Tanh"})
+
 
 def resolve_conflicts(
     model: ir.Model, placement: Placement, ranges: Mapping[str, Range]
@@ -24,8 +27,8 @@ def resolve_conflicts(
     """Returns a placement without scales that inputs of a Concat cannot share, and a sentence for each change.
 
     The head of a model is what lies in front of its outputs and does nothing but join and move values: Concat,
-    Reshape, Transpose and the like, whose results nothing else reads that is quantized. A detector joins boxes and
-    scores there, and then the levels of its pyramid.
+    Reshape, Transpose and the like, whose results nothing else reads that is quantized, and behind all that is joined
+    functions such as Sigmoid. A detector joins boxes and scores there, and then the levels of its pyramid.
 
     1. Where the largest magnitudes of what enters such a head differ by more than a factor of 8 (boxes in pixels and
        scores up to 1), all of it stays float. What enters keeps its pairs, and with them its scales; what a float node
@@ -70,7 +73,9 @@ def _heads(model: ir.Model, placement: Placement) -> list[tuple[ir.Node, ...]]:
         readers = {reader for value in node.outputs for reader, _ in value.uses()}
         ends = [reader for reader in readers if reader not in members]
         needed = any(name_of(reader) in placement.quantized for reader in ends)
-        if needed or not (_is_joined(node, placement) or _is_moved(node, placement)):
+        behind = (each for reader in readers if reader in members for each in members[reader])
+        last = _is_function(node) and not any(each.op_type == "Concat" for each in behind)
+        if needed or not (last or _is_joined(node, placement) or _is_moved(node, placement)):
             continue
         merged = [node]
         for head in {id(members[reader]): members[reader] for reader in readers if reader in members}.values():
@@ -90,6 +95,10 @@ def _is_joined(node: ir.Node, placement: Placement) -> bool:
     """Whether `node` is a Concat whose result has a scale of at most 8 bits."""
     spec = placement.specs.get(name_of(node.outputs[0]))
     return is_standard(node) and node.op_type == "Concat" and spec is not None and spec.format.integer_operators
+
+
+def _is_function(node: ir.Node) -> bool:
+    return is_standard(node) and node.op_type in _FUNCTIONS
 
 
 def _is_moved(node: ir.Node, placement: Placement) -> bool:
