@@ -6,6 +6,10 @@ import pytest
 import quarkfast
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.graph.load import load_model
+from quarkfast.pipeline.prepare import prepare
+from quarkfast.pipeline.resolve import resolve
+from quarkfast.quantization import function_inputs, place
 from support.tiny_models import tiny_model
 
 RNG = np.random.default_rng(5)
@@ -73,9 +77,28 @@ def test_sixteen_bits_keep_their_range():
     assert _told(result) == []
 
 
-def test_a_tensor_whose_scale_others_have_keeps_its_range():
+def _fitted(text):
+    scheme, target = resolve("U8S8", {})
+    model = prepare(load_model(_model(text)), 13)
+    return {name: each.name for name, each in function_inputs(model, place(model, scheme, target)).items()}
+
+
+def test_a_tensor_that_is_moved_in_front_of_a_function_has_its_range():
     body = "a2 = Transpose<perm = [0, 1, 3, 2]>(a) s = Sigmoid(a2) z = Mul(a2, s)"
-    assert _told(_quantize(body)) == []
+    assert _fitted(body) == {"a": "SiLU"}
+    (note,) = _told(_quantize(body))
+    assert note.endswith("1 SiLU")
+
+
+def test_tensors_that_are_joined_in_front_of_a_function_have_its_range():
+    body = "b = Conv(x, w1) j = Concat<axis = 1>(a, b) s = Sigmoid(j) z, o = Split<axis = 1>(s)"
+    assert _fitted(body) == dict.fromkeys("abj", "Sigmoid")
+
+
+@pytest.mark.parametrize("other", ["r = Relu(a)", "r = Relu(a2)"])
+def test_a_tensor_whose_scale_others_have_keeps_its_range(other):
+    body = f"a2 = Transpose<perm = [0, 1, 3, 2]>(a) {other} s = Sigmoid(a2) z = Mul(s, r)"
+    assert _fitted(body) == {}
 
 
 def test_a_range_of_the_users_stays():

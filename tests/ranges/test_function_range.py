@@ -64,9 +64,18 @@ def test_where_the_function_rises_nothing_changes():
     assert range_for_function(H, SEEN, SPECS["uint8"], lambda x: x**3) is None
 
 
-def test_a_range_on_one_side_of_zero_stays():
-    positive = histogram(np.abs(VALUES))
-    assert range_for_function(positive, (0.0, 9.0), SPECS["uint8"], SCALAR_FUNCTIONS["Sigmoid"].compute) is None
+def test_scores_of_which_none_is_above_zero_keep_what_a_sigmoid_tells_apart():
+    logits = histogram(-(np.abs(VALUES) ** 3) - np.float32(2))
+    found = range_for_function(logits, (-4000.0, -2.0), SPECS["int8"], SCALAR_FUNCTIONS["Sigmoid"].compute)
+    # Below -8.3 a Sigmoid gives less than half of a 255th of the 0.12 that it gives at -2; ends are tried at 64ths.
+    assert -16 < found.low < -8.3
+    assert found.high == 0
+
+
+def test_powers_of_two_give_up_an_octave_that_nothing_is_lost_by():
+    compute, spec = SCALAR_FUNCTIONS["Sigmoid"].compute, SPECS["power of two"]
+    assert range_for_function(histogram(VALUES * 16), (-256.0, 256.0), spec, compute).low > -64
+    assert range_for_function(histogram(VALUES * np.float32(0.3)), (-6.0, 6.0), spec, compute) is None
 
 
 def test_what_a_method_has_cut_off_stays_so():

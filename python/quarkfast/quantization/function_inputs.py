@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
-from quarkfast.graph.access import name_of
+from quarkfast.graph.access import is_standard, name_of
+from quarkfast.graph.operators import MOVERS, SHAPE_READERS
 from quarkfast.graph.placement import Placement
 from quarkfast.graph.scalar_functions import ScalarFunction, find_scalar_functions
 from quarkfast.kernels import Range
@@ -34,7 +35,8 @@ class FittedRanges(NamedTuple):
 def function_inputs(model: ir.Model, placement: Placement) -> dict[str, ScalarFunction]:
     """Returns the observed tensors of 8 bits or fewer that one function alone reads, with that function.
 
-    Left out are those that give their scale to other tensors: something else reads these.
+    What moves and joins values may lie between, as where a detector joins the scores of all levels. Left out are
+    tensors that give their scale to others which something else reads.
 
     Args:
         model: The prepared model.
@@ -43,9 +45,30 @@ def function_inputs(model: ir.Model, placement: Placement) -> dict[str, ScalarFu
     observed = {name for name in placement.observed if _is_narrow(placement.specs[name])}
     if not observed:
         return {}
-    members = Counter(placement.activations.values())
-    found = ((name_of(each.entry), each.function) for each in find_scalar_functions(model.graph))
-    return {name: function for name, function in found if name in observed and members[name] == 1}
+    members = dict[str, set[str]]()
+    for name, root in placement.activations.items():
+        members.setdefault(root, set()).add(name)
+    found = dict[str, ScalarFunction]()
+    for each in find_scalar_functions(model.graph):
+        read = {name_of(value) for value in _moved_to(each.entry)}
+        found |= {name: each.function for name in read & observed if members[name] <= read}
+    return found
+
+
+def _moved_to(entry: ir.Value) -> Iterator[ir.Value]:
+    """Yields a tensor that a function reads, and all that is moved into it and that nothing else reads."""
+    yield entry
+    node = entry.producer()
+    if node is None or not is_standard(node) or node.op_type not in MOVERS | {"Concat"}:
+        return
+    for value in node.inputs if node.op_type == "Concat" else node.inputs[:1]:
+        if value is not None and _is_read_once(value):
+            yield from _moved_to(value)
+
+
+def _is_read_once(value: ir.Value) -> bool:
+    readers = [reader for reader, _ in value.uses() if reader.op_type not in SHAPE_READERS]
+    return len(readers) == 1 and not value.is_graph_output()
 
 
 def fit_function_inputs(
@@ -86,9 +109,5 @@ def notes_of_cuts(functions: Mapping[str, ScalarFunction], cut: Iterable[str]) -
 
 
 def _is_narrow(spec: TensorSpec) -> bool:
-    """Whether a step of codes is wider than a bin of a histogram, and may be any number.
-
-    Powers of two leave one or two ranges to choose from: in XINT8 three tensors of a text recognizer changed, and it
-    read 8 words of 128 fewer with the same SQNR.
-    """
-    return spec.format.is_integer and spec.format.bits <= 8 and spec.scale != "power_of_two"
+    """Whether a step of codes is wider than a bin of a histogram."""
+    return spec.format.is_integer and spec.format.bits <= 8

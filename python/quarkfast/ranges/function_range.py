@@ -26,6 +26,10 @@ _SHARES = np.arange(_PLACES - 1, 0, -1, dtype=np.float64) / _PLACES
 # The range changes where the error falls by a decibel or more: below that another calibration could undo it.
 _WORTH = 10**-0.1
 
+# Powers of two change by octaves: one that nothing is lost by takes three quarters of the error. A text recognizer in
+# XINT8 of which a decibel decided read 8 words of 128 fewer, with the same SQNR.
+_WORTH_OCTAVES = 1 / 4
+
 # Values of a bin are taken for evenly spread: each stands for as many numbers, in the middle of equal parts.
 _PARTS = 4
 
@@ -60,7 +64,7 @@ def range_for_function(
 
     Args:
         histogram: Of the values.
-        kept: The range that a method has found for them; it holds zero, or no end moves.
+        kept: The range that a method has found for them; codes reach to zero in any case.
         spec: Their type, of 8 bits at most, since a step must hold several bins.
         compute: The function, of a float64 array.
 
@@ -73,8 +77,8 @@ def range_for_function(
         >>> found.low, found.high
         (-3.0, 3.0)
     """
-    low, high = max(kept[0], histogram.range.min), min(kept[1], histogram.range.max)
-    if not low < 0 < high:
+    low, high = min(max(kept[0], histogram.range.min), 0.0), max(min(kept[1], histogram.range.max), 0.0)
+    if not low < high:
         return None
     error = _FunctionError(histogram, compute, spec)
     best, least = (low, high), None if (low, high) == tuple(kept) else error(low, high)
@@ -88,7 +92,8 @@ def range_for_function(
         if left.min() < least:
             place = int(left.argmin())
             best, least = (float(found[0, place]), float(found[1, place])), float(left[place])
-    if least is None or best == tuple(kept) or least > _WORTH * error(*kept):
+    worth = _WORTH_OCTAVES if spec.scale == "power_of_two" else _WORTH
+    if least is None or best == tuple(kept) or least > worth * error(*kept):
         return None
     return FunctionRange(*best, error.decibels(least))
 
