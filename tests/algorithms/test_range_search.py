@@ -94,6 +94,19 @@ def test_the_summary_counts_no_function_whose_range_another_one_replaces():
     assert told == [True, False]
 
 
+def test_ranges_end_where_the_function_that_reads_them_is_flat_whatever_the_power():
+    text = TEXT.replace("y = Gemm (f, w3, b3)", "g = Gemm (f, w3, b3) s = Mul (g, large) y = Sigmoid (s)")
+    rng = np.random.default_rng(3)
+    arrays = {name: rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in SHAPES.items()}
+    proto = tiny_model(text, arrays | {"large": np.float32(100)})
+    given = {"preset": "A8W8", "calibration_data": _samples(48, 2)}
+    without, found = (quarkfast.quantize(proto, search_ranges=each, **given) for each in (False, True))
+    assert _notes(found)[0].startswith("range search: ranges of least error to the power ")
+    told = [[note for note in each.summary.notes if note.startswith("ranges end where")] for each in (without, found)]
+    assert told[0] == told[1]
+    assert told[0][0].endswith("1 Sigmoid")
+
+
 def test_it_needs_enough_real_samples():
     assert not _notes(_quantized(_samples(4, 2), search_ranges=True))
     assert not _notes(_quantized("random", search_ranges=True))

@@ -85,6 +85,9 @@ class Context(Protocol):
     def plan_with(self, ranges: Mapping[str, Range]) -> Any:
         """Returns scales and codes for other ranges of activations, for :meth:`take_plan`."""
 
+    def plan_fitted(self, ranges: Mapping[str, Range]) -> Any:
+        """Returns the same, with ranges that end where the functions that read them are flat."""
+
     def plan_by_method(self, method: str) -> Any:
         """Returns scales and codes for ranges of another method than the scheme's, for :meth:`take_plan`."""
 

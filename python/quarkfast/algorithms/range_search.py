@@ -29,9 +29,10 @@ _FIRST = 2.5
 def _run(context: Context, settings: JudgeSettings) -> bool:
     """Chooses ranges of activations by what they do to the outputs, and keeps them if other samples do not object.
 
-    1. For each power of `quarkfast.ranges.error_norm` every activation has the range of least error to that power; one
-       power holds for all of them. Ranges of each tensor's own by the noise of outputs fit the few samples: on other
-       images resnet20 and mobilenetv2 then lost 0.3 to 9 dB.
+    1. For each power of `quarkfast.ranges.error_norm` every activation has the range of least error to that power, and
+       one that ends sooner where a function alone reads it that is flat there; one power holds for all of them. Ranges
+       of each tensor's own by the noise of outputs fit the few samples: on other images resnet20 and mobilenetv2 then
+       lost 0.3 to 9 dB.
     2. The model with rounded activations and float weights runs with each kind of ranges and with those of the method.
     3. The power 2.5 is taken where no other kind, nor the method, is better by more than a standard error.
     4. Samples held apart, every third, judge that: where they show more noise than with the ranges of the method, by
@@ -52,7 +53,7 @@ def _run(context: Context, settings: JudgeSettings) -> bool:
     kinds, feeds = _kinds(context), context.read_samples(settings.samples)
     if _FIRST not in kinds or len(feeds) < settings.least_samples:
         return False
-    plans = {power: plan for power, ranges in kinds.items() if _differs(plan := context.plan_with(ranges), context)}
+    plans = {power: plan for power, ranges in kinds.items() if _differs(plan := context.plan_fitted(ranges), context)}
     forms = context.simulate_activations([None, *plans.values()])
     kept = judge_kinds(context, dict(zip((None, *plans), forms, strict=True)), feeds, _FIRST, settings)
     if kept is None:

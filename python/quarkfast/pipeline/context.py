@@ -25,7 +25,7 @@ from quarkfast.graph.save import to_proto
 from quarkfast.graph.scalar_functions import ScalarFunction
 from quarkfast.kernels import Range
 from quarkfast.pipeline.calibration_source import CalibrationSource
-from quarkfast.pipeline.method_ranges import plan_by_method
+from quarkfast.pipeline.method_ranges import plan_by_method, plan_fitted
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.remembered import Remembered
 from quarkfast.pipeline.replan import Planned, plan_with, take_plan
@@ -189,6 +189,10 @@ class Context(ModelContext):
     def plan_with(self, ranges: Mapping[str, Range]) -> Planned:
         """Returns scales and codes for other ranges of activations."""
         return plan_with(self, ranges)
+
+    def plan_fitted(self, ranges: Mapping[str, Range]) -> Planned:
+        """Returns the same, with ranges that end where the functions that read them are flat."""
+        return plan_fitted(self, ranges)
 
     def plan_by_method(self, method: str) -> Planned:
         """Returns scales and codes for ranges of another method than the scheme's."""

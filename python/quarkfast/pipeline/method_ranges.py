@@ -20,9 +20,10 @@ from quarkfast.statistics import TensorStatistics
 
 if TYPE_CHECKING:
     from quarkfast.config import TensorSpec
+    from quarkfast.kernels import Range
     from quarkfast.pipeline.context import Context
 
-__all__ = ["method_ranges", "plan_by_method"]
+__all__ = ["method_ranges", "plan_by_method", "plan_fitted"]
 
 
 def plan_by_method(context: Context, method: str) -> Planned:
@@ -40,6 +41,19 @@ def plan_by_method(context: Context, method: str) -> Planned:
     }
     chosen = method_ranges(context, context.statistics, specs, context.samples)
     return plan_with(context, chosen.ranges)._replace(chosen=chosen)
+
+
+def plan_fitted(context: Context, ranges: Mapping[str, Range]) -> Planned:
+    """Returns scales and codes for other ranges of activations, which end where the functions that read them are flat.
+
+    Those that reach beyond what was seen stay.
+    """
+    functions = functions_of(context)
+    had = notes_of_cuts(functions, context.cut)
+    fitting = {name: each for name, each in functions.items() if name not in context.wider}
+    fitted, cut = fit_function_inputs(fitting, context.placement, ranges, context.statistics)
+    notes = [*notes_of_cuts(functions, cut), *(note for note in context.range_notes if note not in had)]
+    return plan_with(context, fitted)._replace(chosen=MethodRanges(fitted, cut, context.wider, notes))
 
 
 def method_ranges(
