@@ -70,6 +70,16 @@ def test_masked_scores_survive_eight_bits(attention, feed, preset):
     assert np.std(got - expected) < 0.1 * np.std(expected)
 
 
+@pytest.mark.parametrize("tensor", ["weights", "masked"])
+@pytest.mark.parametrize("preset", ["A8W8", "U8S8"])
+def test_a_softmax_stays_float_where_sixteen_bits_are_on_one_side_of_it(attention, feed, preset, tensor):
+    options = {"calibration_data": feed, "tensors": {tensor: {"dtype": "int16"}}}
+    result = quarkfast.quantize(attention, preset=preset, **options)
+    assert "Softmax" in {left.op_type for left in result.summary.left_float}
+    expected, got = run_exact(attention, feed)[0], run_exact(result.model_bytes, feed)[0]
+    assert np.std(got - expected) < 0.1 * np.std(expected)  # as above
+
+
 def test_no_pair_stands_between_a_matrix_product_and_its_bias(attention, feed):
     proto = quarkfast.quantize(attention, preset="A8W8", calibration_data=feed).proto
     producers = {name: node for node in proto.graph.node for name in node.output}

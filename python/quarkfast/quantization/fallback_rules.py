@@ -93,8 +93,10 @@ class Sensitive:
             if node in self._reasons:
                 continue
             spec, reason = spec_of(name_of(node.outputs[0])), ""
-            if _is_narrow(spec):
-                reason = _ATTENTION if node in attention else _reason(node, self._reasons)
+            if node in attention and any(_is_narrow(spec_of(name_of(each))) for each in _decisive(node)):
+                reason = _ATTENTION
+            elif _is_narrow(spec):
+                reason = _reason(node, self._reasons)
             if not reason and not spec.format.float32_range:
                 reason = _masks(node, masks)
             if reason:
@@ -122,6 +124,12 @@ class Sensitive:
     def objection(self, node: ir.Node) -> str:
         """Returns the reason, empty if there is none."""
         return self._reasons.get(node) or why_kept_float(node)
+
+
+def _decisive(node: ir.Node) -> list[ir.Value]:
+    """Returns the tensors of an attention whose few bits leave a node float; of a Softmax also the scores it reads."""
+    scores = [value for value in node.inputs[:1] if value is not None and node.op_type == "Softmax"]
+    return [node.outputs[0], *scores]
 
 
 def _reason(node: ir.Node, reasons: dict[ir.Node, str]) -> str:
