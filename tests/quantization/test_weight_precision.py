@@ -229,7 +229,7 @@ def test_an_operator_set_that_cannot_be_converted_leaves_the_preset_and_is_told(
     def refuse(context):
         raise quarkfast.UnsupportedError("model: expected opset 13 or newer, got 11, which onnx cannot convert: Scan")
 
-    monkeypatch.setattr("quarkfast.pipeline.weight_precision_steps.convert_operator_set", refuse)
+    monkeypatch.setattr("quarkfast.pipeline.placing_anew.convert_operator_set", refuse)
     result = quantized(uneven(), "U8S8", 11)
     assert scale_of(result).ndim == 0
     assert result.proto.opset_import[0].version == 11

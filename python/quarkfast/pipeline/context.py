@@ -99,7 +99,7 @@ class Context(ModelContext):
         placement: Where pairs go.
         effort: How far weights are improved by other forms.
         remembered: What quantizations of the same model on the same samples have found out; None for one alone.
-        weight_rules: Forms of weights other than the scheme's own.
+        tensor_rules: Forms of tensors other than the scheme's own.
         weight_plan: Which weights are stored in a narrower type, and their codes, where activations are left alone.
         request: The statistics that the steps of the stage wanted.
         calibration: What came of that; None where nothing was wanted.
@@ -140,7 +140,7 @@ class Context(ModelContext):
     placement: Placement = field(init=False)
     effort: Effort = USUAL
     remembered: Remembered | None = None
-    weight_rules: tuple[TensorRule, ...] = ()
+    tensor_rules: tuple[TensorRule, ...] = ()
     weight_plan: WeightPlan = field(init=False)
     request: StatisticsRequest = field(default_factory=StatisticsRequest)
     calibration: Calibration | None = None

@@ -52,7 +52,7 @@ def split_outliers(context: Context) -> bool:
     changed = _rewrite(context, maxima)
     if not changed:
         return False
-    scheme = replace(context.scheme, tensors=(*context.scheme.tensors, *context.weight_rules))
+    scheme = replace(context.scheme, tensors=(*context.scheme.tensors, *context.tensor_rules))
     context.placement = place(context.model, scheme, context.target)
     folder = None if context.path is None else context.path.parent
     context.resources.enter_context(constants_in_files(context.model, folder))

@@ -58,7 +58,7 @@ def shift_activations(context: Context) -> bool:
         name: shift_statistics(seen, moved[name]) if name in moved else seen
         for name, seen in context.statistics.items()
     }
-    scheme = replace(context.scheme, tensors=(*context.scheme.tensors, *context.weight_rules))
+    scheme = replace(context.scheme, tensors=(*context.scheme.tensors, *context.tensor_rules))
     context.placement = place(context.model, scheme, context.target)
     gained = 10 * math.log10(found.gain)
     count = sum(name in moved for name in context.ranges)

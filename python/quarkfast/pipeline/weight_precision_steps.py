@@ -13,10 +13,9 @@ from quarkfast.evaluate.constant_trial import ConstantTrial, decibels
 from quarkfast.evaluate.logits import judge_also, logits_of
 from quarkfast.evaluate.ranked_outputs import judge_unranked
 from quarkfast.graph.external_constants import proto_and_folder, with_constants_as_inputs
-from quarkfast.graph.opset import opset_version
 from quarkfast.pipeline.context import Context
-from quarkfast.pipeline.preparation_steps import convert_operator_set
-from quarkfast.quantization import needs_ranges, place
+from quarkfast.pipeline.placing_anew import place_anew
+from quarkfast.quantization import needs_ranges
 from quarkfast.quantization.weight_precision import (
     Choice,
     Form,
@@ -27,8 +26,6 @@ from quarkfast.quantization.weight_precision import (
     weights_of,
 )
 from quarkfast.targets import Target
-from quarkfast.transforms.fold_constants import fold_constants
-from quarkfast.transforms.infer_types import infer_types
 from quarkfast.wording import first_names
 from quarkfast.writers import lowest_opset
 
@@ -64,7 +61,7 @@ def raise_precision(context: Context) -> bool:
     choice = context.once("forms of weights", asked, lambda: _choose(context, weights, feed, forms))
     if choice is None or not choice.is_wanted:
         return False
-    return _place_anew(context, choice, len(weights))
+    return _take(context, choice, len(weights))
 
 
 def _choose(context: Context, weights: Sequence[Weight], feed: Feed, forms: Sequence[Form]) -> Choice | None:
@@ -101,23 +98,14 @@ def forms_taken(scheme: Scheme, target: Target) -> list[Form]:
     return found
 
 
-def _place_anew(context: Context, choice: Choice, count: int) -> bool:
-    """Places the model with the forms chosen, in an operator set that has them; returns whether there are any."""
-    scheme = replace(context.scheme, tensors=(*context.scheme.tensors, *choice.rules))
-    needed = lowest_opset(scheme, context.target)
-    if choice.rules and opset_version(context.model) < needed:
-        before, context.opset = context.opset, needed
+def _take(context: Context, choice: Choice, count: int) -> bool:
+    """Places the model with the forms chosen; returns whether there are any."""
+    if choice.rules:
         try:
-            convert_operator_set(context)
+            place_anew(context, choice.rules)
         except UnsupportedError as error:
-            context.opset = before
             context.notes.append(f"{_beginning(context, choice)}, and cannot have another: {error}")
             return False
-        fold_constants(context.model)
-        infer_types(context.model)
-    context.weight_rules = choice.rules
-    if choice.rules:
-        context.placement = place(context.model, scheme, context.target)
     context.notes.append(_note(context, choice, count))
     return bool(choice.rules)
 
