@@ -86,9 +86,9 @@ class Scheme:
             brings outputs closer (`quarkfast.algorithms.bias_correction`); other roundings than to nearest begin there.
         output_bias_correction: Whether biases make up for the mean error of their layers' outputs in the quantized
             model (`quarkfast.algorithms.output_bias_correction`); other roundings than to nearest do so anyway.
-        strict: Whether weights keep the type and the granularity of `weight` even where these take much from the
-            outputs (`quarkfast.quantization.weight_precision`), and the inputs of activation functions the range that
-            the method finds (`quarkfast.quantization.function_inputs`).
+        strict: Whether weights and activations keep the type and the granularity of the scheme even where these take
+            much from the outputs (`quarkfast.quantization.weight_precision`), and the inputs of activation functions
+            the range that the method finds (`quarkfast.quantization.function_inputs`).
         align_scales: Whether tensors are multiplied so that powers of two fit them well
             (`quarkfast.algorithms.scale_alignment`); None does so where `rounding` is not to the nearest.
         search_ranges: Whether ranges of activations are chosen by what they do to the outputs

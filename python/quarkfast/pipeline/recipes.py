@@ -7,6 +7,7 @@ from quarkfast.algorithms.weight_rounding_row import WEIGHT_ROUNDING
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.pipeline.alignment_steps import aligns_scales, drop_aligned_limits
+from quarkfast.pipeline.attention_steps import may_raise_attention, raise_attention
 from quarkfast.pipeline.equalization_steps import goes_through_gates, observe_channels_between
 from quarkfast.pipeline.outlier_steps import may_split_outliers, split_outliers
 from quarkfast.pipeline.preparation_steps import (
@@ -119,6 +120,7 @@ _PLACEMENT: Recipe = (
     FunctionStep("place", "prepare", place_pairs),
     FunctionStep("raise weight precision", "prepare", raise_precision, may_raise_precision),
     FunctionStep("keep constants in files", "prepare", keep_constants_in_files, runs_model),
+    FunctionStep("raise attention precision", "prepare", raise_attention, may_raise_attention),
 )
 
 _RESULT: Recipe = (
