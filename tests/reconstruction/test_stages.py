@@ -49,6 +49,24 @@ def test_layers_see_what_they_see_in_the_whole_model(budget, rng):
             assert model.input_of("matmul_4", sample).tolist() == run_exactly(whole, feed)[2].tolist()
 
 
+def test_sizes_that_an_earlier_stage_computes_are_those_of_a_resize(rng):
+    """ONNX Runtime takes no sizes of an unknown number."""
+    text = """g (float[1, 2, H, W] x) => (float[1, 2, H2, W2] y) {
+        shape = Shape (x)
+        sizes = Mul (shape, twice)
+        a = Conv (x, u)
+        large = Resize <mode = "linear"> (a, , , sizes)
+        y = Conv (large, v)
+    }"""
+    weights = {name: rng.normal(size=(2, 2, 1, 1)).astype(np.float32) for name in "uv"}
+    proto = tiny_model(text, weights | {"twice": np.int64([1, 1, 2, 2])})
+    feeds = [{"x": rng.normal(size=(1, 2, 3, width)).astype(np.float32)} for width in (3, 4)]
+    with StagedModel(proto, {"conv_2": "u", "conv_4": "v"}, feeds, 1 << 20) as model:
+        for stage in range(model.stages):
+            model.run(stage)
+        assert [model.input_of("conv_4", sample).shape for sample in range(2)] == [(1, 2, 6, 6), (1, 2, 6, 8)]
+
+
 def test_weights_that_are_replaced_before_their_stage_count(rng):
     proto, feeds = _branches(rng), _samples(rng)
     with StagedModel(proto, LAYERS, feeds, 1 << 20) as model:

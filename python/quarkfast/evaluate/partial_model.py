@@ -27,7 +27,7 @@ class Piece:
         self,
         model: onnx.ModelProto,
         wanted: Sequence[str],
-        given: Mapping[str, int] | Sequence[str],
+        given: Mapping[str, onnx.TypeProto] | Sequence[str],
         folder: Path | None = None,
     ) -> None:
         """Opens a session.
@@ -35,8 +35,8 @@ class Piece:
         Args:
             model: The whole model.
             wanted: Names of the tensors to compute.
-            given: Tensors that are known besides the inputs of the model: names of float32 ones, or names and types of
-                elements (``onnx.TensorProto.DataType``).
+            given: Tensors that are known besides the inputs of the model: names of float32 ones, or names and types.
+                ONNX Runtime takes no sizes of a Resize without a length.
             folder: Where the files are that the model refers to, or None where all its constants are in it.
 
         Raises:
@@ -44,8 +44,9 @@ class Piece:
         """
         nodes, read = needed_nodes(model.graph, wanted, given)
         inputs = [value for value in model.graph.input if value.name in read]
-        types = given if isinstance(given, Mapping) else dict.fromkeys(given, onnx.TensorProto.FLOAT)
-        inputs += [onnx.helper.make_tensor_value_info(name, types[name], None) for name in types if name in read]
+        floats = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, None)
+        types = given if isinstance(given, Mapping) else dict.fromkeys(given, floats)
+        inputs += [onnx.ValueInfoProto(name=name, type=each) for name, each in types.items() if name in read]
         constants = [tensor for tensor in model.graph.initializer if tensor.name in read]
         outputs = [onnx.ValueInfoProto(name=name) for name in wanted]
         part = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)

@@ -92,7 +92,7 @@ class StagedModel:
         """
         wanted = [name for name, own in self._stage_of.items() if own == stage and self._last_use.get(name, 0) > stage]
         kept = [name for name in self._stage_of if name in self._store]
-        types = {name: self._element_type(name) for name in kept}
+        types = {name: self._type_of(name) for name in kept}
         piece = Piece(self.model, wanted, types, self._folder) if wanted else None
         computed, gone = 0, [name for name in kept if self._last_use.get(name, 0) <= stage]
         for sample, feed in enumerate(self._feeds):
@@ -104,11 +104,16 @@ class StagedModel:
                 computed += array.nbytes
         return computed
 
-    def _element_type(self, name: str) -> int:
+    def _type_of(self, name: str) -> onnx.TypeProto:
+        """Returns the type of a tensor; with its length where it may be a shape, which is one of all samples."""
         array = self._store.get(name, 0)
         if array.dtype == object:
-            return int(onnx.TensorProto.STRING)
-        return int(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
+            return onnx.helper.make_tensor_type_proto(onnx.TensorProto.STRING, None)
+        lengths = set[int]()
+        if array.dtype == np.int64 and array.ndim == 1:
+            lengths = {self._store.get(name, sample).size for sample in range(len(self._feeds))}
+        kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+        return onnx.helper.make_tensor_type_proto(kind, list(lengths) if len(lengths) == 1 else None)
 
 
 class _Known(Mapping[str, NDArray[Any]]):
