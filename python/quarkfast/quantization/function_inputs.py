@@ -50,8 +50,8 @@ def function_inputs(model: ir.Model, placement: Placement) -> dict[str, ScalarFu
         members.setdefault(root, set()).add(name)
     found = dict[str, ScalarFunction]()
     for each in find_scalar_functions(model.graph):
-        read = {name_of(value) for value in _moved_to(each.entry)}
-        found |= {name: each.function for name in read & observed if members[name] <= read}
+        read = [name_of(value) for value in _moved_to(each.entry)]
+        found |= {name: each.function for name in read if name in observed and members[name].issubset(read)}
     return found
 
 
