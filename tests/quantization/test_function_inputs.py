@@ -104,3 +104,9 @@ def test_a_tensor_whose_scale_others_have_keeps_its_range(other):
 def test_a_range_of_the_users_stays():
     result = _quantize(BODIES["SiLU"], tensors={"a": {"range": [-30.0, 30.0]}})
     assert _told(result) == []
+
+
+def test_a_long_chain_of_moves_is_followed_to_its_end():
+    moves = "".join(f"t{i + 1} = Transpose<perm = [0, 1, 3, 2]>(t{i}) " for i in range(1500))
+    body = f"t0 = Transpose<perm = [0, 1, 3, 2]>(a) {moves} z = Sigmoid(t1500)"
+    assert _fitted(body) == {"a": "Sigmoid"}

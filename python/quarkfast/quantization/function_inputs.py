@@ -57,13 +57,15 @@ def function_inputs(model: ir.Model, placement: Placement) -> dict[str, ScalarFu
 
 def _moved_to(entry: ir.Value) -> Iterator[ir.Value]:
     """Yields a tensor that a function reads, and all that is moved into it and that nothing else reads."""
-    yield entry
-    node = entry.producer()
-    if node is None or not is_standard(node) or node.op_type not in MOVERS | {"Concat"}:
-        return
-    for value in node.inputs if node.op_type == "Concat" else node.inputs[:1]:
-        if value is not None and _is_read_once(value):
-            yield from _moved_to(value)
+    waiting = [entry]
+    while waiting:
+        moved = waiting.pop()
+        yield moved
+        node = moved.producer()
+        if node is None or not is_standard(node) or node.op_type not in MOVERS | {"Concat"}:
+            continue
+        sources = node.inputs if node.op_type == "Concat" else node.inputs[:1]
+        waiting += [value for value in sources if value is not None and _is_read_once(value)]
 
 
 def _is_read_once(value: ir.Value) -> bool:
