@@ -18,15 +18,14 @@ from quarkfast.evaluate.sample_noise import TriedForm
 from quarkfast.formats import wider_integer
 from quarkfast.graph.access import name_of
 from quarkfast.graph.attention import nodes_of_attention
-from quarkfast.graph.external_constants import proto_and_folder
 from quarkfast.graph.quantizer import Quantizer
 from quarkfast.pipeline.context import Context
 from quarkfast.pipeline.placing_anew import place_anew
+from quarkfast.pipeline.simulate import simulate_activations
 from quarkfast.quantization import Plan, needs_ranges
 from quarkfast.quantization.scales import quantizer_for_range
 from quarkfast.quantization.weight_precision import USUAL, has_eight_bits
 from quarkfast.wording import counted, first_names
-from quarkfast.writers.qdq import insert_pairs
 
 __all__ = ["may_raise_attention", "raise_attention"]
 
@@ -129,7 +128,5 @@ def _rounded(context: Context, ends: Mapping[str, float]) -> TriedForm:
     spec = context.scheme.activation
     quantizers: dict[str, Quantizer] = {name: quantizer_for_range(0.0, end, spec) for name, end in ends.items()}
     placement = replace(context.placement, activations={name: name for name in ends}, constants=(), biases=())
-    model = context.model.clone()
-    model.meta.update(context.model.meta)  # which says where its constants are
-    insert_pairs(model, Plan(placement, quantizers, (), ()), context.scheme)
-    return TriedForm(*proto_and_folder(model))
+    (form,) = simulate_activations(context, [Plan(placement, quantizers, (), ())])
+    return form
