@@ -1,4 +1,4 @@
-"""The step that gives the weights of attentions more bits where 8 take too much from the outputs."""
+"""The step that gives attention weights, the results of Softmax, more bits where 8 take too much from the outputs."""
 
 from __future__ import annotations
 
