@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
-from quarkfast.algorithms.gated_pairs import Gate, carry_factors, find_gated_pairs
-from quarkfast.algorithms.layer_pairs import by_input, by_output, next_layer, reads_rows, values_between
+from quarkfast.algorithms.gated_pairs import carry_factors
+from quarkfast.algorithms.pair_noise import channel_absmax, lessens_noise
+from quarkfast.algorithms.scaled_pairs import ScaledPair, find_scaled_pairs
 from quarkfast.algorithms.shrunk_bias import shrunk_bias
 from quarkfast.config import Scheme
 from quarkfast.config.scheme import Factors
 from quarkfast.deferred import ir
-from quarkfast.graph.access import array_of, name_of
+from quarkfast.graph.access import name_of
 from quarkfast.graph.equalized import add_equalized
 
 __all__ = ["CROSS_LAYER_EQUALIZATION", "CrossLayerEqualizationSettings", "channels_between_layers", "equalize"]
@@ -140,7 +141,7 @@ def equalize(
         return False
     model.meta[_DONE] = True
     chosen = CrossLayerEqualizationSettings(settings) if isinstance(settings, str) else settings
-    pairs = _pairs(model, chosen)
+    pairs = find_scaled_pairs(model, chosen.through_gates)
     for pair in pairs:
         pair.reach = channel_absmax.get(name_of(pair.read))
     for _ in range(chosen.turns):
@@ -155,123 +156,21 @@ def equalize(
 
 def channels_between_layers(model: ir.Model, settings: CrossLayerEqualizationSettings) -> dict[str, int]:
     """Returns what is between the layers of each pair, as the second one reads it, and the axis of its channels."""
-    return {name_of(pair.read): 1 for pair in _pairs(model, settings)}
+    return {name_of(pair.read): 1 for pair in find_scaled_pairs(model, settings.through_gates)}
 
 
-@dataclass(eq=False)
-class _Pair:
-    """A layer, those behind it, and the gate between them if there is one.
-
-    Attributes:
-        factors: What each channel has been multiplied by so far.
-        reach: The largest magnitude of each channel of what is between the layers before that, if it is known.
-    """
-
-    head: ir.Node
-    tails: tuple[ir.Node, ...]
-    gate: Gate | None = None
-    factors: Values = field(init=False)
-    reach: NDArray[np.float32] | None = None
-
-    def __post_init__(self) -> None:
-        self.factors = np.ones(len(by_output(self.head, array_of(self.head.inputs[1]))))
-
-    @property
-    def read(self) -> ir.Value:
-        """What is between the layers: behind the gate, or as the second layer reads it."""
-        value = self.tails[0].inputs[0] if self.gate is None else self.gate.product.outputs[0]
-        assert value is not None
-        return value
-
-    @property
-    def room(self) -> Values | None:
-        """The powers of two up to which channels reach no further than the furthest one, if that is known."""
-        if self.reach is None:
-            return None
-        reach: Values = self.reach * self.factors
-        ratios = np.divide(reach.max(initial=0.0), reach, out=np.full(reach.shape, np.inf), where=reach > 0)
-        found: Values = np.exp2(np.floor(np.log2(ratios)))
-        return found
-
-    def values(self) -> list[ir.Value]:
-        """Returns the tensors that have the factors."""
-        if self.gate is None:
-            return values_between(self.head.outputs[0], self.tails)
-        return [self.gate.entry, *values_between(self.gate.product.outputs[0], self.tails)]
-
-
-def _pairs(model: ir.Model, settings: CrossLayerEqualizationSettings) -> list[_Pair]:
-    """Returns the pairs in the order of their first layers."""
-    found = {node: _Pair(node, (tail,)) for node in model.graph if (tail := next_layer(node)) is not None}
-    if settings.through_gates:
-        found |= {head: _Pair(head, tails, gate) for head, gate, tails in find_gated_pairs(model)}
-    return [found[node] for node in model.graph if node in found]
-
-
-def _scale(pair: _Pair, settings: CrossLayerEqualizationSettings) -> float:
+def _scale(pair: ScaledPair, settings: CrossLayerEqualizationSettings) -> float:
     """Scales a pair; returns the mean change of a weight, added up over its layers."""
-    head, layers = pair.head, (pair.head, *pair.tails)
-    weights = [array_of(node.inputs[1]).astype(np.float64) for node in layers]
-    written = _flat(by_output(head, weights[0]))
-    read = [_flat(by_input(node, weight)) for node, weight in zip(pair.tails, weights[1:], strict=True)]
-    bias = None if len(head.inputs) < 3 or head.inputs[2] is None else array_of(head.inputs[2]).astype(np.float64)
-    reach = _channel_absmax(written)
-    if settings.cle_scale_append_bias and bias is not None:
-        reach = np.maximum(reach, np.abs(shrunk_bias(bias, written)))
-    factors = _factors(reach, np.max([_channel_absmax(rows) for rows in read], axis=0), settings)
+    written, read = pair.weights()
+    reach = channel_absmax(written)
+    if settings.cle_scale_append_bias and pair.bias is not None:
+        reach = np.maximum(reach, np.abs(shrunk_bias(pair.bias, written)))
+    factors = _factors(reach, np.max([channel_absmax(rows) for rows in read], axis=0), settings)
     if pair.room is not None:
         factors = np.minimum(factors, pair.room)
-    if settings.factors == "useful_octaves" and not _lessens_noise(written, read, factors, settings.least_gain):
+    if settings.factors == "useful_octaves" and not lessens_noise(written, read, factors, settings.least_gain):
         return 0.0
-    pair.factors = pair.factors * factors
-    _change(head.inputs[1], weights[0] * _for_output(head, factors, weights[0].ndim))
-    if bias is not None:
-        _change(head.inputs[2], bias * factors)
-    for node, weight in zip(pair.tails, weights[1:], strict=True):
-        _change(node.inputs[1], weight / _for_input(node, factors, weight.shape))
-    return float(
-        sum(np.abs(array_of(node.inputs[1]) - before).mean() for node, before in zip(layers, weights, strict=True))
-    )
-
-
-def _flat(rows: Values) -> Values:
-    return rows.reshape(len(rows), -1)
-
-
-def _channel_absmax(rows: Values) -> Values:
-    """Returns the largest magnitude of each row."""
-    found: Values = np.abs(rows).max(axis=1, initial=0.0)
-    return found
-
-
-def _lessens_noise(written: Values, read: Sequence[Values], factors: Values, least_gain: float) -> bool:
-    """Whether rounding the weights on both sides of channels adds clearly less to the outputs once they are scaled.
-
-    Args:
-        written: Weights that make each channel, ``[channels, n0]``.
-        read: Weights that read it, ``[channels, n1]``, of each layer that does.
-        factors: One for each channel.
-        least_gain: The least ratio of noise before and after.
-    """
-    made, used = np.einsum("ij,ij->i", written, written), [np.einsum("ij,ij->i", rows, rows) for rows in read]
-    reach, reaches = _channel_absmax(written), [_channel_absmax(rows) for rows in read]
-    sizes, up, down = [rows.shape[1] for rows in read], factors, 1 / factors
-    before = sum(_noise(written.shape[1], reach, made, *each) for each in zip(sizes, reaches, used, strict=True))
-    after = sum(
-        _noise(written.shape[1], reach * up, made * up**2, size, other * down, energy * down**2)
-        for size, other, energy in zip(sizes, reaches, used, strict=True)
-    )
-    return before > least_gain * after
-
-
-def _noise(n0: int, reach0: Values, energy0: Values, n1: int, reach1: Values, energy1: Values) -> float:
-    """Returns what the roundings of two layers' weights add to the outputs, up to a factor that scaling leaves alone.
-
-    The square of a step is in proportion to that of a layer's largest magnitude; through a channel pass the ``n0``
-    roundings that make it, times the energy of what reads it, and its own energy times the ``n1`` roundings there.
-    """
-    square0, square1 = reach0.max(initial=0.0) ** 2, reach1.max(initial=0.0) ** 2
-    return float((square0 * n0 * energy1 + energy0 * square1 * n1).sum())
+    return pair.scale(factors)
 
 
 def _factors(r0: Values, r1: Values, settings: CrossLayerEqualizationSettings) -> Values:
@@ -284,23 +183,6 @@ def _factors(r0: Values, r1: Values, settings: CrossLayerEqualizationSettings) -
     largest = settings.limit
     factors: Values = np.clip(roots, 1 / largest, largest)
     return factors
-
-
-def _for_output(node: ir.Node, factors: Values, rank: int) -> Values:
-    return factors if reads_rows(node) else factors.reshape(-1, *[1] * (rank - 1))
-
-
-def _for_input(node: ir.Node, factors: Values, shape: tuple[int, ...]) -> Values:
-    if node.op_type == "Gemm":
-        return factors[:, None] if reads_rows(node) else factors
-    groups = node.attributes.get_int("group", 1)
-    table = factors.reshape(groups, -1).repeat(shape[0] // groups, axis=0)
-    return table.reshape(*table.shape, *[1] * (len(shape) - 2))
-
-
-def _change(value: ir.Value | None, values: Values) -> None:
-    assert value is not None  # _is_own has made sure
-    value.const_value = ir.Tensor(values.astype(np.float32), name=value.name)
 
 
 def _settings(scheme: Scheme) -> Settings | None:
