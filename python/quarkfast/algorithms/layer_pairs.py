@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard
+from quarkfast.graph.limits import clip_limits
 
-__all__ = ["by_input", "by_output", "layers_behind", "makes_channels", "next_layer", "reads_rows", "values_between"]
+__all__ = [
+    "NextLayer",
+    "by_input",
+    "by_output",
+    "layers_behind",
+    "makes_channels",
+    "next_layer",
+    "reads_rows",
+    "values_between",
+]
 
 Values = NDArray[np.float64]
 
@@ -19,14 +31,27 @@ Values = NDArray[np.float64]
 _PASS_THROUGH = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LeakyRelu", "MaxPool", "Relu"})
 
 
-def next_layer(node: ir.Node) -> ir.Node | None:
+class NextLayer(NamedTuple):
+    """A layer that a factor of a channel passes to.
+
+    Attributes:
+        layer: The layer.
+        limit: The upper limit of the Clips on the way there, whose lower one is zero; infinite without a Clip. A factor
+            passes a Clip as long as what it clips stays below that.
+    """
+
+    layer: ir.Node
+    limit: float
+
+
+def next_layer(node: ir.Node) -> NextLayer | None:
     """Returns the layer that alone reads what `node` gives, if a factor of a channel passes to it; else None.
 
     Both are Conv, or both Gemm, with weights and biases of their own.
     """
     if not makes_channels(node):
         return None
-    value = node.outputs[0]
+    value, limit = node.outputs[0], math.inf
     while True:
         uses = tuple(value.uses())
         if len(uses) != 1 or value.is_graph_output():
@@ -34,8 +59,10 @@ def next_layer(node: ir.Node) -> ir.Node | None:
         reader, index = uses[0]
         if reader.graph is not node.graph or index != 0 or not is_standard(reader):
             return None
-        if not _passes_through(reader):
-            return reader if _reads_channels_of(reader, node) else None
+        clipped = _limit_of(reader)
+        if clipped is None and not _passes_through(reader):
+            return NextLayer(reader, limit) if _reads_channels_of(reader, node) else None
+        limit = min(limit, math.inf if clipped is None else clipped)
         if any(output.uses() or output.is_graph_output() for output in reader.outputs[1:]):
             return None
         value = reader.outputs[0]
@@ -81,6 +108,12 @@ def values_between(value: ir.Value, layers: Sequence[ir.Node]) -> list[ir.Value]
         found[read] = None
         waiting += [reader.outputs[0] for reader, _ in read.uses() if reader not in layers]
     return list(found)
+
+
+def _limit_of(node: ir.Node) -> float | None:
+    """Returns the upper limit of a Clip whose lower one is zero, such as a ReLU6; None for other nodes."""
+    low, high = (clip_limits(node) or (None, None)) if node.op_type == "Clip" else (None, None)
+    return high if low == 0 and high is not None and high > 0 else None
 
 
 def _passes_through(node: ir.Node) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,12 +19,18 @@ __all__ = ["ScaledPair", "find_scaled_pairs"]
 
 Values = NDArray[np.float64]
 
+# The part of a Clip's limit up to which a channel on samples is taken for one that it never clips, and up to which
+# factors may bring one. Channels of two networks with ReLU6 that 16 samples leave below it leave 64 others the outputs
+# of the float model to 136 dB and 58 dB; up to the limit itself it is 63 and 39 dB.
+_UNCLIPPED = 0.8
+
 
 @dataclass(eq=False)
 class ScaledPair:
     """A layer, those behind it, and the gate between them if there is one.
 
     Attributes:
+        limit: The upper limit of a Clip between the layers, which channels must not reach; infinite without one.
         factors: What each channel has been multiplied by so far.
         reach: The largest magnitude of each channel of what is between the layers before that, if it is known.
     """
@@ -31,6 +38,7 @@ class ScaledPair:
     head: ir.Node
     tails: tuple[ir.Node, ...]
     gate: Gate | None = None
+    limit: float = math.inf
     factors: Values = field(init=False)
     reach: NDArray[np.float32] | None = None
 
@@ -46,14 +54,23 @@ class ScaledPair:
         return value
 
     @property
-    def room(self) -> Values | None:
-        """The powers of two up to which channels reach no further than the furthest one, if that is known."""
+    def is_clipped(self) -> bool:
+        """Whether there is a Clip between the layers."""
+        return math.isfinite(self.limit)
+
+    def within_room(self, factors: Values) -> Values:
+        """Returns factors by which channels reach no further than the furthest one, if it is known how far they reach.
+
+        Where there is a Clip, channels that come near to its limit keep what they have, and others do not come near.
+        """
         if self.reach is None:
-            return None
+            return np.ones_like(factors) if self.is_clipped else factors
         reach: Values = self.reach * self.factors
-        ratios = np.divide(reach.max(initial=0.0), reach, out=np.full(reach.shape, np.inf), where=reach > 0)
-        found: Values = np.exp2(np.floor(np.log2(ratios)))
-        return found
+        free = _UNCLIPPED * self.limit
+        furthest = min(float(reach.max(initial=0.0)), free)
+        ratios = np.divide(furthest, reach, out=np.full(reach.shape, np.inf), where=reach > 0)
+        found: Values = np.minimum(factors, np.exp2(np.floor(np.log2(ratios))))
+        return np.where(reach > free, 1.0, found)
 
     @property
     def bias(self) -> Values | None:
@@ -83,9 +100,13 @@ class ScaledPair:
         return [self.gate.entry, *values_between(self.gate.product.outputs[0], self.tails)]
 
 
-def find_scaled_pairs(model: ir.Model, through_gates: bool) -> list[ScaledPair]:
-    """Returns the pairs in the order of their first layers, with those that have a gate between them if asked for."""
-    found = {node: ScaledPair(node, (tail,)) for node in model.graph if (tail := next_layer(node)) is not None}
+def find_scaled_pairs(model: ir.Model, through_gates: bool, through_clip: bool) -> list[ScaledPair]:
+    """Returns the pairs in the order of their first layers, those with a gate or a Clip between them if asked for."""
+    found = dict[ir.Node, ScaledPair]()
+    for node in model.graph:
+        behind = next_layer(node)
+        if behind is not None and (through_clip or math.isinf(behind.limit)):
+            found[node] = ScaledPair(node, (behind.layer,), limit=behind.limit)
     if through_gates:
         found |= {head: ScaledPair(head, tails, gate) for head, gate, tails in find_gated_pairs(model)}
     return [found[node] for node in model.graph if node in found]

@@ -36,6 +36,7 @@ SETTINGS: Mapping[str, _Setting] = MappingProxyType(
         "cle_scale_append_bias": _BOOL,
         "cle_total_layer_diff_threshold": _Setting("a number of 0 or more", _is_number),
         "largest_factor": _Setting("a number of 1 or more", lambda value: _is_number(value) and value >= 1),
+        "through_clip": _BOOL,
         "through_gates": _BOOL,
     }
 )

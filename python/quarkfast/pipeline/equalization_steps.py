@@ -13,15 +13,17 @@ from quarkfast.graph.external import tensor_bytes
 from quarkfast.pipeline.channel_observation import observe_channels
 from quarkfast.pipeline.context import Context
 
-__all__ = ["goes_through_gates", "observe_channels_between"]
+__all__ = ["observe_channels_between", "observes_channels"]
 
 # Bytes of a model above which it is not judged either (`quarkfast.pipeline.judged_options`).
 _LARGEST = 1 << 30
 
 
-def goes_through_gates(context: Any) -> bool:
-    """Whether equalization passes gates, and there are samples."""
-    return isinstance(context, Context) and context.source.has_data and _settings(context).through_gates
+def observes_channels(context: Any) -> bool:
+    """Whether equalization passes what only samples let it pass (a gate, a Clip), and there are samples."""
+    if not isinstance(context, Context) or not context.source.has_data:
+        return False
+    return context.scheme.factors is not None and (_settings(context).through_clip or _settings(context).through_gates)
 
 
 def observe_channels_between(context: Context) -> bool:
@@ -35,4 +37,5 @@ def observe_channels_between(context: Context) -> bool:
 
 def _settings(context: Context) -> CrossLayerEqualizationSettings:
     found: CrossLayerEqualizationSettings | None = CROSS_LAYER_EQUALIZATION.settings(context.scheme)
-    return CrossLayerEqualizationSettings() if found is None else found
+    assert found is not None  # observes_channels has made sure
+    return found

@@ -8,7 +8,7 @@ from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.pipeline.alignment_steps import aligns_scales, drop_aligned_limits
 from quarkfast.pipeline.attention_steps import may_raise_attention, raise_attention
-from quarkfast.pipeline.equalization_steps import goes_through_gates, observe_channels_between
+from quarkfast.pipeline.equalization_steps import observe_channels_between, observes_channels
 from quarkfast.pipeline.outlier_steps import may_split_outliers, split_outliers
 from quarkfast.pipeline.preparation_steps import (
     check_constants,
@@ -96,7 +96,7 @@ PREPARATION: Recipe = (
     rewrite("fold BatchNormalization", fold_batch_norm, folds),
     rewrite("split affine steps", split_affine, folds),
     rewrite("fold affine steps", fold_affine, folds),
-    FunctionStep("observe channels between layers", "prepare", observe_channels_between, goes_through_gates),
+    FunctionStep("observe channels between layers", "prepare", observe_channels_between, observes_channels),
     *(each for each in ALGORITHMS if each.stage == "prepare"),
     FunctionStep("copy shared constants", "prepare", copy_shared_constants, unshares),
     FunctionStep("check new constants", "prepare", check_new_constants),

@@ -73,7 +73,7 @@ ROWS = (
     ),
     Key(
         "ReplaceClip6Relu",
-        "rule `clip_to_relu`; equalization reads a Clip as it is",
+        "rule `clip_to_relu`; equalization passes a Clip that samples do not need",
         default=(False,),
         honoured="True",
         constraint="clip_to_relu",
