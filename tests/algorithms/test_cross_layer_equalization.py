@@ -166,6 +166,21 @@ def test_what_others_read_is_not_scaled(change):
         np.testing.assert_array_equal(found[name], arrays[name].astype(np.float32))
 
 
+def test_a_bias_of_zeros_that_layers_share_keeps_none_apart():
+    text = """g (float[N, 3, 8, 8] x) => (float[N, 8, 8, 8] y) {
+        a = Conv (x, w1, zeros)
+        r = Relu (a)
+        y = Conv <group = 8> (r, w2, zeros)
+    }"""
+    rng = np.random.default_rng(3)
+    arrays = {"w1": rng.normal(size=(8, 3, 1, 1)), "w2": rng.normal(size=(8, 1, 1, 1)), "zeros": np.zeros(8)}
+    arrays["w1"] *= 4.0 ** np.arange(-4, 4)[:, None, None, None]
+    proto = tiny_model(text, {name: array.astype(np.float32) for name, array in arrays.items()})
+    found = _equalized(proto)
+    assert not np.array_equal(_weights(found)["w1"], arrays["w1"].astype(np.float32))
+    np.testing.assert_array_equal(_run(serialize(found), samples()), _run(proto.SerializeToString(), samples()))
+
+
 TRIPLE = """g (float[N, 3, 8, 8] x) => (float[N, 4, 1, 1] y) {
     a = Conv (x, w1, b1)
     r = Relu (a)

@@ -156,9 +156,11 @@ def _is_own(value: ir.Value | None) -> bool:
 
 
 def _is_vector(node: ir.Node) -> bool:
-    """Whether the layer has no bias, or one that can be scaled for each channel."""
+    """Whether the layer has no bias, zeros alone, or one that can be scaled for each channel."""
     bias = node.inputs[2] if len(node.inputs) > 2 else None
-    return bias is None or (_is_own(bias) and array_of(bias).shape == (_channels_out(node),))
+    if bias is None or (is_constant(bias) and not array_of(bias).any()):
+        return True
+    return _is_own(bias) and array_of(bias).shape == (_channels_out(node),)
 
 
 def _channels_out(node: ir.Node) -> int:

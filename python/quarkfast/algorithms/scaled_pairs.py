@@ -74,9 +74,9 @@ class ScaledPair:
 
     @property
     def bias(self) -> Values | None:
-        """The first layer's bias, ``[channels]``."""
+        """The first layer's bias, ``[channels]``; None for zeros, which no factor changes."""
         value = self.head.inputs[2] if len(self.head.inputs) > 2 else None
-        return None if value is None else array_of(value).astype(np.float64)
+        return array_of(value).astype(np.float64) if value is not None and array_of(value).any() else None
 
     def weights(self) -> tuple[Values, list[Values]]:
         """Returns the weights that make each channel, ``[channels, n0]``, and those of each layer that read it."""
