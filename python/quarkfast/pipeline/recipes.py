@@ -118,8 +118,8 @@ WEIGHT_PREPARATION: Recipe = (
 
 _PLACEMENT: Recipe = (
     FunctionStep("place", "prepare", place_pairs),
-    FunctionStep("raise weight precision", "prepare", raise_precision, may_raise_precision),
     FunctionStep("keep constants in files", "prepare", keep_constants_in_files, runs_model),
+    FunctionStep("raise weight precision", "prepare", raise_precision, may_raise_precision),
     FunctionStep("raise attention precision", "prepare", raise_attention, may_raise_attention),
 )
 

@@ -224,7 +224,7 @@ class _Search:
     def __init__(self, weights: Sequence[Weight], noise: Noise, effort: Effort) -> None:
         self._weights, self._effort = tuple(weights), effort
         self._run = noise
-        self._known: dict[str, dict[Change | None, NDArray[np.float32]]] = {}
+        self._last: dict[str, tuple[Change | None, NDArray[np.float32]]] = {}
         self.changes: dict[str, Change] = {}
         self.noise = self._noise_of(self._weights, {})
 
@@ -233,12 +233,15 @@ class _Search:
         if self.noise <= self._effort.most:
             return ()
         wanted = self.noise * (max(self._effort.gain, 1 / _DECIBEL) if form.is_free else self._effort.gain)
+        # Before the weights of another form take the place of these in memory.
+        errors = {each.name: self._error(each, self.changes) for each in self._weights} if form.is_free else {}
         everywhere = self._with(form.change, self._weights)
         least = self._noise_of(self._weights, everywhere)
         if least > wanted:
             return ()
         if form.is_free:
-            chosen = frozenset(each for each in self._weights if self._gains(each, everywhere[each.name]))
+            gain = [each for each in self._weights if errors[each.name] > _DECIBEL * self._error(each, everywhere)]
+            chosen = frozenset(gain)
         else:
             most = max(self._effort.most - least, 0.0)
             chosen = _chosen(self._split(most), most, self._effort.largest_share * _bytes_of(self._weights))
@@ -255,22 +258,21 @@ class _Search:
             made[weight.name] = made.get(weight.name, {}) | dict(change.values)
         return {name: Change.of(values, "weights") for name, values in made.items()}
 
-    def _gains(self, weight: Weight, change: Change) -> bool:
-        """Whether the error of the weight itself, each output channel by its own power, is a decibel less."""
-        own, other = (self._rounded(weight, each) for each in (self.changes.get(weight.name), change))
-        return _error(weight, own) > _DECIBEL * _error(weight, other)
+    def _error(self, weight: Weight, changes: Mapping[str, Change]) -> float:
+        """Returns the error of a weight itself, each output channel as a part of its own power."""
+        return _error(weight, self._rounded(weight, changes.get(weight.name)))
 
     def _noise_of(self, weights: Iterable[Weight], changes: Mapping[str, Change]) -> float:
         return self._run({each.name: self._rounded(each, changes.get(each.name)) for each in weights})
 
     def _rounded(self, weight: Weight, change: Change | None) -> NDArray[np.float32]:
-        """Returns a weight in a form; the last two forms of each stay in memory."""
-        known = self._known.setdefault(weight.name, {})
-        if change not in known:
-            for old in list(known)[:-1]:
-                del known[old]
-            known[change] = weight.rounded(change)
-        return known[change]
+        """Returns a weight in a form; the last form of each stays in memory."""
+        last = self._last.pop(weight.name, None)
+        if last is None or last[0] != change:
+            del last
+            last = change, weight.rounded(change)
+        self._last[weight.name] = last
+        return last[1]
 
     def _split(self, most: float) -> list[_Group]:
         """Returns all weights in groups with the noise of each by itself: those that make more than `most` are small.
