@@ -17,6 +17,7 @@ from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import to_proto
 from quarkfast.pipeline import equalization_steps
+from quarkfast.pipeline.summary import POOR
 from support.tiny_models import run_as_written, tiny_model
 
 CHANNELS = 8
@@ -33,7 +34,7 @@ OTHERS = {
 }
 NUMBERS = {"zero": np.float32(0), "six": np.float32(6), "wide": np.float32(20), "below": np.float32(-1)}
 NUMBERS["pads"] = np.int64([0, 0, 1, 1, 0, 0, 1, 1])
-SETTINGS = CrossLayerEqualizationSettings("useful_octaves")
+SETTINGS = CrossLayerEqualizationSettings("useful_octaves", through_clip=True)
 
 # How far channels reach: the last one is clipped, the one in front of it nearly.
 REACH = np.float32([0.01, 0.02, 0.05, 0.1, 0.4, 1.5, 5.5, 6])
@@ -96,7 +97,7 @@ def test_nothing_is_scaled_where_no_sample_was_seen():
 
 @pytest.mark.parametrize("factors", ["octaves", "exact"])
 def test_factors_that_are_not_weighed_stop_at_a_clip(factors):
-    settings = CrossLayerEqualizationSettings(factors)
+    settings = CrossLayerEqualizationSettings(factors, through_clip=True)
     assert channels_between_layers(load_model(_model()), settings) == {}
     assert np.all(_factors(_model(), {"r": REACH}, settings) == 1)
 
@@ -107,7 +108,7 @@ def test_weights_that_are_alike_ask_for_no_sample():
 
 
 def test_a_largest_factor_holds_here_too():
-    settings = CrossLayerEqualizationSettings("useful_octaves", largest_factor=2)
+    settings = CrossLayerEqualizationSettings("useful_octaves", through_clip=True, largest_factor=2)
     assert _factors(_model(), {"r": REACH}, settings).max() == 2
 
 
@@ -137,7 +138,7 @@ def test_the_float_model_computes_the_same_on_the_samples(monkeypatch):
         return whole(context, kind, axes)
 
     monkeypatch.setattr(equalization_steps, "observe_channels", observe)
-    _quantized()
+    _quantized(strict=True, equalize_options={"through_clip": True})
     model = load_model(_model())
     assert equalize(model, SETTINGS, seen)
     expected, got = (exact_session(each).run(None, {"x": _samples()})[0] for each in (_model(), to_proto(model)))
@@ -146,9 +147,34 @@ def test_the_float_model_computes_the_same_on_the_samples(monkeypatch):
 
 @pytest.mark.parametrize("unknown", ["large", "random", "equalize"])
 def test_without_samples_that_tell_or_equalization_a_clip_keeps_layers_apart(unknown, monkeypatch):
-    options = {"equalize": False} if unknown == "equalize" else {}
+    options = {"equalize": False} if unknown == "equalize" else {"equalize_options": {"through_clip": True}}
     if unknown == "large":
         monkeypatch.setattr(equalization_steps, "_LARGEST", 0)
     data = "random" if unknown == "random" else _samples()
-    left = quarkfast.quantize(_model(), preset="XINT8", calibration_data=data, **options)
+    left = quarkfast.quantize(_model(), preset="XINT8", calibration_data=data, strict=True, **options)
     assert not [note for note in left.summary.notes if note.startswith("cross-layer equalization")]
+
+
+def test_poor_outputs_have_it_tried():
+    proto, samples = _model(spread=8.0), _samples(count=24)
+    found = quarkfast.quantize(proto, preset="XINT8", calibration_data=samples)
+    assert found.summary.notes[-1].startswith("equalization through Clip was added, for output 'y' had ")
+    assert found.summary.notes[-1].endswith('; equalize_options={"through_clip": False} leaves it out')
+    asked = quarkfast.quantize(proto, preset="XINT8", calibration_data=samples, equalize_options={"through_clip": True})
+    assert asked.model_bytes == found.model_bytes
+    for options in ({"equalize_options": {"through_clip": False}}, {"strict": True}):
+        left = quarkfast.quantize(proto, preset="XINT8", calibration_data=samples, **options)
+        assert left.summary.outputs[0][1] < POOR
+        assert not [note for note in left.summary.notes if "through Clip" in note]
+
+
+def test_it_is_left_out_where_samples_held_apart_gain_too_little():
+    options = {"preset": "A16W8", "calibration_data": _samples(count=24), "equalize_options": {"through_clip": True}}
+    (note,) = [each for each in quarkfast.quantize(_model(spread=1.01), **options).summary.notes if "left out" in each]
+    assert note.startswith("equalization through Clip was left out, for it brought less than 1 dB: on ")
+    assert note.endswith("; strict=True keeps it")
+
+
+def test_targets_of_quality_pull_it():
+    made = quarkfast.quantize(_model(), preset="XINT8", calibration_data=_samples(count=32), min_sqnr=80)
+    assert [each.lever for each in made.summary.levers][:2] == ["as asked", "equalization through Clip"]

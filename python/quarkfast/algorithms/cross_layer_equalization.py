@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -23,7 +23,13 @@ from quarkfast.graph.equalized import add_equalized
 from quarkfast.graph.notes import add_note
 from quarkfast.wording import counted
 
-__all__ = ["CROSS_LAYER_EQUALIZATION", "CrossLayerEqualizationSettings", "channels_between_layers", "equalize"]
+__all__ = [
+    "CROSS_LAYER_EQUALIZATION",
+    "CrossLayerEqualizationSettings",
+    "channels_between_layers",
+    "equalize",
+    "has_pairs_through_clip",
+]
 
 Values = NDArray[np.float64]
 
@@ -78,7 +84,7 @@ class CrossLayerEqualizationSettings:
     cle_total_layer_diff_threshold: float = 1.9e-7
     largest_factor: float | None = None
     least_gain: float = 10**0.1
-    through_clip: bool = True
+    through_clip: bool = False
     through_gates: bool = False
 
     @property
@@ -117,9 +123,9 @@ def equalize(
        or Gemm, each the only reader of the one before; no output between them is a graph output; weights and bias are
        constants that nothing else reads. A depthwise convolution is the second layer of one pair and the first of the
        next: turns that go on (`cle_steps`) bring all three to the cube root of their product, as Quark's triples do.
-       A Clip from zero to a limit, such as ReLU6, may stand there as well, for channels that samples leave below 0.8
-       of the limit and that stay below it with their factors; others keep theirs. With `through_gates` a pair
-       may have the gate of a hard-swish between its layers, and several second layers
+       With `through_clip` a Clip from zero to a limit, such as ReLU6, may stand there as well, for channels that
+       samples leave below 0.8 of the limit and that stay below it with their factors; others keep theirs. With
+       `through_gates` a pair may have the gate of a hard-swish between its layers, and several second layers
        (`quarkfast.algorithms.gated_pairs`).
     2. With ``r0`` the largest magnitude of the first layer's weights of a channel and ``r1`` that of the second's,
        ``s = sqrt(r1 / r0)``, limited to [1/8, 8]; 1 where either is zero. All but ``"exact"`` round it to a power of
@@ -181,8 +187,18 @@ def channels_between_layers(model: ir.Model, settings: CrossLayerEqualizationSet
     pairs = _pairs(model, settings)
     if not settings.through_gates:
         pairs = [pair for pair in pairs if pair.is_clipped]
-        pairs = pairs if any(_is_worthwhile(pair, _wanted(pair, settings), settings) for pair in pairs) else []
+        pairs = pairs if _promise(pairs, settings) else []
     return {name_of(pair.read): 1 for pair in pairs}
+
+
+def has_pairs_through_clip(model: ir.Model, settings: CrossLayerEqualizationSettings) -> bool:
+    """Whether a model has layers with a Clip between them whose weights promise enough, if samples let factors pass."""
+    through = replace(settings, through_clip=True)
+    return _promise([pair for pair in _pairs(model, through) if pair.is_clipped], through)
+
+
+def _promise(pairs: Iterable[ScaledPair], settings: CrossLayerEqualizationSettings) -> bool:
+    return any(_is_worthwhile(pair, _wanted(pair, settings), settings) for pair in pairs)
 
 
 def _note_clipped(model: ir.Model, count: int) -> None:

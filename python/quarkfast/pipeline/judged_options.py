@@ -17,6 +17,7 @@ from quarkfast.config import Scheme
 from quarkfast.graph.external import check_not_a_source
 from quarkfast.graph.load import ModelSource, external_files, load_model, model_bytes
 from quarkfast.graph.save import to_proto
+from quarkfast.pipeline.gated_equalization import EQUALIZATION_SETTINGS, further_equalization
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quantize_model import quantize_model
 from quarkfast.pipeline.remembered import Remembered
@@ -38,12 +39,9 @@ _OPTIONS = (
     (_SHIFTING, "shift_activations", False),
 )
 
-# A setting of equalization that is judged too.
-_GATES, _EQUALIZATION = "through_gates", "equalization through gates"
-
-# In dB, what equalization through gates has to bring in the mean for a Mul in front of each of them. Where the samples
-# that judge gain less, 32 others had -5 to +0.8 dB by it.
-_GAIN_OF_GATES = 1.0
+# In dB, what equalization through gates or Clips has to bring in the mean, for a Mul in front of each gate. Where the
+# samples that judge gain less, 32 others had -5 to +0.8 dB by it.
+_GAIN_OF_EQUALIZATION = 1.0
 
 # Samples that are judged and not calibrated with, at most a quarter of all, and those that calibrate for that.
 _HELD_APART, _CALIBRATING = 16, 48
@@ -111,12 +109,13 @@ def quantize_judged(
 def _asked(scheme: Scheme) -> list[str]:
     """Returns the names of the options that a scheme has."""
     names = [name for name, field, none in _OPTIONS if getattr(scheme, field) != none]
-    return [*names, *([_EQUALIZATION] if dict(scheme.equalize_options).get(_GATES) else [])]
+    further = further_equalization(scheme)
+    return names if further is None else [*names, further]
 
 
 def _without(scheme: Scheme) -> Scheme:
     left_out: dict[str, Any] = {field: none for _, field, none in _OPTIONS}
-    others = tuple((name, value) for name, value in scheme.equalize_options if name != _GATES)
+    others = tuple((name, value) for name, value in scheme.equalize_options if name not in EQUALIZATION_SETTINGS)
     return replace(scheme, **left_out, equalize_options=others)
 
 
@@ -153,8 +152,8 @@ def _choose(
         before = ratios(left, outputs)
         found = [(Gains(before, ratios(kind, outputs)), kind) for kind in kinds]
     gains, best = max(found, key=lambda each: each[0].mean)
-    if _asked(scheme) == [_EQUALIZATION]:
-        poor, why = gains.mean < _GAIN_OF_GATES, f"it brought less than {_GAIN_OF_GATES:g} dB"
+    if _asked(scheme) == [further_equalization(scheme)]:
+        poor, why = gains.mean < _GAIN_OF_EQUALIZATION, f"it brought less than {_GAIN_OF_EQUALIZATION:g} dB"
     else:  # The best of several may be so by chance, and is no reason for further nodes.
         poor, why = gains.mean < 0 if len(kinds) > 1 else gains.are_losses(), "it made the model worse"
     if not poor:

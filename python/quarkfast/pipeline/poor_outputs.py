@@ -1,4 +1,4 @@
-"""Outputs that so few bits leave poor: layers are equalized through gates where that helps, without being asked for."""
+"""Outputs that so few bits leave poor: equalization goes through gates and Clips where that helps, unasked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from quarkfast.calibration.data import CalibrationData, DataReader, Feed, model_
 from quarkfast.config import Scheme
 from quarkfast.graph.load import ModelSource, load_model
 from quarkfast.graph.save import to_proto
-from quarkfast.pipeline.gated_equalization import equalized_through_gates
+from quarkfast.pipeline.gated_equalization import equalized_further, further_equalization
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quantize_model import quantize_model
 from quarkfast.pipeline.single_rows import cut_to_rows
@@ -51,12 +51,12 @@ def quantize_equalized_where_poor(
     clock: Clock,
     histograms: bool = False,
 ) -> tuple[bytes, Summary]:
-    """Quantizes `model`, and once more with equalization through gates if outputs are poor and gain by it.
+    """Quantizes `model`, and once more with equalization through gates and Clips if outputs are poor and gain by it.
 
-    Outputs are poor on the first sample (`Summary.outputs`). Where the model has gates (hard-swish, SiLU, Mish), the
-    factors are found with some of the samples and judged on others, beside the first model, which was calibrated with
-    these too, so that the comparison is rather against the factors. Samples that can be read once judge nothing, nor do
-    random ones.
+    Outputs are poor on the first sample (`Summary.outputs`). Where the model has gates (hard-swish, SiLU, Mish) or
+    Clips (ReLU6) between layers, the factors are found with some of the samples and judged on others, beside the first
+    model, which was calibrated with these too, so that the comparison is rather against the factors. Samples that can
+    be read once judge nothing, nor do random ones.
 
     Raises:
         QuarkfastError: As :func:`quarkfast.quantize`. Nothing is left behind.
@@ -67,7 +67,7 @@ def quantize_equalized_where_poor(
     asked = scheme.strict or scheme.rounding != "nearest"
     if calibration_data is None or asked or not poor or poor[0][1] >= POOR or summary.bytes_before > _LARGEST:
         return data, summary
-    changed = equalized_through_gates(model, scheme, target)
+    changed = equalized_further(model, scheme, target)
     feeds = [] if changed is None else _feeds(model, scheme, calibration_data)
     if changed is None or len(feeds) < _FEWEST:
         return data, summary
@@ -76,9 +76,11 @@ def quantize_equalized_where_poor(
         return data, summary
     data, summary = quantize_model(model, path, changed, target, calibration_data, calibration, *given)
     name, ratio = poor[0]
+    added = dict(changed.equalize_options).keys() - dict(scheme.equalize_options)
+    left = ", ".join(f'"{setting}": False' for setting in sorted(added))
     note = (
-        f"equalization through gates was added, for output {name!r} had {ratio:.1f} dB: {gains}; "
-        'equalize_options={"through_gates": False} leaves it out'
+        f"{further_equalization(changed)} was added, for output {name!r} had {ratio:.1f} dB: {gains}; "
+        f"equalize_options={{{left}}} leaves it out"
     )
     return data, replace(summary, notes=(*summary.notes, note))
 

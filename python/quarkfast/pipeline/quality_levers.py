@@ -13,8 +13,9 @@ from quarkfast.evaluate.constant_trial import decibels
 from quarkfast.evaluate.pair_trial import PairTrial
 from quarkfast.formats import wider_integer
 from quarkfast.pipeline.float_nodes import nodes_left_float
-from quarkfast.pipeline.gated_equalization import equalized_through_gates
+from quarkfast.pipeline.gated_equalization import equalized_further, further_equalization
 from quarkfast.pipeline.louder_activations import LouderActivations
+from quarkfast.pipeline.quality_goal import LEAST_GAIN
 from quarkfast.pipeline.quality_ladder import Ladder, Plan, Quantized
 from quarkfast.pipeline.weight_precision_steps import forms_taken
 from quarkfast.quantization import Records
@@ -22,7 +23,7 @@ from quarkfast.quantization.weight_precision import Effort, has_eight_bits
 from quarkfast.wording import counted, first_names
 
 __all__ = [
-    "equalize_gates",
+    "equalize_further",
     "give_more_bits_together",
     "improve_weights",
     "shift_activations",
@@ -52,13 +53,14 @@ _MORE_WITH_CODES = 3.0
 _SPLITS = 32
 
 
-def equalize_gates(ladder: Ladder) -> bool:
-    """Equalizes layers with a gate between them; returns whether that brought what the Muls are worth."""
-    changed = equalized_through_gates(ladder.model, ladder.plan.scheme, ladder.plan.target)
+def equalize_further(ladder: Ladder) -> bool:
+    """Equalizes layers with a gate or a Clip between them; returns whether that brought what the Muls are worth."""
+    changed = equalized_further(ladder.model, ladder.plan.scheme, ladder.plan.target)
     if changed is None:
         return False
     plan = replace(ladder.plan, scheme=changed)
-    return ladder.pull("equalization through gates", plan, gain=_GAIN_OF_GATES)
+    gain = _GAIN_OF_GATES if dict(changed.equalize_options).get("through_gates") else LEAST_GAIN
+    return ladder.pull(str(further_equalization(changed)), plan, gain=gain)
 
 
 def shift_where_enough(ladder: Ladder) -> bool:

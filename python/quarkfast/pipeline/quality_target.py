@@ -15,7 +15,7 @@ from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quality_goal import Goal, read_goal
 from quarkfast.pipeline.quality_ladder import Ladder, Plan
 from quarkfast.pipeline.quality_levers import (
-    equalize_gates,
+    equalize_further,
     give_more_bits_together,
     improve_weights,
     shift_activations,
@@ -65,7 +65,7 @@ def quantize_to_goal(
     usual = USUAL._replace(largest_share=min(USUAL.largest_share, goal.largest_share))
     ladder.pull("as asked", Plan(scheme, target, usual))
     given = dict(options)
-    if not ladder.is_met and equalize_gates(ladder):
+    if not ladder.is_met and equalize_further(ladder):
         given["equalize_options"] = dict(ladder.plan.scheme.equalize_options)
     for lever, name, value, fields in _OPTIONS:
         if name in options or ladder.is_met:

@@ -73,7 +73,7 @@ ROWS = (
     ),
     Key(
         "ReplaceClip6Relu",
-        "rule `clip_to_relu`; equalization passes a Clip that samples do not need",
+        "rule `clip_to_relu`; equalization may pass a Clip (`through_clip`)",
         default=(False,),
         honoured="True",
         constraint="clip_to_relu",
