@@ -81,6 +81,17 @@ def test_channels_below_the_limit_are_scaled_and_stay_below_it(between):
     assert np.all(REACH[:-2] * factors[:-2] <= 0.8 * 6)
 
 
+def test_no_bias_grows_beyond_twice_the_largest():
+    proto, bias = _model(), np.float32([-1, -0.1, 0, 0.5, 0, 0, 0, 2])
+    for each in proto.graph.initializer:
+        if each.name == "b":
+            each.CopyFrom(onnx.numpy_helper.from_array(bias, "b"))
+    dead = REACH * (np.arange(CHANNELS) > 1)
+    found, free = (_factors(each, {"r": dead}) for each in (proto, _model()))
+    assert found.tolist() == [4, *np.minimum(free[1:], [32, np.inf, 8, *[np.inf] * 3, 1]).tolist()]
+    assert free[0] > 4
+
+
 def test_channels_reach_no_further_than_the_furthest():
     assert np.all(_factors(_model(), {"r": REACH / 6}) * REACH / 6 <= 1)
 

@@ -48,7 +48,7 @@ def equalized_further(model: ModelSource, scheme: Scheme, target: Target) -> Sch
     prepared = prepare(load_model(model), lowest_opset(scheme, target), scheme)
     found = {
         "through_gates": next(find_gated_pairs(prepared), None) is not None,
-        "through_clip": has_pairs_through_clip(prepared, CrossLayerEqualizationSettings(scheme.factors)),
+        "through_clip": has_pairs_through_clip(prepared, CrossLayerEqualizationSettings(scheme.factors, **given)),
     }
     added = {setting: True for setting in open_ones if found[setting]}
     return replace(scheme, equalize_options=read_equalization({**given, **added})) if added else None

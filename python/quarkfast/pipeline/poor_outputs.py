@@ -30,6 +30,9 @@ __all__ = ["quantize_equalized_where_poor"]
 # network and a preset whose outputs are poor, eight gain 3.4 to 31 dB on 32 others, one 1.5, and three nothing.
 _GAIN = 3.0
 
+# And where a Clip is all that it goes through, which costs nothing.
+_GAIN_THROUGH_CLIP = 1.0
+
 # Samples that judge, at most a quarter of those that are read, and those that calibrate for that.
 _HELD_APART, _CALIBRATING = 8, 24
 
@@ -72,7 +75,7 @@ def quantize_equalized_where_poor(
     if changed is None or len(feeds) < _FEWEST:
         return data, summary
     gains = _gains(model, data, changed, target, feeds, max_memory, clock)
-    if gains.mean < _GAIN:
+    if gains.mean < (_GAIN if dict(changed.equalize_options).get("through_gates") else _GAIN_THROUGH_CLIP):
         return data, summary
     data, summary = quantize_model(model, path, changed, target, calibration_data, calibration, *given)
     name, ratio = poor[0]
