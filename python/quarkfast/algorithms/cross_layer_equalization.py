@@ -131,15 +131,17 @@ def equalize(
        ``s = sqrt(r1 / r0)``, limited to [1/8, 8]; 1 where either is zero. All but ``"exact"`` round it to a power of
        two and limit it to [1/4, 4].
     3. With ``"useful_octaves"`` a pair stays as it is unless the roundings of its weights, with one step for each
-       layer, add a decibel less to what the second layer computes.
+       layer, add a decibel less to what the second layer computes; three with a Clip between them.
     4. Where samples have shown how far channels reach, ``s`` is at most the power of two that brings a channel no
-       further than the furthest one reaches: the step of what is between the layers does not grow.
+       further than the furthest one reaches: the step of what is between the layers does not grow. In front of a
+       Clip no factor makes a bias larger than twice the largest of its layer.
     5. The first layer's weights and bias are multiplied by ``s``, the second's weights divided. Pairs take their turns
        in the order of the graph, as often as `cle_steps` says.
 
     Idempotent: a model that was equalized says so, and in which tensors (`quarkfast.graph.equalized`). Graph inputs and
     outputs are kept. Error: none with powers of two, but where weights become subnormal; otherwise rounding of the
-    weights to float32. Tensors between the layers change their scale.
+    weights to float32. Behind a Clip that holds for what reaches no further than the samples did. Tensors between the
+    layers change their scale.
 
     A power of two changes nothing within a block of one channel's weights but the exponent that they share. Where all
     types are narrow blocks, factors are therefore ``"exact"``: ResNet-20 in MXFP8E4M3 has 12.1 dB with octaves, 13.9

@@ -17,7 +17,7 @@ from quarkfast.config import Scheme
 from quarkfast.graph.external import check_not_a_source
 from quarkfast.graph.load import ModelSource, external_files, load_model, model_bytes
 from quarkfast.graph.save import to_proto
-from quarkfast.pipeline.gated_equalization import EQUALIZATION_SETTINGS, further_equalization
+from quarkfast.pipeline.further_equalization import EQUALIZATION_SETTINGS, further_equalization
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quantize_model import quantize_model
 from quarkfast.pipeline.remembered import Remembered

@@ -15,7 +15,7 @@ from quarkfast.calibration.data import CalibrationData, DataReader, Feed, model_
 from quarkfast.config import Scheme
 from quarkfast.graph.load import ModelSource, load_model
 from quarkfast.graph.save import to_proto
-from quarkfast.pipeline.gated_equalization import equalized_further, further_equalization
+from quarkfast.pipeline.further_equalization import equalized_further, further_equalization
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quantize_model import quantize_model
 from quarkfast.pipeline.single_rows import cut_to_rows

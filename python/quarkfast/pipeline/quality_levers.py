@@ -13,7 +13,7 @@ from quarkfast.evaluate.constant_trial import decibels
 from quarkfast.evaluate.pair_trial import PairTrial
 from quarkfast.formats import wider_integer
 from quarkfast.pipeline.float_nodes import nodes_left_float
-from quarkfast.pipeline.gated_equalization import equalized_further, further_equalization
+from quarkfast.pipeline.further_equalization import equalized_further, further_equalization
 from quarkfast.pipeline.louder_activations import LouderActivations
 from quarkfast.pipeline.quality_goal import LEAST_GAIN
 from quarkfast.pipeline.quality_ladder import Ladder, Plan, Quantized
@@ -54,7 +54,7 @@ _SPLITS = 32
 
 
 def equalize_further(ladder: Ladder) -> bool:
-    """Equalizes layers with a gate or a Clip between them; returns whether that brought what the Muls are worth."""
+    """Equalizes layers with a gate or a Clip between them; returns whether that brought what it costs."""
     changed = equalized_further(ladder.model, ladder.plan.scheme, ladder.plan.target)
     if changed is None:
         return False
