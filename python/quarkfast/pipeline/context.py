@@ -254,7 +254,7 @@ class Context(ModelContext):
                 and shape_of(tensor_of(bias)) == (groups * outputs,)
             ):
                 found[name_of(bias)] = FloatBias(bias)
-        return found
+        return {**found, **self.weight_plan.biases}
 
     def replace_codes(self, found: Mapping[str, Any]) -> None:
         """Takes other codes for weights and biases into the plan."""

@@ -23,9 +23,9 @@ from quarkfast.writers.qdq import insert_pairs, parameters_of
 
 if TYPE_CHECKING:
     from quarkfast.pipeline.context import Context
-    from quarkfast.quantization.weight_only import CodedWeight
+    from quarkfast.quantization.weight_only import CodedWeight, FloatBias
 
-    _Coded = QuantizedTensor | QuantizedBlocks | CodedWeight
+    _Coded = QuantizedTensor | QuantizedBlocks | CodedWeight | FloatBias
 
 __all__ = ["read_samples", "simulate", "simulate_activations"]
 
@@ -41,7 +41,7 @@ def simulate(context: Context, weights: Collection[str]) -> Models:
     """
     model = _clone(context.model)
     if context.scheme.weights_only:
-        return _models(context, model, context.weight_plan.coded(context.scheme))
+        return _models(context, model, {**context.weight_plan.coded(context.scheme), **context.weight_plan.biases})
     plan = context.plan
     assert plan is not None
     chosen: dict[str, _Coded] = {slot.tensor: tensor for slot, tensor in plan.constants if slot.tensor in weights}

@@ -28,10 +28,12 @@ def choose_weights(context: Context) -> bool:
 
 
 def store_weights(context: Context) -> bool:
-    """Puts streams of codes in place of weights, and into the metadata what made it."""
+    """Puts streams of codes in place of weights, biases that moved in their own, and into the metadata what made it."""
     from quarkfast.writers.weight_only import rewrite
 
     placement = context.weight_plan.placement
+    for bias in context.weight_plan.biases.values():
+        bias.store()
     context.records = Records(record_nodes(context.model, placement.quantized, placement.left_float))
     # The list grows while constants are written.
     context.weight_plan.notes[:0] = context.notes
