@@ -154,7 +154,7 @@ def test_codes_that_are_no_better_are_undone(monkeypatch):
 
     monkeypatch.setattr(weight_rounding.ReferenceOutputs, "ratios_of", lambda *_: np.array([10.0]))
     rounded = _quantized("INT4_WO", "gptq")
-    assert rounded.summary.notes[0].startswith("weight rounding was undone")
+    assert any(note.startswith("weight rounding was undone") for note in rounded.summary.notes)
     before = _constants(_quantized("INT4_WO", "nearest"))
     assert all(np.array_equal(before[name], array) for name, array in _constants(rounded).items())
 

@@ -28,7 +28,6 @@ _MOST_BITS = 8
 # Bytes of weights up to which biases are tried: a second form of them is in memory beside the model.
 _MOST_TRIED = 256 << 20
 
-
 # Two whose means are taken, and one that judges.
 _LEAST_SAMPLES, _JUDGE = 3, 2
 
@@ -41,10 +40,10 @@ class BiasCorrectionSettings:
     """Settings of bias correction. The third sample is held apart, and judges what the means of the others give.
 
     Attributes:
-        samples: Samples that are read, at most a quarter of all.
+        samples: Samples that are read, at most a quarter of all beside ranges that all of them give.
         more_of_few_outputs: Further ones for the means of models whose outputs have few numbers, such as classifiers.
         judges_of_few_outputs: Most further samples that judge these; fewer do where they agree. All samples together
-            are at most a third.
+            are at most a third, likewise.
     """
 
     samples: int = 5
@@ -99,14 +98,15 @@ def bias_of(
 
 
 def _run(context: Context, settings: BiasCorrectionSettings) -> bool:
-    tensors = {slot.tensor: tensor for slot, tensor in (*context.plan.constants, *context.plan.biases)}
+    weights, biases = context.coded_weights(), context.coded_biases()
     layers = [
         layer
-        for layer in linear_layers(context.model)
-        if _is_narrow(tensors.get(layer.weight)) and _has_one_for_each_output(tensors.get(layer.bias or ""), layer)
+        for layer in linear_layers(context.model, added=context.scheme.weights_only)
+        if layer.bias in biases and _is_narrow(weights.get(layer.weight))
     ]
+    tensors = {**weights, **biases}
     own = {name: tensors[name] for layer in layers for name in (layer.weight, str(layer.bias))}
-    if not layers or not context.may_run_samples or sum(each.values.nbytes for each in own.values()) > _MOST_TRIED:
+    if not layers or sum(each.values.nbytes for each in own.values()) > _MOST_TRIED or not context.may_run_samples:
         return False
     first, others = _samples(context, settings)
     fitting, judges = first[:_JUDGE] + first[_JUDGE + 1 :], first[_JUDGE : _JUDGE + 1]
@@ -133,31 +133,23 @@ def _keep_if_better(context: Context, corrected: Mapping[str, Any], before: floa
         f"with rounded weights alone outputs go from {decibels(before)} to {decibels(after)} on samples held apart"
     )
     if after < before:
-        context.plan = context.plan.with_tensors(corrected)
+        context.replace_codes(corrected)
         context.notes.append(f"bias correction of {counted(len(corrected), 'layer')}: {measured}")
     else:
         context.notes.append(f"bias correction was undone: {measured}")
     return after < before
 
 
-def _is_integer(tensor: Any) -> bool:
-    return tensor is not None and tensor.is_integer
-
-
-def _has_one_for_each_output(bias: Any, layer: LinearLayer) -> bool:
-    """Whether a bias is integer and not broadcast."""
-    groups, outputs, _ = layer.matrix_shape
-    return _is_integer(bias) and bias.values.size == groups * outputs
-
-
 def _is_narrow(weight: Any) -> bool:
-    return _is_integer(weight) and weight.limits[1] - weight.limits[0] < 1 << _MOST_BITS
+    return weight is not None and weight.is_integer and weight.limits[1] - weight.limits[0] < 1 << _MOST_BITS
 
 
 def _samples(context: Context, settings: BiasCorrectionSettings) -> tuple[list[Feed], list[Feed]]:
     """Returns the first samples, and others for a model of few outputs."""
-    count = min(settings.samples, max(context.samples // 4, _LEAST_SAMPLES))
-    most = max(count, min(_reread(settings), context.samples // 3))
+    count, most = settings.samples, _reread(settings)
+    if not context.scheme.weights_only:  # which has no other use for samples, and no count of them
+        count = min(count, max(context.samples // 4, _LEAST_SAMPLES))
+        most = max(count, min(most, context.samples // 3))
     found = context.read_samples(most)
     return found[:count], found[count:]
 
@@ -195,11 +187,10 @@ def _noise(
 
 
 def _settings(scheme: Scheme) -> Settings | None:
-    if not scheme.bias_correction or scheme.bias == "float":
+    if not scheme.bias_correction or (scheme.rounding != "nearest" and not _is_replaced(scheme)):
         return None
-    if scheme.rounding != "nearest" and not _is_replaced(scheme):
-        return None
-    return BiasCorrectionSettings() if scheme.encoding == "qdq" else None
+    beside_codes = scheme.encoding == "qdq" and scheme.bias != "float"
+    return BiasCorrectionSettings() if beside_codes or scheme.weights_only else None
 
 
 def _is_replaced(scheme: Scheme) -> bool:

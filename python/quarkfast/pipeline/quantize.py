@@ -147,7 +147,8 @@ def quantize(
         preset: Name of a row of :data:`quarkfast.PRESETS`, or a :class:`quarkfast.Scheme`.
         calibration_data: Samples, needed by presets whose activations have scales: an .npz or .npy file, an array or a
             dict of arrays (first axis: samples), a folder of files or images, an iterable of feeds, a reader with
-            ``get_next``, or ``"random"``; see ``docs/calibration.md``. DYNAMIC can do without, and is better with them.
+            ``get_next``, or ``"random"``; see ``docs/calibration.md``. DYNAMIC and INT8_WO can do without, and are
+            better with them.
         calibration: What :func:`quarkfast.calibrate` returned or wrote for this model, instead of samples; or the path
             of a table of ONNX Runtime or Quark. The model is not run.
         max_memory: Most memory that the process may hold while it calibrates, in bytes or as text such as ``"2GB"``.

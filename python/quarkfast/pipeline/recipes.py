@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from quarkfast.algorithms import ALGORITHMS
+from quarkfast.algorithms.bias_correction import BIAS_CORRECTION
 from quarkfast.algorithms.weight_rounding_row import WEIGHT_ROUNDING
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
@@ -163,6 +164,7 @@ DYNAMIC: Recipe = (
 WEIGHT_ONLY: Recipe = (
     *WEIGHT_PREPARATION,
     FunctionStep("place", "prepare", choose_weights),
+    BIAS_CORRECTION,
     WEIGHT_ROUNDING,
     FunctionStep("store weights", "prepare", store_weights),
     FunctionStep("write", "save", write_stored_weights),
@@ -175,8 +177,8 @@ def recipe_of(scheme: Scheme) -> Recipe:
 
     Example:
         >>> from quarkfast.config import PRESETS
-        >>> [step.name for step in recipe_of(PRESETS["INT8_WO"])][-4:]
-        ['place', 'weight rounding', 'store weights', 'write']
+        >>> [step.name for step in recipe_of(PRESETS["INT8_WO"])][-5:]
+        ['place', 'bias correction', 'weight rounding', 'store weights', 'write']
     """
     if scheme.weights_only:
         return WEIGHT_ONLY
