@@ -30,7 +30,15 @@ from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.remembered import Remembered
 from quarkfast.pipeline.replan import Planned, plan_with, take_plan
 from quarkfast.pipeline.simulate import read_samples, simulate, simulate_activations
-from quarkfast.quantization import Diagnostics, KnownConstant, Plan, QuantizedBlocks, QuantizedTensor, Records
+from quarkfast.quantization import (
+    Diagnostics,
+    FloatBias,
+    KnownConstant,
+    Plan,
+    QuantizedBlocks,
+    QuantizedTensor,
+    Records,
+)
 from quarkfast.quantization.weight_precision import USUAL, Effort
 from quarkfast.reconstruction import Models, linear_layers
 from quarkfast.statistics import Calibration, StatisticsRequest, TensorStatistics
@@ -39,7 +47,7 @@ from quarkfast.transforms.check_weights import Checked
 
 if TYPE_CHECKING:
     from quarkfast.algorithms.activation_shifting import Shifted
-    from quarkfast.quantization.weight_only import CodedWeight, FloatBias, WeightPlacement, WeightPlan
+    from quarkfast.quantization.weight_only import CodedWeight, WeightPlacement, WeightPlan
 
 __all__ = ["Context", "ModelContext", "WrittenModel"]
 
@@ -242,8 +250,6 @@ class Context(ModelContext):
         return found
 
     def _float_biases(self) -> dict[str, FloatBias]:
-        from quarkfast.quantization.weight_only import FloatBias  # as the steps of its recipe import it
-
         values, found = self.model.graph.initializers, dict[str, FloatBias]()
         for layer in linear_layers(self.model, added=True):
             bias = values.get(layer.bias or "")

@@ -17,13 +17,13 @@ from quarkfast.evaluate.sample_noise import TriedForm
 from quarkfast.graph.access import shape_of, tensor_of
 from quarkfast.graph.external_constants import constants_in_files, forget_types, make_inputs, proto_and_folder
 from quarkfast.pipeline.stored_feeds import stored_feeds
-from quarkfast.quantization import Plan, QuantizedBlocks, QuantizedTensor
+from quarkfast.quantization import FloatBias, Plan, QuantizedBlocks, QuantizedTensor
 from quarkfast.reconstruction import Models
 from quarkfast.writers.qdq import insert_pairs, parameters_of
 
 if TYPE_CHECKING:
     from quarkfast.pipeline.context import Context
-    from quarkfast.quantization.weight_only import CodedWeight, FloatBias
+    from quarkfast.quantization.weight_only import CodedWeight
 
     _Coded = QuantizedTensor | QuantizedBlocks | CodedWeight | FloatBias
 

@@ -2,6 +2,7 @@
 
 from quarkfast.quantization.compute_qparams import KnownConstant, compute_qparams, needs_ranges
 from quarkfast.quantization.diagnostics import Diagnostics, diagnose
+from quarkfast.quantization.float_bias import FloatBias
 from quarkfast.quantization.function_inputs import fit_function_inputs, function_inputs, notes_of_cuts
 from quarkfast.quantization.headroom import note_of_headroom, with_headroom
 from quarkfast.quantization.observed import observed_channels, observed_tensors
@@ -16,6 +17,7 @@ from quarkfast.quantization.tail_ranges import few_valued, note_of_tails, widen_
 
 __all__ = [
     "Diagnostics",
+    "FloatBias",
     "KnownConstant",
     "Plan",
     "QuantizedBlocks",

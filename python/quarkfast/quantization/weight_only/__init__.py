@@ -1,13 +1,11 @@
 """Weights in narrower types while activations stay float: which, along which axis, and their codes as lazy streams."""
 
 from quarkfast.quantization.weight_only.coded import CodedWeight
-from quarkfast.quantization.weight_only.float_bias import FloatBias
 from quarkfast.quantization.weight_only.place import StoredWeight, WeightPlacement, place_weights
 from quarkfast.quantization.weight_only.plan import StreamedWeight, WeightPlan, plan_weights
 
 __all__ = [
     "CodedWeight",
-    "FloatBias",
     "StoredWeight",
     "StreamedWeight",
     "WeightPlacement",

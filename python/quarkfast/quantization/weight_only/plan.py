@@ -9,10 +9,10 @@ from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of, tensor_of
 from quarkfast.graph.streams import Stream
+from quarkfast.quantization.float_bias import FloatBias
 from quarkfast.quantization.weight_only.casts import cast_stream
 from quarkfast.quantization.weight_only.coded import CodedWeight
 from quarkfast.quantization.weight_only.codes import channel_stream, group_stream
-from quarkfast.quantization.weight_only.float_bias import FloatBias
 from quarkfast.quantization.weight_only.nbits import nbits_stream
 from quarkfast.quantization.weight_only.place import StoredWeight, WeightPlacement, place_weights
 

@@ -1,4 +1,4 @@
-"""A bias beside a stored weight: it stays float, and an algorithm may move it."""
+"""A bias that stays float beside a weight with codes; an algorithm may move it."""
 
 from __future__ import annotations
 
