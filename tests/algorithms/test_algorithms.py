@@ -86,7 +86,7 @@ def test_every_row_says_what_it_works_on_and_has_frozen_settings(algorithm):
     settings = next(each for each in map(algorithm.settings, schemes) if each is not None)
     assert algorithm.works_on in ("float weights", "scales", "codes")
     assert settings.__dataclass_params__.frozen
-    assert algorithm.settings(replace(PRESETS["DYNAMIC"], equalize=False, rounding="nearest")) is None
+    assert algorithm.settings(replace(PRESETS["DYNAMIC"], equalize=False, bias_correction=False)) is None
 
 
 def test_layers_may_be_equalized_more_than_once():

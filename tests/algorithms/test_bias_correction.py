@@ -78,12 +78,46 @@ def test_correction_that_brings_outputs_no_closer_is_left_out():
     assert biases(quantized(data)) == biases(quantized(data, bias_correction=False))
 
 
-@pytest.mark.parametrize(
-    "options", [{"preset": "DYNAMIC", "weight_type": "int8"}, {"weight_type": "int16"}, {"bias": "float"}]
-)
-def test_presets_without_narrow_weights_beside_integer_biases_stay(options):
+@pytest.mark.parametrize("options", [{"weight_type": "int16"}, {"weight_type": "bfloat16"}])
+def test_weights_without_narrow_codes_leave_biases_alone(options):
     plain, default = (quantized(bias_correction=on, **options).proto.graph for on in (False, True))
     assert plain.SerializeToString() == default.SerializeToString()
+
+
+FLOAT = [{"preset": "DYNAMIC", "weight_type": "int8"}, {"bias": "float"}, {"bias": "float", "per_channel": True}]
+
+
+def float_biases(result: quarkfast.QuantizedModel) -> dict[str, np.ndarray]:
+    graph = result.proto.graph
+    return {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer if each.name in ("b1", "b2")}
+
+
+@pytest.mark.parametrize("options", FLOAT, ids=["dynamic", "per tensor", "per channel"])
+def test_float_biases_are_corrected(options):
+    x = samples(32, 5)
+    (expected,) = exact_session(model()).run(None, {"x": x})
+    plain, corrected = (quantized(bias_correction=on, **options) for on in (False, True))
+    given = {each.name: onnx.numpy_helper.to_array(each) for each in model().graph.initializer}
+    assert all(np.array_equal(given[name], found) for name, found in float_biases(plain).items())
+    assert len(float_biases(corrected)) == 2
+    assert all(np.abs(given[name] - found).max() > 0 for name, found in float_biases(corrected).items())
+    ratios = [sqnr(expected, run_as_written(each.model_bytes, x)) for each in (plain, corrected)]
+    assert ratios[1] > ratios[0]
+
+
+@pytest.mark.parametrize("options", FLOAT[:2], ids=["dynamic", "static"])
+def test_float_biases_stay_without_real_samples(options):
+    plain, default = (quantized("random", bias_correction=on, **options).proto.graph for on in (False, True))
+    assert plain.SerializeToString() == default.SerializeToString()
+
+
+@pytest.mark.parametrize("rounding", ["descent", "gptq"])
+def test_weight_rounding_moves_float_biases_of_its_own(rounding):
+    rounded = [quantized(samples(64), bias="float", rounding=rounding, bias_correction=on) for on in (False, True)]
+    nearest = float_biases(quantized(samples(64), bias="float", bias_correction=False))
+    first, second = map(float_biases, rounded)
+    assert all(np.array_equal(first[name], second[name]) for name in ("b1", "b2"))
+    assert all(np.abs(first[name] - nearest[name]).max() > 0 for name in ("b1", "b2"))
 
 
 def test_a_calibration_and_random_samples_tell_nothing():

@@ -28,6 +28,9 @@ _MOST_BITS = 8
 # Bytes of weights up to which biases are tried: a second form of them is in memory beside the model.
 _MOST_TRIED = 256 << 20
 
+# Those that have weights with codes beside biases, as far as weights are not all that they store.
+_ENCODINGS = frozenset({"qdq", "dynamic"})
+
 # Two whose means are taken, and one that judges.
 _LEAST_SAMPLES, _JUDGE = 3, 2
 
@@ -147,7 +150,7 @@ def _is_narrow(weight: Any) -> bool:
 def _samples(context: Context, settings: BiasCorrectionSettings) -> tuple[list[Feed], list[Feed]]:
     """Returns the first samples, and others for a model of few outputs."""
     count, most = settings.samples, _reread(settings)
-    if not context.scheme.weights_only:  # which has no other use for samples, and no count of them
+    if context.samples:  # which have given ranges
         count = min(count, max(context.samples // 4, _LEAST_SAMPLES))
         most = max(count, min(most, context.samples // 3))
     found = context.read_samples(most)
@@ -189,8 +192,7 @@ def _noise(
 def _settings(scheme: Scheme) -> Settings | None:
     if not scheme.bias_correction or (scheme.rounding != "nearest" and not _is_replaced(scheme)):
         return None
-    beside_codes = scheme.encoding == "qdq" and scheme.bias != "float"
-    return BiasCorrectionSettings() if beside_codes or scheme.weights_only else None
+    return BiasCorrectionSettings() if scheme.encoding in _ENCODINGS or scheme.weights_only else None
 
 
 def _is_replaced(scheme: Scheme) -> bool:

@@ -235,11 +235,13 @@ class Context(ModelContext):
         return {slot.tensor: tensor for slot, tensor in self.plan.constants if slot.role == "weight"}
 
     def coded_biases(self) -> Mapping[str, QuantizedTensor | FloatBias]:
-        """Returns the biases that have integer codes, by name; where weights alone have, float32 ones that may move."""
+        """Returns the biases that have integer codes, by name; float32 ones that may move where biases stay float."""
         if self.scheme.weights_only:
-            return self._float_biases()
+            return {**self._float_biases(added=True), **self.weight_plan.biases}
         if self.plan is None:
             return {}
+        if self.scheme.bias == "float":
+            return {**self._float_biases(), **self.plan.moved}
         found = {slot.tensor: tensor for slot, tensor in self.plan.biases}
         constants = {slot.tensor: tensor for slot, tensor in self.plan.constants}
         for layer in linear_layers(self.model):
@@ -249,9 +251,9 @@ class Context(ModelContext):
                 found[str(layer.bias)] = tensor
         return found
 
-    def _float_biases(self) -> dict[str, FloatBias]:
+    def _float_biases(self, *, added: bool = False) -> dict[str, FloatBias]:
         values, found = self.model.graph.initializers, dict[str, FloatBias]()
-        for layer in linear_layers(self.model, added=True):
+        for layer in linear_layers(self.model, added=added):
             bias = values.get(layer.bias or "")
             groups, outputs, _ = layer.matrix_shape
             if (
@@ -260,7 +262,7 @@ class Context(ModelContext):
                 and shape_of(tensor_of(bias)) == (groups * outputs,)
             ):
                 found[name_of(bias)] = FloatBias(bias)
-        return {**found, **self.weight_plan.biases}
+        return found
 
     def replace_codes(self, found: Mapping[str, Any]) -> None:
         """Takes other codes for weights and biases into the plan."""

@@ -46,6 +46,7 @@ def simulate(context: Context, weights: Collection[str]) -> Models:
     assert plan is not None
     chosen: dict[str, _Coded] = {slot.tensor: tensor for slot, tensor in plan.constants if slot.tensor in weights}
     chosen |= {slot.tensor: tensor for slot, tensor in plan.biases if slot.weight_tensor in weights}
+    chosen |= plan.moved
     constants = tuple((slot, tensor) for slot, tensor in plan.constants if slot.tensor not in chosen)
     biases = tuple((slot, tensor) for slot, tensor in plan.biases if slot.tensor not in chosen)
     insert_pairs(model, replace(plan, constants=constants, biases=biases), context.scheme)

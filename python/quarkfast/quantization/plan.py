@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.access import tensor_of
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Placement
 from quarkfast.graph.quantizer import Quantizer, Quantizers
+from quarkfast.quantization.float_bias import FloatBias
 from quarkfast.quantization.quantized_tensor import QuantizedBlocks, QuantizedTensor
 
 __all__ = ["Plan", "make_plan"]
@@ -24,12 +25,14 @@ class Plan:
         quantizers: Tensor that gives its scale to activations -> its quantizer.
         constants: Weights and other constants, with their codes.
         biases: Biases, with their codes.
+        moved: Float biases that an algorithm moved, by name.
     """
 
     placement: Placement
     quantizers: Mapping[str, Quantizer]
     constants: tuple[tuple[ConstantSlot, QuantizedTensor | QuantizedBlocks], ...]
     biases: tuple[tuple[BiasSlot, QuantizedTensor], ...]
+    moved: Mapping[str, FloatBias] = field(default_factory=dict)
 
     @property
     def activations(self) -> Mapping[str, str]:
@@ -40,14 +43,16 @@ class Plan:
         """Returns the plan with other codes or another quantizer for one of its constants."""
         return replace(self, constants=tuple((each, tensor if each == slot else had) for each, had in self.constants))
 
-    def with_tensors(self, tensors: Mapping[str, QuantizedTensor]) -> Plan:
-        """Returns the plan with other codes for constants and biases, by the names of their float forms.
+    def with_tensors(self, tensors: Mapping[str, QuantizedTensor | FloatBias]) -> Plan:
+        """Returns the plan with other codes for constants and biases, and with float biases that moved, by name.
 
         Where a constant has several forms, as of a table that a layer reads too, all of them are replaced.
         """
-        constants = tuple((slot, tensors.get(slot.tensor, had)) for slot, had in self.constants)
-        biases = tuple((slot, tensors.get(slot.tensor, had)) for slot, had in self.biases)
-        return replace(self, constants=constants, biases=biases)
+        moved = {name: each for name, each in tensors.items() if isinstance(each, FloatBias)}
+        coded = {name: each for name, each in tensors.items() if not isinstance(each, FloatBias)}
+        constants = tuple((slot, coded.get(slot.tensor, had)) for slot, had in self.constants)
+        biases = tuple((slot, coded.get(slot.tensor, had)) for slot, had in self.biases)
+        return replace(self, constants=constants, biases=biases, moved={**self.moved, **moved})
 
 
 def make_plan(model: ir.Model, placement: Placement, quantizers: Quantizers, scheme: Scheme) -> Plan:
