@@ -113,6 +113,13 @@ def test_codes_stay_within_a_few_steps_and_within_their_type():
         assert codes.max() <= 7
 
 
+def test_damping_draws_codes_to_the_nearest_ones():
+    nearest, usual = _codes(_quantized("nearest")), _codes(_quantized("descent"))
+    some, all_of_it = (_codes(_quantized("descent", rounding_damping=each)) for each in (1.0, 1e9))
+    moved = [sum(int((found[name] != nearest[name]).sum()) for name in nearest) for found in (usual, some, all_of_it)]
+    assert moved[0] > moved[1] > moved[2] == 0
+
+
 def test_scales_and_activations_are_those_of_nearest_codes():
     arrays = []
     for rounding in ("nearest", "descent"):

@@ -214,3 +214,30 @@ def test_settings_of_equalization_turn_it_on_and_are_kept():
 def test_settings_of_equalization_are_checked(settings, message):
     with pytest.raises(ConfigError, match=message):
         scheme_from("A8W8", {"equalize_options": settings})
+
+
+def test_damping_is_kept_beside_a_rounding():
+    scheme = scheme_from("A8W8", {"rounding_damping": 1, "rounding": "descent"})
+    assert scheme.rounding_options == (("damping", 1.0),)
+    assert Scheme.from_dict(json.loads(json.dumps(scheme.to_dict()))) == scheme
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rounding_damping": 1.0}, "rounding_damping: expected another rounding than nearest beside it"),
+        ({"rounding": "gptq", "rounding_damping": -1}, "rounding_damping: expected a number from 0 up, got -1"),
+        (
+            {"rounding": "gptq", "rounding_damping": float("inf")},
+            "rounding_damping: expected a number from 0 up, got inf",
+        ),
+        (
+            {"rounding": "gptq", "rounding_damping": float("nan")},
+            "rounding_damping: expected a number from 0 up, got nan",
+        ),
+        ({"rounding": "gptq", "rounding_damping": "much"}, "rounding_damping: expected a number, got 'much'"),
+    ],
+)
+def test_damping_is_checked(options, message):
+    with pytest.raises(ConfigError, match=message):
+        scheme_from("A8W8", options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,6 +29,7 @@ __all__ = [
     "set_read",
     "set_rotation",
     "set_rounding",
+    "set_rounding_damping",
     "set_search_ranges",
     "set_shares",
     "set_shift_activations",
@@ -312,3 +314,17 @@ def set_rounding(scheme: Scheme, value: str) -> Scheme:
     if value != scheme.rounding:
         changed["rounding_options"] = ()  # settings of another solver
     return replace(scheme, **changed)
+
+
+def set_rounding_damping(scheme: Scheme, value: float) -> Scheme:
+    """Sets how little is believed of what samples say of rare inputs, where codes are chosen by the outputs of layers.
+
+    Raises:
+        ConfigError: If it is below 0 or not finite, or codes are the nearest ones.
+    """
+    if not 0 <= value < math.inf:
+        raise ConfigError(f"rounding_damping: expected a number from 0 up, got {value}")
+    if scheme.rounding == "nearest":
+        raise ConfigError("rounding_damping: expected another rounding than nearest beside it; give rounding='descent'")
+    options = {**dict(scheme.rounding_options), "damping": float(value)}
+    return replace(scheme, rounding_options=tuple(options.items()))

@@ -220,6 +220,10 @@ _ROWS = (
         metavar="METHOD",
     ),
     Option(
+        "rounding_damping", kinds.NUMBER, changes.set_rounding_damping, _TYPES,
+        "How little is believed of what samples say of rare inputs, beside rounding; 0.01 by default.",
+    ),
+    Option(
         "strict", kinds.BOOL, changes.set_field("strict"), _TYPES,
         "Keep weights and ranges of a preset as its name says, even where they spoil outputs.",
     ),
