@@ -105,6 +105,26 @@ def test_float_biases_are_corrected(options):
     assert ratios[1] > ratios[0]
 
 
+@pytest.mark.parametrize(("one", "all_others"), [("float", None), ("int32", "float")])
+def test_layers_may_have_biases_of_either_kind(one, all_others):
+    rule = [{"nodes": ["conv_0"], "bias": one}]
+    options = {"layers": rule} | ({} if all_others is None else {"bias": all_others})
+    plain, corrected = (quantized(bias_correction=on, **options) for on in (False, True))
+    kept = {"b1"} if one == "float" else {"b2"}
+    assert set(float_biases(corrected)) == kept
+    moved, stayed = ({**float_biases(each), "": biases(each)} for each in (corrected, plain))
+    assert all(np.any(moved[name] != stayed[name]) for name in kept)
+    assert moved[""] != stayed[""], "the other bias has codes"
+
+
+def test_biases_that_are_floats_of_16_bits_stay_as_they_are_rounded():
+    options = {"preset": "BF16", "weight_type": "bfloat16"}
+    nearest, rounded = (quantized(samples(64), rounding=each, **options) for each in ("nearest", "descent"))
+    found = [{t.name: t.SerializeToString() for t in each.proto.graph.initializer} for each in (nearest, rounded)]
+    assert any(found[0][name] != found[1][name] for name in found[0]), "weights are rounded by outputs"
+    assert all(found[0][name] == found[1][name] for name in found[0] if name.startswith("b"))
+
+
 @pytest.mark.parametrize("options", FLOAT[:2], ids=["dynamic", "static"])
 def test_float_biases_stay_without_real_samples(options):
     plain, default = (quantized("random", bias_correction=on, **options).proto.graph for on in (False, True))

@@ -105,7 +105,7 @@ def _run(context: Context, settings: BiasCorrectionSettings) -> bool:
     layers = [
         layer
         for layer in linear_layers(context.model, added=context.scheme.weights_only)
-        if layer.bias in biases and _is_narrow(weights.get(layer.weight))
+        if _is_narrow(weights.get(layer.weight)) and _has_one_for_each_output(biases.get(layer.bias or ""), layer)
     ]
     tensors = {**weights, **biases}
     own = {name: tensors[name] for layer in layers for name in (layer.weight, str(layer.bias))}
@@ -141,6 +141,12 @@ def _keep_if_better(context: Context, corrected: Mapping[str, Any], before: floa
     else:
         context.notes.append(f"bias correction was undone: {measured}")
     return after < before
+
+
+def _has_one_for_each_output(bias: Any, layer: LinearLayer) -> bool:
+    """Whether a bias is not broadcast."""
+    groups, outputs, _ = layer.matrix_shape
+    return bias is not None and bool(bias.values.size == groups * outputs)
 
 
 def _is_narrow(weight: Any) -> bool:

@@ -240,10 +240,10 @@ class Context(ModelContext):
             return {**self._float_biases(added=True), **self.weight_plan.biases}
         if self.plan is None:
             return {}
-        if self.scheme.bias == "float":
-            return {**self._float_biases(), **self.plan.moved}
-        found = {slot.tensor: tensor for slot, tensor in self.plan.biases}
         constants = {slot.tensor: tensor for slot, tensor in self.plan.constants}
+        floats = {**self._float_biases(), **self.plan.moved}
+        found: dict[str, QuantizedTensor | FloatBias] = {n: each for n, each in floats.items() if n not in constants}
+        found |= {slot.tensor: tensor for slot, tensor in self.plan.biases}
         for layer in linear_layers(self.model):
             tensor = constants.get(layer.bias or "")
             groups, outputs, _ = layer.matrix_shape
