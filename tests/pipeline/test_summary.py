@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import pytest
+
+import quarkfast
+from quarkfast.demo.data import MODEL, load_images
 from quarkfast.pipeline.summary import FloatNode, Summary
 
 
@@ -36,3 +40,9 @@ def test_plain_data_names_every_node():
 def test_records_are_no_part_of_plain_data():
     assert "records" not in _summary().to_dict()
     assert "records" not in repr(_summary())
+
+
+@pytest.mark.parametrize(("preset", "shown"), [("A8W8", True), ("INT8_WO", False)])
+def test_samples_are_counted_where_they_gave_ranges(preset, shown):
+    result = quarkfast.quantize(MODEL, preset=preset, calibration_data=load_images().calibration)
+    assert ("calibrated on" in dict(result.summary.rows())) == shown

@@ -179,7 +179,7 @@ class Summary:
             ("quantized", operators or "nothing"),
             ("stored as codes", f"{self.weights} weights, {self.biases} biases; {self.pairs} Q/DQ pairs"),
             ("opset", str(self.opset)),
-            ("calibrated on", f"{self.samples} samples"),
+            *((("calibrated on", f"{self.samples} samples"),) if self.samples else ()),
             ("bytes", f"{self.bytes_before:,} -> {self.bytes_after:,}{ratio}"),
             ("seconds", ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in self.seconds.items())),
         ]
