@@ -43,7 +43,11 @@ def _samples(count: int = 24, seed: int = 2) -> np.ndarray:
 
 
 def _constants(result: quarkfast.QuantizedModel) -> dict[str, bytes]:
-    return {each.name: onnx.numpy_helper.to_array(each).tobytes() for each in result.proto.graph.initializer}
+    return _arrays(result.proto)
+
+
+def _arrays(model: onnx.ModelProto) -> dict[str, bytes]:
+    return {each.name: onnx.numpy_helper.to_array(each).tobytes() for each in model.graph.initializer}
 
 
 def _quantized(preset: str, data: object = None, **options: object) -> quarkfast.QuantizedModel:
@@ -99,6 +103,24 @@ def test_rounding_that_is_undone_leaves_corrected_biases(monkeypatch):
 def test_samples_of_another_shape_are_an_error():
     with pytest.raises(CalibrationError, match="x"):
         _quantized("INT8_WO", np.zeros((8, 3, 6, 6), np.float32))
+
+
+@pytest.mark.parametrize("preset", ["INT8_WO", "DYNAMIC"])
+def test_a_model_that_cannot_run_keeps_its_biases(preset):
+    model = _model()
+    model.graph.node[1].domain, model.graph.node[1].op_type = "of.others", "Rectifier"
+    model.opset_import.append(onnx.helper.make_opsetid("of.others", 1))
+    result = quarkfast.quantize(model, preset=preset, calibration_data=_samples())
+    assert any(note.startswith("bias correction was left out: ") for note in result.summary.notes)
+    assert all(_constants(result)[name] == _arrays(model)[name] for name in ("b1", "b3"))
+
+
+@pytest.mark.parametrize("preset", ["INT8_WO", "DYNAMIC"])
+def test_a_model_that_is_large_is_not_run(preset, monkeypatch):
+    monkeypatch.setattr("quarkfast.algorithms.bias_correction._MOST_RUN", 1000)
+    result = quarkfast.quantize(_model(), preset=preset, calibration_data=_samples())
+    assert not any("bias correction" in note for note in result.summary.notes)
+    assert all(_constants(result)[name] == _arrays(_model())[name] for name in ("b1", "b3"))
 
 
 def test_the_model_that_was_given_stays():

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
 from quarkfast.config import Scheme
+from quarkfast.errors import ModelError
 from quarkfast.evaluate.constant_trial import Constants, ConstantTrial, decibels
 from quarkfast.evaluate.logits import judge_also, judge_logits
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.ranked_outputs import judge_unranked
 from quarkfast.graph.access import array_of_tensor
+from quarkfast.graph.external import tensor_bytes
 from quarkfast.graph.external_constants import proto_and_folder, with_constants_as_inputs
 from quarkfast.reconstruction import InputMeans, LinearLayer, linear_layers
 from quarkfast.wording import counted
@@ -27,6 +29,9 @@ _MOST_BITS = 8
 
 # Bytes of weights up to which biases are tried: a second form of them is in memory beside the model.
 _MOST_TRIED = 256 << 20
+
+# Bytes of constants up to which a model runs that nothing else runs: weights are stored of models larger than memory.
+_MOST_RUN = 1 << 30
 
 # Those that have weights with codes beside biases, as far as weights are not all that they store.
 _ENCODINGS = frozenset({"qdq", "dynamic"})
@@ -101,6 +106,18 @@ def bias_of(
 
 
 def _run(context: Context, settings: BiasCorrectionSettings) -> bool:
+    if not context.scheme.weights_only and context.scheme.encoding != "dynamic":
+        return _correct(context, settings)
+    if tensor_bytes(context.model) > _MOST_RUN:
+        return False
+    try:
+        return _correct(context, settings)
+    except ModelError as error:  # of a model that is quantized without being run
+        context.notes.append(f"bias correction was left out: {error}")
+        return False
+
+
+def _correct(context: Context, settings: BiasCorrectionSettings) -> bool:
     weights, biases = context.coded_weights(), context.coded_biases()
     layers = [
         layer
