@@ -106,8 +106,8 @@ class Context(Protocol):
     def coded_weights(self) -> Mapping[str, Any]:
         """Returns the weights of layers that have codes (`quarkfast.quantization.QuantizedTensor`), by name."""
 
-    def coded_biases(self) -> Mapping[str, Any]:
-        """Returns the biases that have codes, by name."""
+    def movable_biases(self) -> Mapping[str, Any]:
+        """Returns the biases that have integer codes, and those that stay float, by name."""
 
     def replace_codes(self, found: Mapping[str, Any]) -> None:
         """Takes other codes for weights and biases into the plan."""

@@ -118,7 +118,7 @@ def _run(context: Context, settings: BiasCorrectionSettings) -> bool:
 
 
 def _correct(context: Context, settings: BiasCorrectionSettings) -> bool:
-    weights, biases = context.coded_weights(), context.coded_biases()
+    weights, biases = context.coded_weights(), context.movable_biases()
     layers = [
         layer
         for layer in linear_layers(context.model, added=context.scheme.weights_only)

@@ -26,7 +26,7 @@ def correct_offset_biases(context: Context, layers: Iterable[tuple[LinearLayer, 
     Returns:
         Whether any bias changed.
     """
-    weights, biases = context.coded_weights(), context.coded_biases()
+    weights, biases = context.coded_weights(), context.movable_biases()
     changed = {}
     for layer, offset in layers:
         weight, bias = weights.get(name_of(layer.weight)), biases.get(name_of(layer.bias))

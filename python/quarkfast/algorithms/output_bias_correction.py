@@ -53,7 +53,7 @@ def correct_output_biases(context: Context, settings: OutputBiasCorrectionSettin
         M. Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", 2019, appendix D,
         empirical bias correction.
     """
-    weights, biases = context.coded_weights(), context.coded_biases()
+    weights, biases = context.coded_weights(), context.movable_biases()
     layers = [each for each in linear_layers(context.model) if each.weight in weights and each.bias in biases]
     if not layers:
         context.notes.append("output bias correction was left out: no layer has a bias of its own with integer codes")

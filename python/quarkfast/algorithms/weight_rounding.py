@@ -179,7 +179,7 @@ class _Rounding:
 
     def __init__(self, context: Context, settings: WeightRoundingSettings) -> None:
         self._settings = settings
-        self._weights, self._biases = context.coded_weights(), context.coded_biases()
+        self._weights, self._biases = context.coded_weights(), context.movable_biases()
         self.changed: dict[str, Any] = {}
 
     def solve(self, seen: LayerStatistics) -> Mapping[str, NDArray[np.float32]]:

@@ -234,10 +234,10 @@ class Context(ModelContext):
         assert self.plan is not None
         return {slot.tensor: tensor for slot, tensor in self.plan.constants if slot.role == "weight"}
 
-    def coded_biases(self) -> Mapping[str, QuantizedTensor | FloatBias]:
-        """Returns the biases that have integer codes, by name; float32 ones that may move where biases stay float."""
+    def movable_biases(self) -> Mapping[str, QuantizedTensor | FloatBias]:
+        """Returns the biases that have integer codes, and the float32 ones that stay float, by name."""
         if self.scheme.weights_only:
-            return {**self._float_biases(added=True), **self.weight_plan.biases}
+            return {**self._float_biases(added=True), **self.weight_plan.moved}
         if self.plan is None:
             return {}
         constants = {slot.tensor: tensor for slot, tensor in self.plan.constants}

@@ -41,7 +41,7 @@ def simulate(context: Context, weights: Collection[str]) -> Models:
     """
     model = _clone(context.model)
     if context.scheme.weights_only:
-        return _models(context, model, {**context.weight_plan.coded(context.scheme), **context.weight_plan.biases})
+        return _models(context, model, {**context.weight_plan.coded(context.scheme), **context.weight_plan.moved})
     plan = context.plan
     assert plan is not None
     chosen: dict[str, _Coded] = {slot.tensor: tensor for slot, tensor in plan.constants if slot.tensor in weights}

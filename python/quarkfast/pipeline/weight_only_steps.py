@@ -32,7 +32,7 @@ def store_weights(context: Context) -> bool:
     from quarkfast.writers.weight_only import rewrite
 
     placement = context.weight_plan.placement
-    for bias in context.weight_plan.biases.values():
+    for bias in context.weight_plan.moved.values():
         bias.store()
     context.records = Records(record_nodes(context.model, placement.quantized, placement.left_float))
     # The list grows while constants are written.

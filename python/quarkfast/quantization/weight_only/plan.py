@@ -40,13 +40,13 @@ class WeightPlan:
     Attributes:
         placement: Which weights, and what stays as it is.
         weights: The weights with their codes, in the model's order.
-        biases: Biases that moved, by name.
+        moved: Float biases that an algorithm moved, by name.
         notes: Gets sentences while the codes are computed.
     """
 
     placement: WeightPlacement
     weights: tuple[StreamedWeight, ...]
-    biases: Mapping[str, FloatBias] = field(default_factory=dict)
+    moved: Mapping[str, FloatBias] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def coded(self, scheme: Scheme) -> dict[str, CodedWeight]:
@@ -59,11 +59,11 @@ class WeightPlan:
 
     def with_coded(self, found: Mapping[str, CodedWeight | FloatBias]) -> WeightPlan:
         """Returns the plan with other codes for some weights, and with biases that moved."""
-        biases = {name: each for name, each in found.items() if isinstance(each, FloatBias)}
+        moved = {name: each for name, each in found.items() if isinstance(each, FloatBias)}
         coded = {name: each for name, each in found.items() if isinstance(each, CodedWeight)}
         named = ((name_of(weight.slot.value), weight) for weight in self.weights)
         weights = tuple(coded[name].planned if name in coded else weight for name, weight in named)
-        return replace(self, weights=weights, biases={**self.biases, **biases})
+        return replace(self, weights=weights, moved={**self.moved, **moved})
 
 
 def plan_weights(model: ir.Model, scheme: Scheme) -> WeightPlan:
