@@ -317,7 +317,7 @@ def set_rounding(scheme: Scheme, value: str) -> Scheme:
 
 
 def set_rounding_damping(scheme: Scheme, value: float) -> Scheme:
-    """Sets how little is believed of what samples say of rare inputs, where codes are chosen by the outputs of layers.
+    """Sets the damping of Gram matrices where codes are chosen by outputs of layers: more of it trusts samples less.
 
     Raises:
         ConfigError: If it is below 0 or not finite, or codes are the nearest ones.

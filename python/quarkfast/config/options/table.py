@@ -221,7 +221,7 @@ _ROWS = (
     ),
     Option(
         "rounding_damping", kinds.NUMBER, changes.set_rounding_damping, _TYPES,
-        "How little is believed of what samples say of rare inputs, beside rounding; 0.01 by default.",
+        "Damping beside rounding: added to the diagonal of Gram matrices, as a part of its mean; 0.01 by default.",
     ),
     Option(
         "strict", kinds.BOOL, changes.set_field("strict"), _TYPES,
