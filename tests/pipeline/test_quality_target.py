@@ -84,6 +84,21 @@ def test_activations_come_before_weights_whose_codes_were_chosen_by_outputs(roun
     assert [name for name in names if name in order] == order
 
 
+def test_codes_that_were_no_help_are_chosen_again_beside_activations_of_16_bits():
+    levers = quantized(200.0, weight_type="int8").summary.levers
+    chosen = [at for at, each in enumerate(levers) if each.lever == "rounding=descent"]
+    assert [levers[at].kept for at in chosen] == [False, True]
+    between = levers[chosen[0] : chosen[1]]
+    assert any(each.lever.startswith("int16 for ") and each.kept for each in between)
+    best = max(each.sqnr for each in between if each.kept)
+    assert levers[chosen[1]].sqnr > best + 3
+
+
+def test_codes_that_helped_are_not_chosen_again():
+    levers = quantized(200.0, preset="XINT8", weight_type="int8").summary.levers
+    assert [each.kept for each in levers if each.lever == "rounding=descent"] == [True]
+
+
 def test_logits_count_as_outputs_do():
     """Probabilities of a model that is sure tell little of what its logits lost."""
     sure = model()
@@ -238,8 +253,9 @@ def test_weights_and_activations_get_more_bits_together_where_weights_alone_were
 def test_nodes_stay_float_where_a_device_takes_no_16_bits():
     narrow = replace(quarkfast.TARGETS["ryzenai-a8w8"], activation_types=("int8",))
     plain, result = (quantized(least, target=narrow, shift_activations=False) for least in (-50.0, 60.0))
-    assert result.summary.levers[-1].lever == "float for 5 nodes ('gemm_0', 'sigmoid_1', 'mul_2', ...)"
-    assert result.summary.levers[-1].kept
+    (lever,) = (each for each in result.summary.levers if each.lever.startswith("float for "))
+    assert lever.lever == "float for 5 nodes ('gemm_0', 'sigmoid_1', 'mul_2', ...)"
+    assert lever.kept
     assert ratio(result) > ratio(plain) + 1.5
     assert 0 < result.summary.above_8_bits.activations <= 0.25
     assert "min_sqnr: ryzenai-a8w8 takes no int16 activations" in result.summary.notes

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from quarkfast.config.options.changes import set_shift_activations
+from quarkfast.config.options.changes import set_rounding, set_shift_activations
 from quarkfast.config.rules import Change, TensorRule
 from quarkfast.errors import ConfigError, UnsupportedError
 from quarkfast.evaluate.constant_trial import decibels
@@ -23,6 +23,7 @@ from quarkfast.quantization.weight_precision import Effort, has_eight_bits
 from quarkfast.wording import counted, first_names
 
 __all__ = [
+    "choose_codes_again",
     "equalize_further",
     "give_more_bits_together",
     "improve_weights",
@@ -212,3 +213,17 @@ def give_more_bits_together(ladder: Ladder, effort: Effort, widened: Plan) -> No
     both = replace(widened, effort=effort)
     if not ladder.is_met and not ladder.has_tried(both):
         ladder.pull("both together", both)
+
+
+def choose_codes_again(ladder: Ladder) -> None:
+    """Chooses codes by outputs beside what other levers have changed, where they were no help before these.
+
+    Codes that make up for what 8-bit activations lose are fitted to that noise; with less of it they are nearer to what
+    other samples want.
+    """
+    plan = ladder.plan
+    if ladder.is_met or plan.makes_up:
+        return
+    chosen = replace(plan, scheme=set_rounding(plan.scheme, "descent"))
+    if not ladder.has_tried(chosen):
+        ladder.pull("rounding=descent", chosen)

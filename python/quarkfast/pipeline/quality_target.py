@@ -15,6 +15,7 @@ from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quality_goal import Goal, read_goal
 from quarkfast.pipeline.quality_ladder import Ladder, Plan
 from quarkfast.pipeline.quality_levers import (
+    choose_codes_again,
     equalize_further,
     give_more_bits_together,
     improve_weights,
@@ -85,6 +86,8 @@ def quantize_to_goal(
         effort, widened = improve_weights(ladder), widen_activations(ladder)
     if effort is not None and widened is not None:
         give_more_bits_together(ladder, effort, widened)
+    if "rounding" not in options:
+        choose_codes_again(ladder)
     if shifts:
         shift_activations(ladder)
     return ladder.finish()
