@@ -78,3 +78,27 @@ def test_a_large_negative_number_elsewhere_is_left_alone():
     text = SCORES + "i = Mul(m, far) y = Add(s, i) }"
     proto = tiny_model(text, {"far": np.float32(-1e4)})
     assert quarkfast.quantize(proto, calibration_data=_feeds()).summary.notes == ()
+
+
+def test_a_mask_is_found_behind_whole_numbers():
+    text = (
+        SCORES
+        + "w = Cast<to=7>(m) i = Sub(one, w) f = Cast<to=1>(i) mask = Mul(f, far) t = Add(s, mask) y = Softmax(t) }"
+    )
+    proto, feeds = tiny_model(text, {"one": np.int64(1), "far": np.float32(-1e4)}), _feeds()
+    result = quarkfast.quantize(proto, preset="A8W8", calibration_data=feeds)
+    assert any(note.startswith("tensor 'mask': values down to -10000 mask a Softmax") for note in result.summary.notes)
+    assert sqnr(_run(proto.SerializeToString(), feeds[0]), _run(result.model_bytes, feeds[0])) > 12
+
+
+def test_a_mask_is_found_where_its_shape_is_computed():
+    text = (
+        SCORES + "h = Shape(s) n = Equal(h, minus) d = Where(n, ones, h) i = Sub(one, m) f = Mul(i, far) "
+        "mask = Expand(f, d) t = Add(s, mask) y = Softmax(t) }"
+    )
+    whole = {"minus": np.int64(-1), "ones": np.ones(3, np.int64)}
+    proto = tiny_model(text, {"one": np.float32(1), "far": np.float32(-1e4), **whole})
+    feeds = _feeds()
+    result = quarkfast.quantize(proto, preset="A8W8", calibration_data=feeds)
+    assert any("mask a Softmax" in note for note in result.summary.notes)
+    assert sqnr(_run(proto.SerializeToString(), feeds[0]), _run(result.model_bytes, feeds[0])) > 12

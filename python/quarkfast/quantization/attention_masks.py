@@ -174,9 +174,11 @@ class _Limiter:
 
     def _range(self, name: str, ranges: Mapping[str, Range]) -> Range:
         value = self._model.graph.initializers.get(name)
-        if value is not None and is_constant(value):
-            return range_of(value)
-        return ranges.get(name, _NOTHING)
+        if value is None or not is_constant(value):
+            return ranges.get(name, _NOTHING)
+        # Shapes, and masks in whole numbers or doubles, lead here as well.
+        floats = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+        return range_of(value) if value.dtype in floats else _NOTHING
 
 
 def _mirrored(found: Range) -> Range:
