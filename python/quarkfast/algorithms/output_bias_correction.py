@@ -31,8 +31,8 @@ class OutputBiasCorrectionSettings:
         held_apart: Most others, which judge.
     """
 
-    samples: int = 16
-    held_apart: int = 16
+    samples: int = 8
+    held_apart: int = 8
 
 
 def correct_output_biases(context: Context, settings: OutputBiasCorrectionSettings) -> bool:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from quarkfast import _core, ort
 from quarkfast.reconstruction.linear_layer import LinearLayer, Window
 
-__all__ = ["InputMeans"]
+__all__ = ["InputMeans", "rows_of_channels"]
 
 # From this operator set on, axes of ReduceMean are an input.
 _AXES_ARE_AN_INPUT = 18
@@ -112,7 +112,25 @@ def _rows(layer: LinearLayer, mean: NDArray[Any], shape: NDArray[np.int64]) -> N
     channels = np.asarray(mean, np.float64)
     if layer.window is None:
         return channels.reshape(groups, inputs)
-    return (channels.reshape(groups, -1, 1) * _shares(layer.window, tuple(shape[2:].tolist()))).reshape(groups, inputs)
+    return rows_of_channels(layer, layer.window, channels, tuple(shape[2:].tolist()))
+
+
+def rows_of_channels(
+    layer: LinearLayer, window: Window, channels: NDArray[np.float64], sizes: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Returns the mean of the rows that a convolution multiplies, of means or sums of its channels.
+
+    Args:
+        layer: The convolution.
+        window: Its window.
+        channels: One number for each channel of the input.
+        sizes: The spatial sizes of the input.
+
+    Returns:
+        ``[groups, inputs]``; exact for the middle of an input, and a good estimate at its borders.
+    """
+    groups, _, inputs = layer.matrix_shape
+    return (channels.reshape(groups, -1, 1) * _shares(window, sizes)).reshape(groups, inputs)
 
 
 @lru_cache(maxsize=256)
