@@ -188,4 +188,5 @@ def test_it_is_left_out_where_samples_held_apart_gain_too_little():
 
 def test_targets_of_quality_pull_it():
     made = quarkfast.quantize(_model(), preset="XINT8", calibration_data=_samples(count=32), min_sqnr=80)
-    assert [each.lever for each in made.summary.levers][:2] == ["as asked", "equalization through Clip"]
+    names = ["as asked", "output_bias_correction=True", "equalization through Clip"]
+    assert [each.lever for each in made.summary.levers][:3] == names

@@ -227,7 +227,8 @@ def _levers(proto, preset):
 def test_targets_of_quality_pull_it_where_activations_have_eight_bits():
     proto = _model(GATED["hard-swish"], BEHIND["depthwise"])
     for preset in ("XINT8", "A8W8", "U8S8"):
-        assert _levers(proto, preset)[:2] == ["as asked", "equalization through gates"]
+        names = ["as asked", "output_bias_correction=True", "equalization through gates"]
+        assert _levers(proto, preset)[:3] == names
     assert "equalization through gates" not in _levers(proto, "A16W8")
     without = _model("r = Relu (a)", BEHIND["depthwise"])
     assert "equalization through gates" not in _levers(without, "XINT8")

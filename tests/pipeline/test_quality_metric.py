@@ -142,7 +142,6 @@ def test_the_command_line_takes_a_function_of_the_working_folder(tmp_path, monke
     smallest = min(each["bytes"] for each in report["levers"])
     candidates = [each for each in report["levers"] if each["bytes"] == smallest]
     best = max(candidates, key=lambda each: (each["metric"], each["sqnr"]))
-    assert len(candidates) > 1
     assert report["pareto_front"][0] == best["lever"]
     assert report["pareto_front"][-1] == report["levers"][-1]["lever"]
     assert (tmp_path / "q.onnx").read_bytes() == judged(4.0).model_bytes

@@ -60,12 +60,13 @@ def test_a_target_that_cannot_be_met_is_told_and_the_best_is_kept():
     best = max(each.sqnr for each in levers if each.kept)
     found = f"min_sqnr: 200 dB cannot be met, {best:.1f} dB is the best that was found, "
     assert any(note.startswith(found) for note in result.summary.notes)
-    names = ["as asked", "method=minmse", "rounding=descent"]
-    assert [each.lever for each in levers[:3]] == names
+    names = ["as asked", "output_bias_correction=True", "method=minmse", "rounding=descent"]
+    assert [each.lever for each in levers[:4]] == names
 
 
 def test_an_option_that_is_given_is_not_changed():
-    result = quantized(200.0, method="percentile", rounding="nearest", shift_activations=False)
+    given = {"method": "percentile", "rounding": "nearest", "shift_activations": False, "output_bias_correction": False}
+    result = quantized(200.0, **given)
     assert not [each for each in result.summary.levers if "=" in each.lever]
 
 
@@ -94,8 +95,15 @@ def test_codes_that_were_no_help_are_chosen_again_beside_activations_of_16_bits(
     assert levers[chosen[1]].sqnr > best + 3
 
 
+def test_biases_make_up_for_means_before_codes_do():
+    kept = {each.lever: each.kept for each in quantized(200.0, preset="XINT8", weight_type="int8").summary.levers}
+    assert list(kept)[:3] == ["as asked", "output_bias_correction=True", "rounding=descent"]
+    assert kept["output_bias_correction=True"]
+
+
 def test_codes_that_helped_are_not_chosen_again():
-    levers = quantized(200.0, preset="XINT8", weight_type="int8").summary.levers
+    given = {"preset": "XINT8", "weight_type": "int8", "output_bias_correction": False}
+    levers = quantized(200.0, **given).summary.levers
     assert [each.kept for each in levers if each.lever == "rounding=descent"] == [True]
 
 
@@ -231,7 +239,8 @@ def unequal_channels_and_weights() -> onnx.ModelProto:
 
 def test_weights_and_activations_get_more_bits_together_where_weights_alone_were_no_help(monkeypatch):
     given = {"preset": "A8W8", "calibration_data": samples(), "rounding": "nearest", "method": "minmax"}
-    model, given = unequal_channels_and_weights(), {**given, "equalize": False, "min_sqnr": 45.0}
+    given |= {"equalize": False, "output_bias_correction": False, "min_sqnr": 45.0}
+    model = unequal_channels_and_weights()
     in_turn = quarkfast.quantize(model, **given).summary.levers
     is_better, asked = Goal.is_better, []
 

@@ -50,13 +50,14 @@ class Plan:
 
     @property
     def makes_up(self) -> bool:
-        """Whether codes of weights make up for what activations lose, so that they are wrong beside others."""
-        return self.scheme.rounding != "nearest"
+        """Whether codes of weights or biases make up for what activations lose: they are wrong beside others."""
+        return self.scheme.rounding != "nearest" or self.scheme.output_bias_correction
 
     @property
     def plain(self) -> Plan:
         """The same with codes that make up for nothing."""
-        return replace(self, scheme=replace(self.scheme, rounding="nearest", rounding_options=()))
+        plain = replace(self.scheme, rounding="nearest", rounding_options=(), output_bias_correction=False)
+        return replace(self, scheme=plain)
 
 
 @dataclass(frozen=True, slots=True)

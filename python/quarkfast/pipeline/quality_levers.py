@@ -222,7 +222,7 @@ def choose_codes_again(ladder: Ladder) -> None:
     other samples want.
     """
     plan = ladder.plan
-    if ladder.is_met or plan.makes_up:
+    if ladder.is_met or plan.scheme.rounding != "nearest":
         return
     chosen = replace(plan, scheme=set_rounding(plan.scheme, "descent"))
     if not ladder.has_tried(chosen):

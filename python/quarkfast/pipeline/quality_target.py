@@ -25,13 +25,17 @@ from quarkfast.pipeline.quality_levers import (
 )
 from quarkfast.pipeline.resolve import resolve
 from quarkfast.pipeline.summary import Summary
-from quarkfast.quantization.weight_precision import USUAL
+from quarkfast.quantization.weight_precision import USUAL, Effort
 
 __all__ = ["quantize_to_goal", "read_goal"]
 
-# Options by which the same types carry more, the cheapest first, with fields of the scheme. One that the user gave is
-# left as it is.
-_OPTIONS: tuple[tuple[str, str, str, Mapping[str, Any]], ...] = (
+_Options = tuple[tuple[str, str, Any, Mapping[str, Any]], ...]
+"""What a lever is called, the option, its value, and fields of the scheme."""
+
+# Options by which the same types carry more, the cheapest first, in front of equalization, which adds nodes, and behind
+# it. One that the user gave is left as it is.
+_FIRST: _Options = (("output_bias_correction=True", "output_bias_correction", True, {}),)
+_OPTIONS: _Options = (
     # Whether ranges are searched stays open: a method that is named rules it out, and this one is only tried.
     ("method=minmse", "method", "minmse", {"search_ranges": None}),
     ("rounding=descent", "rounding", "descent", {}),
@@ -66,18 +70,11 @@ def quantize_to_goal(
     usual = USUAL._replace(largest_share=min(USUAL.largest_share, goal.largest_share))
     ladder.pull("as asked", Plan(scheme, target, usual))
     given = dict(options)
+    if not ladder.plan.makes_up:  # other roundings correct biases themselves
+        _pull(_FIRST, ladder, preset, given, usual)
     if not ladder.is_met and equalize_further(ladder):
         given["equalize_options"] = dict(ladder.plan.scheme.equalize_options)
-    for lever, name, value, fields in _OPTIONS:
-        if name in options or ladder.is_met:
-            continue
-        try:
-            scheme, target = resolve(preset, {**given, name: value})
-        except ConfigError:  # the preset has no such choice
-            continue
-        plan = Plan(replace(scheme, **fields), target, usual)
-        if plan != ladder.plan and ladder.pull(lever, plan):
-            given[name] = value
+    _pull(_OPTIONS, ladder, preset, given, usual)
     shifts = "shift_activations" not in options and shift_where_enough(ladder)
     if ladder.plan.makes_up:
         # Such codes have made weights better already: what these lose beside other codes says little.
@@ -91,3 +88,17 @@ def quantize_to_goal(
     if shifts:
         shift_activations(ladder)
     return ladder.finish()
+
+
+def _pull(levers: _Options, ladder: Ladder, preset: str | Scheme, given: dict[str, Any], usual: Effort) -> None:
+    """Tries options one after the other, and puts those that stay into `given`."""
+    for lever, name, value, fields in levers:
+        if name in given or ladder.is_met:
+            continue
+        try:
+            scheme, target = resolve(preset, {**given, name: value})
+        except ConfigError:  # the preset has no such choice
+            continue
+        plan = Plan(replace(scheme, **fields), target, usual)
+        if plan != ladder.plan and ladder.pull(lever, plan):
+            given[name] = value
