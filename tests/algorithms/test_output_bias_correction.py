@@ -9,49 +9,22 @@ import pytest
 import quarkfast
 from quarkfast.config import PRESETS, scheme_from
 from quarkfast.errors import ConfigError
-from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
+from support.shifted_means import CUT, LAYERS, model, ratio, x
 from support.tiny_models import run_as_written, tiny_model
 
-CHANNELS, LAYERS = 8, 6
 NOTE = "output bias correction of 7 layers: on "
-
-# Ranges that cut off a tenth of all values shift means, as few bits and curved functions do in large models.
-CUT = {"method": "percentile", "percentile": 90.0, "strict": True}
-
-
-def _model():
-    rng = np.random.default_rng(4)
-    lines, arrays, last = [], {}, "x"
-    for layer in range(LAYERS):
-        lines.append(f"c{layer} = Conv <pads = [1, 1, 1, 1]> ({last}, w{layer}, b{layer}) r{layer} = Relu (c{layer})")
-        arrays[f"w{layer}"] = rng.normal(0, 0.2, (CHANNELS, CHANNELS, 3, 3)).astype(np.float32)
-        arrays[f"b{layer}"] = rng.normal(0, 0.1, CHANNELS).astype(np.float32)
-        last = f"r{layer}"
-    arrays |= {"w": rng.normal(0, 0.3, (4, CHANNELS, 1, 1)).astype(np.float32), "b": np.zeros(4, np.float32)}
-    body = " ".join([*lines, f"y = Conv ({last}, w, b)"])
-    return tiny_model(f"g (float[N, {CHANNELS}, 6, 6] x) => (float[N, 4, 6, 6] y) {{ {body} }}", arrays)
-
-
-def _x(count, seed=0):
-    return np.random.default_rng(seed).normal(size=(count, CHANNELS, 6, 6)).astype(np.float32)
 
 
 def _quantized(data=None, preset="A8W8", **options):
-    given = _x(40) if data is None else data
-    return quarkfast.quantize(_model(), None, preset, given, **(CUT | options))
-
-
-def _ratio(result):
-    x = _x(32, 5)
-    (expected,) = exact_session(_model()).run(None, {"x": x})
-    return sqnr(expected, run_as_written(result.model_bytes, x))
+    given = x(40) if data is None else data
+    return quarkfast.quantize(model(), None, preset, given, **(CUT | {"strict": True} | options))
 
 
 @pytest.mark.parametrize("preset", ["A8W8", "U8S8", "A16W8"])
 def test_outputs_on_other_samples_gain_where_activations_shift_means(preset):
     plain, corrected = _quantized(preset=preset), _quantized(preset=preset, output_bias_correction=True)
-    assert _ratio(corrected) > _ratio(plain) + 0.5
+    assert ratio(corrected) > ratio(plain) + 0.5
     assert any(each.startswith(NOTE) for each in corrected.summary.notes)
 
 
@@ -67,10 +40,10 @@ def test_biases_change_and_nothing_else():
 
 
 def test_the_mean_of_outputs_is_that_of_the_float_model():
-    x = _x(40)
-    (expected,) = exact_session(_model()).run(None, {"x": x})
+    data = x(40)
+    (expected,) = exact_session(model()).run(None, {"x": data})
     plain, corrected = (
-        np.abs((run_as_written(each.model_bytes, x) - expected).mean(axis=(0, 2, 3))).max()
+        np.abs((run_as_written(each.model_bytes, data) - expected).mean(axis=(0, 2, 3))).max()
         for each in (_quantized(), _quantized(output_bias_correction=True))
     )
     assert corrected < plain / 3
@@ -100,7 +73,7 @@ def test_a_model_without_biases_says_so():
 
 def test_the_same_samples_give_the_same_bytes_however_they_come():
     whole = _quantized(output_bias_correction=True)
-    once = _quantized(({"x": row[None]} for row in _x(40)), output_bias_correction=True)
+    once = _quantized(({"x": row[None]} for row in x(40)), output_bias_correction=True)
     assert whole.model_bytes == once.model_bytes
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from quarkfast.algorithms.algorithm import Context
 from quarkfast.wording import counted
 
-__all__ = ["MOST_APART", "Gains", "split_samples"]
+__all__ = ["MOST_APART", "Gains", "split", "split_samples"]
 
 # Samples held apart, by which the result is judged: every fifth, more of those that layers are not run on, and no more
 # than these. What one image of CIFAR-10 gains differs from the mean by 3 dB: 16 of them see 0.5 dB of gain, which 1,000
@@ -26,10 +27,19 @@ _FEW, _MOST_LOST = 8, 0.5
 
 def split_samples(context: Context, most: int, most_apart: int = MOST_APART) -> tuple[list[Any], list[Any]]:
     """Returns at most that many samples to fit to, and others to judge by: the same where there is but a handful."""
-    samples = context.read_samples(most + most_apart)
+    return split(context.read_samples(most + most_apart), most, most_apart)
+
+
+def split(samples: Sequence[Any], most: int, most_apart: int) -> tuple[list[Any], list[Any]]:
+    """Returns at most `most` samples to fit to and `most_apart` others, as :func:`split_samples` does.
+
+    Example:
+        >>> split(range(16), 8, 8)
+        ([0, 2, 4, 6, 8, 10, 12, 14], [1, 3, 5, 7, 9, 11, 13, 15])
+    """
     count = min(max(len(samples) // _APART, len(samples) - most), most_apart)
     if not count:
-        return samples, samples
+        return list(samples), list(samples)
     chosen = {(place + 1) * len(samples) // count - 1 for place in range(count)}
     fitting = [each for place, each in enumerate(samples) if place not in chosen]
     return fitting[:most], [samples[place] for place in sorted(chosen)]
@@ -55,6 +65,11 @@ class Gains:
         """The mean gain in dB."""
         return float(self._gains.mean()) if self._gains.size else 0.0
 
+    @property
+    def after(self) -> float:
+        """The mean ratio in dB with the change."""
+        return float(self._after.mean()) if self._after.size else 0.0
+
     def any(self) -> bool:
         """Whether any sample has another ratio."""
         return bool(self._gains.any())
@@ -67,6 +82,6 @@ class Gains:
 
     def __str__(self) -> str:
         """Returns both means in words."""
-        had, has = (float(each.mean()) if each.size else 0.0 for each in (self._before, self._after))
+        had = float(self._before.mean()) if self._before.size else 0.0
         apart = counted(self._gains.size, "sample held apart")
-        return f"on {apart} outputs have {has:.1f} dB instead of {had:.1f} dB in the mean"
+        return f"on {apart} outputs have {self.after:.1f} dB instead of {had:.1f} dB in the mean"

@@ -196,9 +196,9 @@ def quantize(
     with clock.stage("import"):  # onnx, onnx_ir and all that needs them, after mistakes in arguments are found
         from quarkfast.pipeline.judged_options import is_judged, quantize_judged
         from quarkfast.pipeline.mixed_precision import quantize_mixed
-        from quarkfast.pipeline.poor_outputs import quantize_equalized_where_poor
+        from quarkfast.pipeline.poor_outputs import quantize_improved_where_poor
 
-        run = quantize_judged if is_judged(scheme) else quantize_equalized_where_poor
+        run = quantize_judged if is_judged(scheme) else quantize_improved_where_poor
         run = run if scheme.mixed_precision is None else quantize_mixed
     path = None if output is None else check_output(output)
     if not all(each is None for each in (min_sqnr, max_drop, metric, metric_data, max_above_8_bits)):
