@@ -24,10 +24,8 @@ from quarkfast.pipeline.further_equalization import equalized_further, further_e
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quantize_model import quantize_model
-from quarkfast.pipeline.remembered import Remembered
 from quarkfast.pipeline.single_rows import cut_to_rows
 from quarkfast.pipeline.summary import POOR, Summary
-from quarkfast.quantization.weight_precision import USUAL
 from quarkfast.reconstruction import linear_layers
 from quarkfast.reconstruction.output_error import ReferenceOutputs
 from quarkfast.statistics import Calibration
@@ -84,10 +82,9 @@ class _Job:
     max_memory: int | str | None
     clock: Clock
     histograms: bool
-    remembered: Remembered
 
     def make(self, scheme: Scheme, path: Path | None) -> _Made:
-        given = (self.samples, self.calibration, self.max_memory, self.clock, self.histograms, USUAL, self.remembered)
+        given = (self.samples, self.calibration, self.max_memory, self.clock, self.histograms)
         return _Made(*quantize_model(self.model, path, scheme, self.target, *given), scheme)
 
     def make_of(self, scheme: Scheme, feeds: Sequence[Feed]) -> _Made:
@@ -98,10 +95,8 @@ class _Job:
 
     def gains(self, before: _Made, after: _Made, feeds: Sequence[Feed], features: str = "") -> Gains:
         """Returns what the outputs of one model gain by another, and a tensor that counts as one where all have it."""
-        reference, *models = (
-            to_proto(load_model(self.model)),
-            *map(onnx.load_model_from_string, (before.data, after.data)),
-        )
+        reference = to_proto(load_model(self.model))
+        models = [onnx.load_model_from_string(each.data) for each in (before, after)]
         everywhere = all(_computes(each, features) for each in (reference, *models))
         with self.clock.stage("judge"), ReferenceOutputs(reference, feeds, features if everywhere else "") as outputs:
             return Gains(*map(outputs.ratios_of, models))
@@ -129,8 +124,7 @@ def quantize_improved_where_poor(
     Raises:
         QuarkfastError: As :func:`quarkfast.quantize`. Nothing is left behind.
     """
-    given = (calibration_data, calibration, max_memory, clock, histograms, Remembered())
-    job = _Job(model, target, *given)
+    job = _Job(model, target, calibration_data, calibration, max_memory, clock, histograms)
     made = job.make(scheme, path)
     asked = scheme.strict or scheme.rounding != "nearest"
     small = made.summary.bytes_before <= _LARGEST
