@@ -78,3 +78,11 @@ def test_the_same_samples_give_the_same_bytes_however_they_come():
 @pytest.mark.usefixtures("easily")
 def test_presets_without_such_biases_stay():
     assert not is_added(quantized(bias="float"))
+
+
+@pytest.mark.usefixtures("easily")
+def test_what_was_added_before_is_told_too(monkeypatch):
+    monkeypatch.setattr(poor_outputs, "_equalized", lambda job, made, path: made.noting("equalization was added"))
+    result = quantized()
+    assert result.summary.notes[-2] == "equalization was added"
+    assert result.summary.notes[-1].startswith(ADDED)

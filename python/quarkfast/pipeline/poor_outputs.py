@@ -56,19 +56,21 @@ _BUDGET, _LARGEST = 256 << 20, 1 << 30
 
 
 class _Made(NamedTuple):
-    """A model that was made, and the scheme that it was made by."""
+    """A model that was made, the scheme that it was made by, and notes of what was added to the one asked for."""
 
     data: bytes
     summary: Summary
     scheme: Scheme
+    added: tuple[str, ...] = ()
 
     @property
     def worst(self) -> tuple[str, float]:
         """The worst output on the first sample, and its ratio in dB."""
         return self.summary.outputs[0] if self.summary.outputs else ("", math.inf)
 
-    def noting(self, note: str) -> _Made:
-        return self._replace(summary=replace(self.summary, notes=(*self.summary.notes, note)))
+    def noting(self, *notes: str) -> _Made:
+        summary = replace(self.summary, notes=(*self.summary.notes, *notes))
+        return self._replace(summary=summary, added=(*self.added, *notes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +182,9 @@ def _corrected(job: _Job, made: _Made, path: Path | None) -> _Made:
     if path is not None:
         save_bytes(corrected.data, path)
     name, ratio = made.worst
+    why = f"for output {name!r} had {ratio:.1f} dB"
     return corrected.noting(
-        f"output bias correction was added, for output {name!r} had {ratio:.1f} dB; bias_correction=False leaves it out"
+        *made.added, f"output bias correction was added, {why}; bias_correction=False leaves it out"
     )
 
 
