@@ -39,7 +39,10 @@ def test_poor_outputs_get_it_without_an_option(tmp_path):
 
 
 @pytest.mark.usefixtures("easily")
-@pytest.mark.parametrize("options", [{"strict": True}, {"bias_correction": False}, {"rounding": "descent"}])
+@pytest.mark.parametrize(
+    "options",
+    [{"strict": True}, {"bias_correction": False}, {"output_bias_correction": False}, {"rounding": "descent"}],
+)
 def test_options_leave_it_out(options):
     assert not is_added(quantized(**options))
 

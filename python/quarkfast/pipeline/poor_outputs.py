@@ -114,11 +114,14 @@ def quantize_improved_where_poor(
     max_memory: int | str | None,
     clock: Clock,
     histograms: bool = False,
+    *,
+    may_correct: bool = True,
 ) -> tuple[bytes, Summary]:
     """Quantizes `model`, and once more with what its outputs gain by, where one has below 12 dB on the first sample.
 
     1. Equalization goes through gates (hard-swish, SiLU, Mish) and Clips (ReLU6), where layers have one between them.
-    2. What is below 12 dB still gets output bias correction, where 8 samples held apart gain 3 dB and have 12 then.
+    2. What is below 12 dB still gets output bias correction if it may, where 8 samples held apart gain 3 dB and have 12
+       then.
 
     Samples that can be read once judge nothing, nor do random ones. `strict`, and another rounding than to the nearest
     codes, leave both out, and without bias correction there is none of outputs.
@@ -133,7 +136,7 @@ def quantize_improved_where_poor(
     if asked or calibration_data is None or not small or made.worst[1] >= POOR:
         return made.data, made.summary
     made = _equalized(job, made, path)
-    if made.worst[1] < POOR:
+    if may_correct and made.worst[1] < POOR:
         made = _corrected(job, made, path)
     return made.data, made.summary
 
@@ -184,7 +187,7 @@ def _corrected(job: _Job, made: _Made, path: Path | None) -> _Made:
     name, ratio = made.worst
     why = f"for output {name!r} had {ratio:.1f} dB"
     return corrected.noting(
-        *made.added, f"output bias correction was added, {why}; bias_correction=False leaves it out"
+        *made.added, f"output bias correction was added, {why}; output_bias_correction=False leaves it out"
     )
 
 
