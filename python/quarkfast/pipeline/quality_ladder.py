@@ -55,7 +55,7 @@ class Plan:
 
     @property
     def plain(self) -> Plan:
-        """The same with codes that make up for nothing."""
+        """The same with codes and biases that make up for nothing."""
         plain = replace(self.scheme, rounding="nearest", rounding_options=(), output_bias_correction=False)
         return replace(self, scheme=plain)
 
