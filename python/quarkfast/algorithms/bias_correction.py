@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from quarkfast.graph.external_constants import proto_and_folder, with_constants_
 from quarkfast.reconstruction import InputMeans, LinearLayer, linear_layers
 from quarkfast.wording import counted
 
-__all__ = ["BIAS_CORRECTION", "BiasCorrectionSettings", "bias_of", "corrected_bias"]
+__all__ = ["BIAS_CORRECTION", "BiasCorrectionSettings", "are_few", "bias_of", "corrected_bias"]
 
 # Weights of more bits leave means where they are: 16 take 48 dB less than 8.
 _MOST_BITS = 8
@@ -187,12 +187,17 @@ def _means(
     proto, folder = proto_and_folder(context.model)
     session = InputMeans(judge_logits(judge_unranked(proto)), folder, layers)
     means, outputs = session.run(samples)
-    few = sum(np.size(each) for each in outputs[0]) < _FEW_OUTPUTS
+    few = are_few(outputs[0])
     if few and others:
         more, _ = session.run(others)
         means = {node: np.concatenate([rows, more[node]]) for node, rows in means.items()}
     session.close()
     return {node: rows.mean(axis=0) for node, rows in means.items()}, few
+
+
+def are_few(outputs: Sequence[Any]) -> bool:
+    """Whether a sample's outputs have few numbers, so that more samples are to judge."""
+    return sum(np.size(each) for each in outputs) < _FEW_OUTPUTS
 
 
 def _noise(

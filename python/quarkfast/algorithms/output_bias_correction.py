@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
-from quarkfast.algorithms.bias_correction import bias_of
-from quarkfast.algorithms.held_apart import Gains, split_samples
+from quarkfast.algorithms.bias_correction import are_few, bias_of
+from quarkfast.algorithms.held_apart import Gains, split
 from quarkfast.config import Scheme
-from quarkfast.reconstruction import LinearLayer, linear_layers
-from quarkfast.reconstruction.layer_means import layer_means
+from quarkfast.reconstruction import InputMeans, LinearLayer, Models, linear_layers
+from quarkfast.reconstruction.input_means import mean_row
 from quarkfast.reconstruction.output_error import ReferenceOutputs
-from quarkfast.reconstruction.walk import go_through
+from quarkfast.reconstruction.walk import Feed, go_through
 from quarkfast.wording import counted
 
 __all__ = ["OUTPUT_BIAS_CORRECTION", "OutputBiasCorrectionSettings", "correct_output_biases"]
@@ -29,10 +30,12 @@ class OutputBiasCorrectionSettings:
     Attributes:
         samples: Most samples that layers are run on.
         held_apart: Most others, which judge.
+        of_few_outputs: Most of either where outputs have few numbers, such as those of a classifier.
     """
 
-    samples: int = 8
-    held_apart: int = 8
+    samples: int = 4
+    held_apart: int = 4
+    of_few_outputs: int = 8
 
 
 def correct_output_biases(context: Context, settings: OutputBiasCorrectionSettings) -> bool:
@@ -61,14 +64,16 @@ def correct_output_biases(context: Context, settings: OutputBiasCorrectionSettin
     if not context.has_real_samples:
         context.notes.append("output bias correction was left out: the samples are random")
         return False
-    fitting, apart = split_samples(context, settings.samples, settings.held_apart)
+    samples = context.read_samples(_reread(settings))
+    half = max(len(samples) // 2, 1)
+    fitting, apart = split(samples, half, half)
     models = context.simulate([str(name) for layer in layers for name in (layer.weight, layer.bias)])
     changed: dict[str, Any] = {}
 
     def see(readers: Sequence[LinearLayer], paths: Sequence[Any]) -> Mapping[str, NDArray[np.float32]]:
-        (layer,) = readers
-        mean, float_mean = layer_means(layer, paths, fitting)
-        name = str(layer.bias)
+        (layer,), (path,) = readers, paths
+        mean = np.mean([mean_row(layer, path.input_of(layer.node, i)) for i in range(len(fitting))], axis=0)
+        float_mean, name = float_means[layer.node], str(layer.bias)
         if not (np.isfinite(mean).all() and np.isfinite(float_mean).all()):
             return {}
         bias, weight = biases[name], weights[layer.weight]
@@ -79,9 +84,12 @@ def correct_output_biases(context: Context, settings: OutputBiasCorrectionSettin
     def report(done: int) -> None:
         context.report(done, len(layers))
 
+    float_means, few = _float_means(models, layers, fitting, settings.samples)
+    if not few:
+        fitting, apart = fitting[: settings.samples], apart[: settings.held_apart]
     with ReferenceOutputs(models.float_model, apart, layers[-1].data, models.float_folder) as reference:
         before = reference.ratios_of(models.quantized, models.quantized_folder)
-        go_through(models, layers, fitting, see, both=True, report=report)
+        go_through(models, layers, fitting, see, both=False, report=report)
         gains = Gains(before, reference.ratios_of(models.quantized, models.quantized_folder))
     if not gains.mean > 0:
         context.notes.append(f"output bias correction was undone, for it made the model no better: {gains}")
@@ -91,13 +99,32 @@ def correct_output_biases(context: Context, settings: OutputBiasCorrectionSettin
     return True
 
 
+def _float_means(
+    models: Models, layers: Sequence[LinearLayer], feeds: Sequence[Feed], enough: int
+) -> tuple[dict[str, NDArray[np.float64]], bool]:
+    """Returns the mean input of each layer in the float model, and whether outputs have few numbers.
+
+    Where they have many, the first `enough` samples give the means.
+    """
+    model = onnx.ModelProto()
+    model.CopyFrom(models.float_model)
+    session = InputMeans(model, models.float_folder, layers)
+    means, outputs = session.run(feeds[:enough])
+    few = are_few(outputs[0])
+    if few and feeds[enough:]:
+        more, _ = session.run(feeds[enough:])
+        means = {node: np.concatenate([rows, more[node]]) for node, rows in means.items()}
+    session.close()
+    return {node: rows.mean(axis=0) for node, rows in means.items()}, few
+
+
 def _settings(scheme: Scheme) -> Settings | None:
     wanted = scheme.output_bias_correction and scheme.encoding == "qdq" and scheme.rounding == "nearest"
     return OutputBiasCorrectionSettings() if wanted else None
 
 
 def _reread(settings: Any) -> int:
-    return int(settings.samples + settings.held_apart)
+    return 2 * int(settings.of_few_outputs)
 
 
 OUTPUT_BIAS_CORRECTION = Algorithm(

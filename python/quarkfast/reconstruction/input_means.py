@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from quarkfast import _core, ort
 from quarkfast.reconstruction.linear_layer import LinearLayer, Window
 
-__all__ = ["InputMeans", "rows_of_channels"]
+__all__ = ["InputMeans", "mean_row"]
 
 # From this operator set on, axes of ReduceMean are an input.
 _AXES_ARE_AN_INPUT = 18
@@ -112,25 +112,25 @@ def _rows(layer: LinearLayer, mean: NDArray[Any], shape: NDArray[np.int64]) -> N
     channels = np.asarray(mean, np.float64)
     if layer.window is None:
         return channels.reshape(groups, inputs)
-    return rows_of_channels(layer, layer.window, channels, tuple(shape[2:].tolist()))
+    shares = _shares(layer.window, tuple(shape[2:].tolist()))
+    return (channels.reshape(groups, -1, 1) * shares).reshape(groups, inputs)
 
 
-def rows_of_channels(
-    layer: LinearLayer, window: Window, channels: NDArray[np.float64], sizes: tuple[int, ...]
-) -> NDArray[np.float64]:
-    """Returns the mean of the rows that a convolution multiplies, of means or sums of its channels.
+def mean_row(layer: LinearLayer, values: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Returns the mean of the rows that a layer multiplies, as `InputMeans.run` does for each sample.
 
     Args:
-        layer: The convolution.
-        window: Its window.
-        channels: One number for each channel of the input.
-        sizes: The spatial sizes of the input.
+        layer: The layer.
+        values: Its input.
 
     Returns:
-        ``[groups, inputs]``; exact for the middle of an input, and a good estimate at its borders.
+        ``[groups, inputs]``, as in `LinearLayer.matrix_shape`.
     """
-    groups, _, inputs = layer.matrix_shape
-    return (channels.reshape(groups, -1, 1) * _shares(window, sizes)).reshape(groups, inputs)
+    if layer.window is None:
+        rows = values.reshape(-1, layer.matrix_shape[2])
+        return _rows(layer, rows.mean(axis=0, dtype=np.float64), np.array(rows.shape))
+    flat = values.reshape(*values.shape[:2], -1)
+    return _rows(layer, flat.mean(axis=(0, 2), dtype=np.float64), np.array(values.shape))
 
 
 @lru_cache(maxsize=256)
