@@ -21,9 +21,9 @@ from quarkfast.pipeline.calibration_key import calibration_key
 from quarkfast.pipeline.context import ModelContext
 from quarkfast.pipeline.preparation_steps import convert_for_target
 from quarkfast.pipeline.progress import Clock
-from quarkfast.pipeline.recipe_runner import run_steps
 from quarkfast.pipeline.recipes import PREPARATION
 from quarkfast.pipeline.single_rows import keep_whole_samples
+from quarkfast.pipeline.step import run_steps
 from quarkfast.quantization import is_portable, needs_ranges, observed_channels, observed_tensors, place
 from quarkfast.statistics import Calibration, StatisticsRequest
 from quarkfast.targets import Target

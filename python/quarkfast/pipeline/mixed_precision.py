@@ -17,8 +17,8 @@ from quarkfast.pipeline.mixed_layers import described, with_layers
 from quarkfast.pipeline.mixed_search import MixedSearch
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quantize_model import quantize_model
-from quarkfast.pipeline.recipe_runner import run_steps
 from quarkfast.pipeline.recipes import PREPARATION
+from quarkfast.pipeline.step import run_steps
 from quarkfast.pipeline.summary import Summary
 from quarkfast.quantization import place
 from quarkfast.quantization.layer_candidates import Candidate, find_candidates

@@ -8,8 +8,8 @@ from quarkfast.config import Scheme
 from quarkfast.graph.load import ModelSource, load_model
 from quarkfast.pipeline.context import Context
 from quarkfast.pipeline.model_plan import ModelPlan, describe, describe_weights
-from quarkfast.pipeline.recipe_runner import run_steps
 from quarkfast.pipeline.recipes import lowest_opset_of, recipe_of, through
+from quarkfast.pipeline.step import run_steps
 from quarkfast.targets import Target
 
 __all__ = ["plan_model"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from quarkfast.config import PRESETS, Scheme
 from quarkfast.deferred import ir
 from quarkfast.pipeline.context import ModelContext
-from quarkfast.pipeline.recipe_runner import run_steps
 from quarkfast.pipeline.recipes import PREPARATION, WEIGHT_PREPARATION
+from quarkfast.pipeline.step import run_steps
 
 __all__ = ["prepare", "prepare_for_weights"]
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
 
-from quarkfast.errors import QuarkfastError
 from quarkfast.pipeline.context import Context
 from quarkfast.pipeline.recipes import Recipe
-from quarkfast.pipeline.step import Step, may_require, rereads
+from quarkfast.pipeline.step import Step, may_require, rereads, run_steps
 from quarkfast.statistics import StatisticsRequest
 
-__all__ = ["run_recipe", "run_steps"]
-
-_log = logging.getLogger("quarkfast")
+__all__ = ["run_recipe"]
 
 
 def run_recipe(recipe: Recipe, context: Context) -> None:
@@ -40,21 +35,6 @@ def run_recipe(recipe: Recipe, context: Context) -> None:
         with context.clock.stage(stage):
             run_steps(applying, context)
         if context.unchanged:
-            return
-
-
-def run_steps(steps: Sequence[Step], context: Any) -> None:
-    """Runs the steps that apply, one by one, until one says that nothing is to be done."""
-    for step in steps:
-        if not step.applies(context):
-            continue
-        try:
-            changed = step.run(context)
-        except QuarkfastError as error:
-            error.add_note(f"in step {step.name!r} of the recipe")
-            raise
-        _log.debug("step %r %s", step.name, "changed the model" if changed else "left the model as it was")
-        if getattr(context, "unchanged", False):
             return
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from quarkfast.errors import QuarkfastError
 from quarkfast.statistics import StatisticsRequest
 
-__all__ = ["FunctionStep", "Step", "may_require", "rereads"]
+__all__ = ["FunctionStep", "Step", "may_require", "rereads", "run_steps"]
+
+_log = logging.getLogger("quarkfast")
 
 
 class Step(Protocol):
@@ -71,3 +75,18 @@ def may_require(step: Step) -> bool:
 def rereads(step: Step, context: Any) -> int:
     """Returns how many of the first samples `step` reads once more after statistics have been gathered."""
     return int(step.rereads(context)) if hasattr(step, "rereads") else 0
+
+
+def run_steps(steps: Sequence[Step], context: Any) -> None:
+    """Runs the steps that apply, one by one, until one says that nothing is to be done."""
+    for step in steps:
+        if not step.applies(context):
+            continue
+        try:
+            changed = step.run(context)
+        except QuarkfastError as error:
+            error.add_note(f"in step {step.name!r} of the recipe")
+            raise
+        _log.debug("step %r %s", step.name, "changed the model" if changed else "left the model as it was")
+        if getattr(context, "unchanged", False):
+            return
