@@ -12,7 +12,7 @@ from quarkfast.config import PRESETS
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.graph.quantizer import Quantizer
-from quarkfast.pipeline import poor_outputs
+from quarkfast.pipeline import poor_output_steps, poor_outputs
 from quarkfast.quantization import QuantizedBlocks
 from quarkfast.reconstruction import LinearLayer
 from support.tiny_models import run_as_written, tiny_model
@@ -67,6 +67,7 @@ def test_outputs_on_other_samples_gain(options):
 def _judge_by(monkeypatch, before, after):
     ratios = iter([np.array(before), np.array(after)])
     monkeypatch.setattr(poor_outputs, "POOR", -np.inf)  # what poor outputs get is judged as well
+    monkeypatch.setattr(poor_output_steps, "_TRIED_BELOW", -np.inf)
     monkeypatch.setattr(weight_rounding.ReferenceOutputs, "ratios_of", lambda *_: next(ratios))
 
 

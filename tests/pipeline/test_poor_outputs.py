@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import quarkfast
-from quarkfast.pipeline import poor_outputs
+from quarkfast.pipeline import poor_output_steps
 from support.shifted_means import CUT, model, ratio, x
 
 ADDED = "output bias correction was added, for output 'y' had "
@@ -13,7 +15,7 @@ ADDED = "output bias correction was added, for output 'y' had "
 
 def quantized(data=None, **options):
     given = x(40) if data is None else data
-    return quarkfast.quantize(model(), preset="A8W8", calibration_data=given, **(CUT | options))
+    return quarkfast.quantize(model(), **({"preset": "A8W8", "calibration_data": given} | CUT | options))
 
 
 def is_added(result):
@@ -22,52 +24,65 @@ def is_added(result):
 
 @pytest.fixture
 def easily(monkeypatch):
-    """Takes what helps a little: samples held apart have 4.6 dB without it and 5.6 with it."""
-    monkeypatch.setattr(poor_outputs, "_GAIN_OF_BIASES", 0.1)
-    monkeypatch.setattr(poor_outputs, "_LEAST_WITH_BIASES", 5.0)
+    """Takes what helps a little: outputs have 4.6 dB without it and 5.6 with it."""
+    monkeypatch.setattr(poor_output_steps, "_SETTINGS", replace(poor_output_steps._SETTINGS, gain=0.1, least=5.0))
 
 
 @pytest.mark.usefixtures("easily")
-def test_poor_outputs_get_it_without_an_option(tmp_path):
-    plain, asked = quantized(strict=True), quantized(output_bias_correction=True)
-    result = quantized(output=tmp_path / "q.onnx")
+@pytest.mark.parametrize("preset", ["A8W8", "U8S8", "XINT8"])
+def test_poor_outputs_get_it_without_an_option(preset, tmp_path):
+    left, asked = (quantized(preset=preset, output_bias_correction=on) for on in (False, True))
+    result = quantized(preset=preset, output=tmp_path / "q.onnx")
     assert is_added(result)
-    assert plain.summary.outputs[0][1] < 12
     assert result.model_bytes == asked.model_bytes == (tmp_path / "q.onnx").read_bytes()
-    assert ratio(result) > ratio(plain) + 0.5
+    assert ratio(result) > ratio(left) + 0.5
+    assert [note for note in result.summary.notes if note.startswith(f"{ADDED}{left.summary.outputs[0][1]:.1f} dB")]
+    assert result.summary.outputs == asked.summary.outputs
     assert not is_added(asked)
+
+
+@pytest.mark.usefixtures("easily")
+def test_the_summary_is_that_of_one_quantization():
+    asked, result = quantized(output_bias_correction=True), quantized()
+    others = [note for note in result.summary.notes if not note.startswith(ADDED)]
+    assert others == list(asked.summary.notes)
+    assert list(result.summary.records.tensors) == list(asked.summary.records.tensors)
+    assert result.summary.records.nodes == asked.summary.records.nodes
 
 
 @pytest.mark.usefixtures("easily")
 @pytest.mark.parametrize(
     "options",
-    [{"strict": True}, {"bias_correction": False}, {"output_bias_correction": False}, {"rounding": "descent"}],
+    [
+        {"strict": True},
+        {"bias_correction": False},
+        {"output_bias_correction": False},
+        {"rounding": "descent"},
+        {"bias": "float"},
+        {"min_sqnr": 0.0},
+    ],
 )
 def test_options_leave_it_out(options):
     assert not is_added(quantized(**options))
 
 
 @pytest.mark.usefixtures("easily")
-def test_samples_that_can_be_read_once_judge_nothing():
-    result = quantized({"x": row[None]} for row in x(40))
-    assert result.summary.outputs[0][1] < 12
-    assert not is_added(result)
+@pytest.mark.parametrize("data", ["random", x(7)], ids=["random", "7"])
+def test_samples_judge_nothing_that_are_random_or_few(data):
+    assert not is_added(quantized(data))
 
 
 @pytest.mark.usefixtures("easily")
-def test_few_samples_judge_nothing():
-    assert not is_added(quantized(x(7)))
-
-
-@pytest.mark.parametrize(("limit", "value"), [("_GAIN_OF_BIASES", 1000.0), ("_LEAST_WITH_BIASES", 6.0), ("POOR", 0.0)])
-@pytest.mark.usefixtures("easily")
+@pytest.mark.parametrize(("limit", "value"), [("gain", 1000.0), ("least", 1000.0), ("_TRIED_BELOW", 0.0)])
 def test_models_stay_that_gain_too_little_or_have_too_little_or_enough(limit, value, monkeypatch, tmp_path):
-    monkeypatch.setattr(poor_outputs, limit, value)
-    result = quantized(output=tmp_path / "q.onnx")
+    if limit.startswith("_"):
+        monkeypatch.setattr(poor_output_steps, limit, value)
+    else:
+        monkeypatch.setattr(poor_output_steps, "_SETTINGS", replace(poor_output_steps._SETTINGS, **{limit: value}))
+    result, left = quantized(output=tmp_path / "q.onnx"), quantized(output_bias_correction=False)
     assert not is_added(result)
-    monkeypatch.setattr(poor_outputs, "POOR", 0.0)
-    plain = quantized()
-    assert result.model_bytes == plain.model_bytes == (tmp_path / "q.onnx").read_bytes()
+    assert result.model_bytes == left.model_bytes == (tmp_path / "q.onnx").read_bytes()
+    assert result.summary.notes == left.summary.notes
 
 
 @pytest.mark.usefixtures("easily")
@@ -75,17 +90,11 @@ def test_the_same_samples_give_the_same_bytes_however_they_come():
     whole = quantized()
     assert is_added(whole)
     rows = [{"x": row[None]} for row in x(40)]
-    assert quantized(rows).model_bytes == whole.model_bytes
+    for data in (rows, iter(rows)):
+        assert quantized(data).model_bytes == whole.model_bytes
 
 
 @pytest.mark.usefixtures("easily")
-def test_presets_without_such_biases_stay():
-    assert not is_added(quantized(bias="float"))
-
-
-@pytest.mark.usefixtures("easily")
-def test_what_was_added_before_is_told_too(monkeypatch):
-    monkeypatch.setattr(poor_outputs, "_equalized", lambda job, made, path: made.noting("equalization was added"))
-    result = quantized()
-    assert result.summary.notes[-2] == "equalization was added"
-    assert result.summary.notes[-1].startswith(ADDED)
+def test_a_model_of_two_files_stays(monkeypatch, tmp_path):
+    monkeypatch.setattr("quarkfast.pipeline.quantization_steps.needs_data_file", lambda model: True)
+    assert not is_added(quantized(output=tmp_path / "q.onnx"))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
@@ -31,11 +32,15 @@ class OutputBiasCorrectionSettings:
         samples: Most samples that layers are run on.
         held_apart: Most others, which judge.
         of_few_outputs: Most of either where outputs have few numbers, such as those of a classifier.
+        gain: What the outputs of these have to gain in the mean, in dB; more than nothing in any case.
+        least: What they have to have then.
     """
 
     samples: int = 4
     held_apart: int = 4
     of_few_outputs: int = 8
+    gain: float = 0.0
+    least: float = -math.inf
 
 
 def correct_output_biases(context: Context, settings: OutputBiasCorrectionSettings) -> bool:
@@ -91,7 +96,7 @@ def correct_output_biases(context: Context, settings: OutputBiasCorrectionSettin
         before = reference.ratios_of(models.quantized, models.quantized_folder)
         go_through(models, layers, fitting, see, both=False, report=report)
         gains = Gains(before, reference.ratios_of(models.quantized, models.quantized_folder))
-    if not gains.mean > 0:
+    if not gains.mean > 0 or gains.mean < settings.gain or gains.after < settings.least:
         context.notes.append(f"output bias correction was undone, for it made the model no better: {gains}")
         return False
     context.replace_codes(changed)
@@ -106,9 +111,7 @@ def _float_means(
 
     Where they have many, the first `enough` samples give the means.
     """
-    model = onnx.ModelProto()
-    model.CopyFrom(models.float_model)
-    session = InputMeans(model, models.float_folder, layers)
+    session = InputMeans(deepcopy(models.float_model), models.float_folder, layers)
     means, outputs = session.run(feeds[:enough])
     few = are_few(outputs[0])
     if few and feeds[enough:]:

@@ -240,6 +240,11 @@ class Scheme:
         return self.rounding != "nearest" if self.search_ranges is None else self.search_ranges
 
     @property
+    def codes_biases(self) -> bool:
+        """Whether activations and biases are integers with scales that are known beforehand."""
+        return self.encoding == "qdq" and self.activation.format.is_integer and self.bias != "float"
+
+    @property
     def weights_only(self) -> bool:
         """Whether activations stay as they are, so that weights alone are stored in a narrower type."""
         return self.activation.stays_float

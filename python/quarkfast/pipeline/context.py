@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from quarkfast.algorithms.activation_shifting import Shifted
     from quarkfast.quantization.weight_only import CodedWeight, WeightPlacement, WeightPlan
 
-__all__ = ["Context", "ModelContext", "WrittenModel"]
+__all__ = ["Context", "ModelContext", "Uncorrected", "WrittenModel"]
 
 _Found = TypeVar("_Found")
 
@@ -74,6 +74,19 @@ class ModelContext:
     conversions: tuple[Conversion, ...] = ()
     checked: Checked = field(default_factory=dict)
     channels_between: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+
+
+@dataclass
+class Uncorrected:
+    """A model without output bias correction that was added to it.
+
+    Attributes:
+        data: The bytes of the ONNX file; empty where nothing was added.
+        outputs: Its float outputs with their measured ratio of signal to quantization noise in dB, the worst first.
+    """
+
+    data: bytes = b""
+    outputs: tuple[tuple[str, float], ...] = ()
 
 
 class WrittenModel(NamedTuple):
@@ -128,6 +141,8 @@ class Context(ModelContext):
         plan: The quantizers and the codes of constants, until they are written into the model.
         diagnostics: What is noteworthy about tensors.
         histograms: Whether a histogram of each activation is gathered also where no method reads it.
+        uncorrected: Filled where output bias correction is added that nobody asked for; None where it may not be.
+        unwritten: This context as it was before pairs were written, where that may be tried.
         records: What there is to show of every node and tensor.
         preflight: What keeps an NPU from running the model.
         first_sample: The sample on which outputs are measured, or None.
@@ -169,6 +184,8 @@ class Context(ModelContext):
     plan: Plan | None = None
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     histograms: bool = False
+    uncorrected: Uncorrected | None = None
+    unwritten: Context | None = None
     records: Records = field(default_factory=Records)
     preflight: tuple[str, ...] = ()
     first_sample: Feed | None = None
@@ -271,6 +288,10 @@ class Context(ModelContext):
         else:
             assert self.plan is not None
             self.plan = self.plan.with_tensors(found)
+
+    def become(self, other: Context) -> None:
+        """Takes all that another context knows."""
+        vars(self).update(vars(other))
 
     def report(self, done: int, total: int) -> None:
         """Says how many layers are done."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from quarkfast.config import Scheme
 from quarkfast.graph.external import check_not_a_source
 from quarkfast.graph.load import ModelSource, external_files, load_model, model_bytes
 from quarkfast.graph.save import to_proto
+from quarkfast.pipeline.context import Uncorrected
 from quarkfast.pipeline.further_equalization import EQUALIZATION_SETTINGS, further_equalization
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quantize_model import quantize_model
@@ -74,6 +76,8 @@ def quantize_judged(
     max_memory: int | str | None,
     clock: Clock,
     histograms: bool = False,
+    *,
+    may_correct_outputs: bool = True,
 ) -> tuple[bytes, Summary]:
     """Quantizes `model`, without the options that rewrite it if these make its outputs worse, or do too little.
 
@@ -84,14 +88,15 @@ def quantize_judged(
         QuarkfastError: As :func:`quarkfast.quantize`. Nothing is left behind.
     """
     given: tuple[Any, ...] = (max_memory, clock, histograms)
+    make = partial(quantize_model, uncorrected=Uncorrected() if may_correct_outputs else None)
     loaded = load_model(model)
     if calibration_data is None or model_bytes(model, loaded) > _LARGEST:
-        return quantize_model(model, path, scheme, target, calibration_data, calibration, *given)
+        return make(model, path, scheme, target, calibration_data, calibration, *given)
     if path is not None:
         check_not_a_source(path, model, external_files(loaded))
     samples = open_data(calibration_data, model_inputs(loaded), scheme.samples, scheme.batch_size, scheme.preprocess)
     if samples.random:
-        return quantize_model(model, path, scheme, target, calibration_data, calibration, *given)
+        return make(model, path, scheme, target, calibration_data, calibration, *given)
     cut_to_rows(samples, loaded)
     reference = to_proto(loaded)
     del loaded
@@ -102,7 +107,7 @@ def quantize_judged(
         apart = min(_HELD_APART, len(feeds) // 4)
         parts = feeds[: len(feeds) - apart][:_CALIBRATING], feeds[len(feeds) - apart :]
         chosen, note = _choose(model, reference, read, target, *parts, max_memory, clock)
-    data, summary = quantize_model(model, path, chosen, target, feeds, None, *given)
+    data, summary = make(model, path, chosen, target, feeds, None, *given)
     return data, summary if note is None else replace(summary, notes=(*summary.notes, note))
 
 

@@ -213,7 +213,7 @@ def insert_plan(context: Context) -> bool:
     context.records = record_plan(context.model, context.plan, context.statistics, context.diagnostics.sqnr)
     context.notes += simulate(context.model, context.placement.quantized, context.target.simulations)
     for bias in context.plan.moved.values():
-        bias.store()
+        bias.store(context.model)
     context.notes += insert(context.model, context.plan, context.scheme, context.target)
     context.plan = None  # which holds the float weights
     description = describe(context.placement, context.scheme)

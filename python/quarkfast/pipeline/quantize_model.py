@@ -21,7 +21,7 @@ from quarkfast.graph.subgraphs import graphs_of
 from quarkfast.graph.unchanged import copy_unchanged
 from quarkfast.pipeline.calibration_key import calibration_key
 from quarkfast.pipeline.calibration_source import CalibrationSource
-from quarkfast.pipeline.context import Context, WrittenModel
+from quarkfast.pipeline.context import Context, Uncorrected, WrittenModel
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.recipe_runner import run_recipe
 from quarkfast.pipeline.recipes import lowest_opset_of, recipe_of
@@ -53,6 +53,8 @@ def quantize_model(
     histograms: bool = False,
     effort: Effort = USUAL,
     remembered: Remembered | None = None,
+    *,
+    uncorrected: Uncorrected | None = None,
 ) -> tuple[bytes, Summary]:
     """Runs the recipe of `scheme` over `model`, and returns the bytes of the ONNX file and the summary.
 
@@ -68,6 +70,8 @@ def quantize_model(
         histograms: Whether a histogram of each activation is gathered also where no method reads it.
         effort: How far weights are improved by other forms than the scheme's own.
         remembered: What others of the same model on the same samples have found out, and what this one adds.
+        uncorrected: Takes the model as it is without output bias correction, where outputs are poor and that is added;
+            None adds none.
 
     Raises:
         QuarkfastError: As :func:`quarkfast.quantize`. Nothing is left behind.
@@ -107,6 +111,7 @@ def quantize_model(
         histograms=histograms,
         effort=effort,
         remembered=remembered,
+        uncorrected=uncorrected,
     )
     del loaded  # preparation puts another in its place
     with context.resources:

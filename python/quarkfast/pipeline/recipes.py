@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from quarkfast.algorithms import ALGORITHMS
 from quarkfast.algorithms.bias_correction import BIAS_CORRECTION
 from quarkfast.algorithms.weight_rounding_row import WEIGHT_ROUNDING
@@ -11,6 +13,7 @@ from quarkfast.pipeline.alignment_steps import aligns_scales, drop_aligned_limit
 from quarkfast.pipeline.attention_steps import may_raise_attention, raise_attention
 from quarkfast.pipeline.equalization_steps import observe_channels_between, observes_channels
 from quarkfast.pipeline.outlier_steps import may_split_outliers, split_outliers
+from quarkfast.pipeline.poor_output_steps import correct_poor_outputs, keep_unwritten, may_correct_outputs
 from quarkfast.pipeline.preparation_steps import (
     check_constants,
     check_half_precision,
@@ -124,12 +127,7 @@ _PLACEMENT: Recipe = (
     FunctionStep("raise attention precision", "prepare", raise_attention, may_raise_attention),
 )
 
-_RESULT: Recipe = (
-    FunctionStep("compute scales", "insert", compute_scales, requires=request_channels),
-    FunctionStep("plan codes", "insert", plan_codes),
-    *(each for each in ALGORITHMS if each.works_on == "scales"),
-    FunctionStep("balance biases", "insert", balance_biases, shifts_activations),
-    *(each for each in ALGORITHMS if each.works_on == "codes"),
+_WRITING: Recipe = (
     FunctionStep("drop limits", "insert", drop_aligned_limits, aligns_scales),
     FunctionStep("check for target", "insert", check_for_target),
     FunctionStep("insert", "insert", insert_plan),
@@ -138,6 +136,17 @@ _RESULT: Recipe = (
     FunctionStep("narrow to half precision", "insert", narrow_to_half, stays_half),
     FunctionStep("serialize", "insert", serialize_model),
     FunctionStep("measure outputs", "check", measure_outputs, measures_outputs),
+)
+
+_RESULT: Recipe = (
+    FunctionStep("compute scales", "insert", compute_scales, requires=request_channels),
+    FunctionStep("plan codes", "insert", plan_codes),
+    *(each for each in ALGORITHMS if each.works_on == "scales"),
+    FunctionStep("balance biases", "insert", balance_biases, shifts_activations),
+    *(each for each in ALGORITHMS if each.works_on == "codes"),
+    FunctionStep("keep plan", "insert", keep_unwritten, may_correct_outputs),
+    *_WRITING,
+    FunctionStep("correct poor outputs", "round", partial(correct_poor_outputs, writing=_WRITING), may_correct_outputs),
     FunctionStep("write files", "save", write_files, writes_files),
 )
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     _Coded = QuantizedTensor | QuantizedBlocks | CodedWeight | FloatBias
 
-__all__ = ["read_samples", "simulate", "simulate_activations"]
+__all__ = ["clone_model", "read_samples", "simulate", "simulate_activations"]
 
 
 def simulate(context: Context, weights: Collection[str]) -> Models:
@@ -39,7 +39,7 @@ def simulate(context: Context, weights: Collection[str]) -> Models:
             of their layers. All other constants are written as the plan has them. Where activations are left alone
             all weights are such initializers.
     """
-    model = _clone(context.model)
+    model = clone_model(context.model)
     if context.scheme.weights_only:
         return _models(context, model, {**context.weight_plan.coded(context.scheme), **context.weight_plan.moved})
     plan = context.plan
@@ -73,7 +73,7 @@ def simulate_activations(context: Context, plans: Sequence[Plan]) -> list[TriedF
 def _rounded(context: Context, plans: Sequence[Plan]) -> list[TriedForm]:
     """Returns one model with pairs behind activations, with what each plan gives it."""
     constants = tuple((slot, tensor) for slot, tensor in plans[0].constants if slot.role == "activation")
-    model = _clone(context.model)
+    model = clone_model(context.model)
     alone = replace(plans[0], constants=constants, biases=())
     parameters = insert_pairs(model, alone, context.scheme).parameters
     given = [_values(parameters, plan, context.scheme.spelling) for plan in plans]
@@ -104,7 +104,8 @@ def _round_constants_alike(one: Plan, other: Plan) -> bool:
     )
 
 
-def _clone(model: ir.Model) -> ir.Model:
+def clone_model(model: ir.Model) -> ir.Model:
+    """Returns a copy of a model whose constants may lie in files."""
     clone = model.clone()
     clone.meta.update(model.meta)  # which says where its constants are
     return clone

@@ -33,7 +33,7 @@ def store_weights(context: Context) -> bool:
 
     placement = context.weight_plan.placement
     for bias in context.weight_plan.moved.values():
-        bias.store()
+        bias.store(context.model)
     context.records = Records(record_nodes(context.model, placement.quantized, placement.left_float))
     # The list grows while constants are written.
     context.weight_plan.notes[:0] = context.notes

@@ -18,7 +18,7 @@ class FloatBias:
     """A float32 vector with one number for each output of a layer.
 
     Attributes:
-        value: The initializer, whose own numbers stay until :meth:`store`.
+        value: The initializer, whose own numbers stay.
         moved: Other numbers, or None.
     """
 
@@ -38,6 +38,7 @@ class FloatBias:
         """Returns what the layer adds."""
         return np.asarray(self.values.numpy(), np.float32) if self.moved is None else self.moved
 
-    def store(self) -> None:
-        """Puts the numbers into the model."""
-        self.value.const_value = ir.Tensor(self.decoded(), name=name_of(self.value))
+    def store(self, model: ir.Model) -> None:
+        """Puts the numbers into the initializer of the same name."""
+        name = name_of(self.value)
+        model.graph.initializers[name].const_value = ir.Tensor(self.decoded(), name=name)

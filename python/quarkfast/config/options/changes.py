@@ -181,7 +181,7 @@ def set_output_bias_correction(scheme: Scheme, value: bool) -> Scheme:
     Raises:
         ConfigError: If it is on, and activations or biases have no integer codes.
     """
-    if value and (scheme.encoding != "qdq" or not scheme.activation.format.is_integer or scheme.bias == "float"):
+    if value and not scheme.codes_biases:
         raise ConfigError(
             f"output_bias_correction: expected a preset whose activations and biases are integers with scales, "
             f"got {scheme.name}; leave it out"
