@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 import quarkfast
+from quarkfast.errors import ModelError
 from quarkfast.pipeline import poor_output_steps
 from support.shifted_means import CUT, model, ratio, x
 
@@ -70,6 +71,25 @@ def test_options_leave_it_out(options):
 @pytest.mark.parametrize("data", ["random", x(7)], ids=["random", "7"])
 def test_samples_judge_nothing_that_are_random_or_few(data):
     assert not is_added(quantized(data))
+
+
+@pytest.mark.usefixtures("easily")
+def test_a_model_that_does_not_run_in_parts_stays(monkeypatch):
+    def fails(*_, **__):
+        raise ModelError("no")
+
+    monkeypatch.setattr("quarkfast.algorithms.output_bias_correction.go_through", fails)
+    result, left = quantized(), quantized(output_bias_correction=False)
+    assert result.model_bytes == left.model_bytes
+    assert result.summary.notes == left.summary.notes
+
+
+@pytest.mark.usefixtures("easily")
+def test_few_batches_judge_nothing():
+    """A model of a fixed batch is run on whole ones, which here are three of eight rows."""
+    proto = model()
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 8
+    assert not is_added(quarkfast.quantize(proto, preset="A8W8", calibration_data=x(24), **CUT))
 
 
 @pytest.mark.usefixtures("easily")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from quarkfast.algorithms.output_bias_correction import OutputBiasCorrectionSettings, correct_output_biases
+from quarkfast.errors import ModelError
 from quarkfast.graph.external import tensor_bytes
 from quarkfast.pipeline.context import Context
 from quarkfast.pipeline.simulate import clone_model
@@ -21,6 +22,9 @@ _TRIED_BELOW = 20.0
 # recognizer in XINT8, of which these have 2.5 and then 8.6, reads 63 % of its words without it, and 48 % with it. Of 42
 # pairs of a network and a preset that are tried, 15 keep it, and other samples gain 0 to 6 dB in these.
 _SETTINGS = OutputBiasCorrectionSettings(gain=1.0, least=10.0)
+
+# Fewer samples than this tell nothing of others.
+_FEWEST = 8
 
 # Bytes of constants up to which a plan is kept beside the model that is written from it.
 _MOST_KEPT = 256 << 20
@@ -37,11 +41,10 @@ def may_correct_outputs(context: Context) -> bool:
 def keep_unwritten(context: Context) -> bool:
     """Keeps the model and the plan as they are before pairs are written; changes nothing.
 
-    They are kept where outputs will be measured, by samples that are enough to judge by.
+    They are kept where outputs will be measured.
     """
-    enough = context.samples >= _SETTINGS.samples + _SETTINGS.held_apart
     small = not context.two_files and tensor_bytes(context.model) <= _MOST_KEPT
-    if enough and small and context.may_run_samples:
+    if small and context.may_run_samples:
         context.unwritten = copy.copy(context)
         context.unwritten.model, context.unwritten.notes = clone_model(context.model), list(context.notes)
     return False
@@ -59,7 +62,7 @@ def correct_poor_outputs(context: Context, writing: Sequence[Step]) -> bool:
     unwritten, context.unwritten = context.unwritten, None
     if unwritten is None or not context.outputs or context.outputs[0][1] >= _TRIED_BELOW:
         return False
-    if not correct_output_biases(unwritten, _SETTINGS):
+    if len(unwritten.read_samples(_FEWEST)) < _FEWEST or not _correct(unwritten):
         return False
     assert context.uncorrected is not None
     assert context.written is not None
@@ -73,3 +76,11 @@ def correct_poor_outputs(context: Context, writing: Sequence[Step]) -> bool:
     run_steps(writing, unwritten)
     context.become(unwritten)
     return True
+
+
+def _correct(context: Context) -> bool:
+    """Corrects biases if samples held apart gain by it, and the model can be run in parts."""
+    try:
+        return correct_output_biases(context, _SETTINGS)
+    except ModelError:  # of what nobody asked for
+        return False
