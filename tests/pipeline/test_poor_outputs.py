@@ -43,6 +43,16 @@ def test_poor_outputs_get_it_without_an_option(preset, tmp_path):
 
 
 @pytest.mark.usefixtures("easily")
+@pytest.mark.parametrize("tried", [True, False])
+def test_progress_tells_of_its_layers_where_it_is_tried(tried):
+    heard = []
+    result = quantized(progress=lambda *event: heard.append(event), **({} if tried else {"strict": True}))
+    told = [event for event in heard if event[0] == "round"]
+    assert told[1:] == [("round", done, 7) for done in range(1, 8) if tried]
+    assert ("round" in result.summary.seconds) == bool(told) == tried
+
+
+@pytest.mark.usefixtures("easily")
 def test_the_summary_is_that_of_one_quantization():
     asked, result = quantized(output_bias_correction=True), quantized()
     others = [note for note in result.summary.notes if not note.startswith(ADDED)]

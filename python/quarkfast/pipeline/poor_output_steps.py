@@ -81,6 +81,7 @@ def correct_poor_outputs(context: Context, writing: Sequence[Step]) -> bool:
 def _correct(context: Context) -> bool:
     """Corrects biases if samples held apart gain by it, and the model can be run in parts."""
     try:
-        return correct_output_biases(context, _SETTINGS)
+        with context.clock.stage("round"):
+            return correct_output_biases(context, _SETTINGS)
     except ModelError:  # of what nobody asked for
         return False

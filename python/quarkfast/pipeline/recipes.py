@@ -146,7 +146,7 @@ _RESULT: Recipe = (
     *(each for each in ALGORITHMS if each.works_on == "codes"),
     FunctionStep("keep plan", "insert", keep_unwritten, may_correct_outputs),
     *_WRITING,
-    FunctionStep("correct poor outputs", "round", partial(correct_poor_outputs, writing=_WRITING), may_correct_outputs),
+    FunctionStep("correct poor outputs", "check", partial(correct_poor_outputs, writing=_WRITING), may_correct_outputs),
     FunctionStep("write files", "save", write_files, writes_files),
 )
 
