@@ -35,8 +35,8 @@ class Clock:
 
     @contextmanager
     def stage(self, name: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-        """Times the block; yields a function to call with the number of samples that are done."""
-        start = time.perf_counter()
+        """Times the block without the stages within it; yields a function to call with the samples that are done."""
+        start, others = time.perf_counter(), sum(self.seconds.values())
 
         def report(done: int) -> None:
             if self._progress is not None:
@@ -46,7 +46,8 @@ class Clock:
         try:
             yield report
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+            within = sum(self.seconds.values()) - others
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start - within
 
     def report(self, name: str, done: int, total: int) -> None:
         """Says how far a stage is that has begun."""
