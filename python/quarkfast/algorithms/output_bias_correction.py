@@ -32,8 +32,8 @@ class OutputBiasCorrectionSettings:
         samples: Most samples that layers are run on.
         held_apart: Most others, which judge.
         of_few_outputs: Most of either where outputs have few numbers, such as those of a classifier.
-        gain: What the outputs of these have to gain in the mean, in dB; more than nothing in any case.
-        least: What they have to have then.
+        gain: What outputs on those held apart have to gain in the mean, in dB; more than nothing in any case.
+        least: What they have to have then, in dB.
     """
 
     samples: int = 4
@@ -52,7 +52,7 @@ def correct_output_biases(context: Context, settings: OutputBiasCorrectionSettin
 
     Args:
         context: A plan with codes.
-        settings: How many samples.
+        settings: How many samples, and what outputs have to gain.
 
     Returns:
         Whether the plan has other biases.

@@ -77,7 +77,7 @@ def quantize_judged(
     clock: Clock,
     histograms: bool = False,
     *,
-    may_correct_outputs: bool = True,
+    may_correct_biases: bool = True,
 ) -> tuple[bytes, Summary]:
     """Quantizes `model`, without the options that rewrite it if these make its outputs worse, or do too little.
 
@@ -88,7 +88,7 @@ def quantize_judged(
         QuarkfastError: As :func:`quarkfast.quantize`. Nothing is left behind.
     """
     given: tuple[Any, ...] = (max_memory, clock, histograms)
-    make = partial(quantize_model, uncorrected=Uncorrected() if may_correct_outputs else None)
+    make = partial(quantize_model, uncorrected=Uncorrected() if may_correct_biases else None)
     loaded = load_model(model)
     if calibration_data is None or model_bytes(model, loaded) > _LARGEST:
         return make(model, path, scheme, target, calibration_data, calibration, *given)

@@ -13,7 +13,7 @@ from quarkfast.pipeline.context import Context
 from quarkfast.pipeline.simulate import clone_model
 from quarkfast.pipeline.step import Step, run_steps
 
-__all__ = ["correct_poor_outputs", "keep_unwritten", "may_correct_outputs"]
+__all__ = ["correct_poor_outputs", "keep_unwritten", "may_correct_biases"]
 
 # Decibels of the worst output on the first sample below which it is tried: noise of a tenth of the amplitude.
 _TRIED_BELOW = 20.0
@@ -30,7 +30,7 @@ _FEWEST = 8
 _MOST_KEPT = 256 << 20
 
 
-def may_correct_outputs(context: Context) -> bool:
+def may_correct_biases(context: Context) -> bool:
     """Whether output bias correction may be tried: there are biases with codes, and nobody has said whether to."""
     scheme = context.scheme
     said = scheme.output_bias_correction or not scheme.bias_correction or scheme.strict

@@ -75,13 +75,13 @@ class _Job:
     max_memory: int | str | None
     clock: Clock
     histograms: bool
-    may_correct: bool
+    may_correct_biases: bool
 
     def make(self, scheme: Scheme, path: Path | None) -> _Made:
         given = (self.samples, self.calibration, self.max_memory, self.clock, self.histograms)
         kept = Uncorrected()
         data, summary = quantize_model(
-            self.model, path, scheme, self.target, *given, uncorrected=kept if self.may_correct else None
+            self.model, path, scheme, self.target, *given, uncorrected=kept if self.may_correct_biases else None
         )
         return _Made(data, summary, kept)
 
@@ -109,7 +109,7 @@ def quantize_improved_where_poor(
     clock: Clock,
     histograms: bool = False,
     *,
-    may_correct_outputs: bool = True,
+    may_correct_biases: bool = True,
 ) -> tuple[bytes, Summary]:
     """Quantizes `model`, and once more where an output has below 12 dB on the first sample and gains by that.
 
@@ -122,7 +122,7 @@ def quantize_improved_where_poor(
         QuarkfastError: As :func:`quarkfast.quantize`. Nothing is left behind.
     """
     samples = calibration_data
-    job = _Job(model, target, samples, calibration, max_memory, clock, histograms, may_correct_outputs)
+    job = _Job(model, target, samples, calibration, max_memory, clock, histograms, may_correct_biases)
     made = job.make(scheme, path)
     asked = scheme.strict or scheme.rounding != "nearest"
     small = made.summary.bytes_before <= _LARGEST

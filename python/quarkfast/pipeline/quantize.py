@@ -200,7 +200,7 @@ def quantize(
         from quarkfast.pipeline.poor_outputs import quantize_improved_where_poor
 
         run = quantize_judged if is_judged(scheme) else quantize_improved_where_poor
-        run = partial(run, may_correct_outputs="output_bias_correction" not in options)
+        run = partial(run, may_correct_biases="output_bias_correction" not in options)
         run = run if scheme.mixed_precision is None else quantize_mixed
     path = None if output is None else check_output(output)
     if not all(each is None for each in (min_sqnr, max_drop, metric, metric_data, max_above_8_bits)):

@@ -13,7 +13,7 @@ from quarkfast.pipeline.alignment_steps import aligns_scales, drop_aligned_limit
 from quarkfast.pipeline.attention_steps import may_raise_attention, raise_attention
 from quarkfast.pipeline.equalization_steps import observe_channels_between, observes_channels
 from quarkfast.pipeline.outlier_steps import may_split_outliers, split_outliers
-from quarkfast.pipeline.poor_output_steps import correct_poor_outputs, keep_unwritten, may_correct_outputs
+from quarkfast.pipeline.poor_output_steps import correct_poor_outputs, keep_unwritten, may_correct_biases
 from quarkfast.pipeline.preparation_steps import (
     check_constants,
     check_half_precision,
@@ -144,9 +144,9 @@ _RESULT: Recipe = (
     *(each for each in ALGORITHMS if each.works_on == "scales"),
     FunctionStep("balance biases", "insert", balance_biases, shifts_activations),
     *(each for each in ALGORITHMS if each.works_on == "codes"),
-    FunctionStep("keep plan", "insert", keep_unwritten, may_correct_outputs),
+    FunctionStep("keep plan", "insert", keep_unwritten, may_correct_biases),
     *_WRITING,
-    FunctionStep("correct poor outputs", "check", partial(correct_poor_outputs, writing=_WRITING), may_correct_outputs),
+    FunctionStep("correct poor outputs", "check", partial(correct_poor_outputs, writing=_WRITING), may_correct_biases),
     FunctionStep("write files", "save", write_files, writes_files),
 )
 
