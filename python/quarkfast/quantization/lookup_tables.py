@@ -16,8 +16,8 @@ from quarkfast.graph.opset import opset_version
 from quarkfast.graph.selection import Choices
 from quarkfast.quantization.eligibility import Eligibility
 from quarkfast.quantization.infinite_constants import count_infinities
+from quarkfast.quantization.moves_to_floats import moves_to_floats
 from quarkfast.targets import Target
-from quarkfast.targets.rules import Flow
 
 __all__ = ["COLUMNS", "LookupTables", "find_tables", "takes_tables"]
 
@@ -80,7 +80,7 @@ def find_tables(graph: ir.Graph, scheme: Scheme, choices: Choices, nodes: Eligib
         if not all(_may_be_coded(node, scheme, choices, nodes) for node in readers):
             continue
         if scheme.force_pass_through:
-            behind = [_moves_to_floats(node.outputs[0], choices, nodes) for node in readers]
+            behind = [moves_to_floats(node.outputs[0], choices, nodes) for node in readers]
             if any(each is None for each in behind):
                 continue
             moves.update(node for each in behind if each is not None for node in each)
@@ -89,7 +89,7 @@ def find_tables(graph: ir.Graph, scheme: Scheme, choices: Choices, nodes: Eligib
         lookups.update(readers)
     for node in graph if scheme.force_pass_through else ():
         if table_behind(node) is not None:
-            moves.update(_moves_to_floats(node.outputs[0], choices, nodes) or ())
+            moves.update(moves_to_floats(node.outputs[0], choices, nodes) or ())
     return LookupTables(frozenset(lookups), frozenset(moves))
 
 
@@ -107,23 +107,6 @@ def _may_be_coded(node: ir.Node, scheme: Scheme, choices: Choices, nodes: Eligib
     table, rows = name_of(node.inputs[0]), node.outputs[0]
     same = choices.weight(node, table) == scheme.weight and not choices.is_changed(name_of(rows))
     return same and not nodes.objection(node) and not rows.is_graph_output()
-
-
-def _moves_to_floats(rows: ir.Value, choices: Choices, nodes: Eligibility) -> set[ir.Node] | None:
-    """Returns what moves rows on to nodes that stay float, or None where codes or an output of the model are behind."""
-    moves, pending = set[ir.Node](), [rows]
-    while pending:
-        value = pending.pop()
-        if value.is_graph_output() or choices.is_changed(name_of(value)):
-            return None
-        for node, index in value.uses():
-            if nodes.objection(node) or node in moves:
-                continue
-            if nodes.rule(node).flow is not Flow.PASS_THROUGH or index != 0:
-                return None
-            moves.add(node)
-            pending.extend(node.outputs)
-    return moves
 
 
 def _is_precise(table: ir.Value) -> bool:
