@@ -63,7 +63,8 @@ class Scheme:
             them, instead of in float32 with Quark's operator behind them; the values are the same.
         block_rounding: Where block formats round a value half way between two codes; float elements of the OCP formats
             always round to even.
-        force_pass_through: Quantize data movement (Reshape, MaxPool, ...) also where its input is float.
+        force_pass_through: Quantize data movement (Reshape, MaxPool, ...) also where its input is float, unless floats
+            alone read what it moves.
         fold_batch_norm: Fold BatchNormalization, and other steps that multiply and add constants, into layers.
         equalize: Scale channels between layers first, so that weights need fewer bits
             (`quarkfast.algorithms.cross_layer_equalization`); where `smoothed` says so, also those

@@ -17,6 +17,7 @@ from quarkfast.quantization.constant_slots import ConstantSlots
 from quarkfast.quantization.eligibility import Eligibility
 from quarkfast.quantization.fallback_rules import Sensitive
 from quarkfast.quantization.lookup_tables import LookupTables, find_tables, takes_tables
+from quarkfast.quantization.moves_to_floats import moves_to_floats
 from quarkfast.quantization.operand_quantization import Operands
 from quarkfast.targets import Target
 from quarkfast.targets.rules import Flow, Rule
@@ -42,8 +43,9 @@ def place(model: ir.Model, scheme: Scheme, target: Target) -> Placement:
     1. A node is quantized if `target` has a rule for it, it is not excluded, and its data inputs are float32.
     2. Its data inputs and its outputs get a pair each; a constant input becomes a weight or a constant. One that
        joins activations element by element has 16 bits where the result has, whatever weights have.
-    3. An operator that carries its input's scale, or an activation, is quantized when its input is (always with
-       `force_pass_through`).
+    3. An operator that carries its input's scale, or an activation, is quantized when its input is. With
+       `force_pass_through` it always is, unless it moves what is float and no constant on to nothing but nodes that
+       stay float (`strict` quantizes that too).
     4. No pair stands between an operator and an activation that the target computes along with it.
     5. A tensor that has a pair already keeps it, so that quantizing twice is quantizing once.
     6. What lies in the body of an If, Loop or Scan stays float; so does what it reads from outside.
@@ -218,10 +220,19 @@ class _Placer:
     def _why_unreached(self, node: ir.Node, rule: Rule) -> str:
         if node in self._tables.moves:
             return "its input is float"
-        if rule.flow is Flow.COMPUTE or self._scheme.force_pass_through:
+        if rule.flow is Flow.COMPUTE or self._is_forced(node, rule):
             return ""
         name = name_of(node.inputs[0])
         return "" if name in self._activations or name in self._fused else "its input is float"
+
+    def _is_forced(self, node: ir.Node, rule: Rule) -> bool:
+        if not self._scheme.force_pass_through:
+            return False
+        if self._scheme.strict or self._choices.is_extra(node) or rule.flow is not Flow.PASS_THROUGH:
+            return True
+        return is_constant(node.inputs[0]) or any(
+            moves_to_floats(value, self._choices, self._nodes) is None for value in node.outputs
+        )
 
     def _mark_input(self, node: ir.Node, index: int, rule: Rule) -> None:
         value, name = node.inputs[index], name_of(node.inputs[index])

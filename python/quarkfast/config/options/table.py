@@ -132,7 +132,8 @@ _ROWS = (
     ),
     Option(
         "force_pass_through", kinds.BOOL, changes.set_field("force_pass_through"), _MODEL,
-        "Quantize data movement (Reshape, MaxPool) also where its input is float.", "ForceQuantizeNoInputCheck",
+        "Quantize data movement (Reshape, MaxPool) also where its input is float, unless floats alone read it.",
+        "ForceQuantizeNoInputCheck",
     ),
     Option(
         "fold_batch_norm", kinds.BOOL, changes.set_field("fold_batch_norm"), _MODEL,
