@@ -28,10 +28,10 @@ PEERS = Path(__file__).parent / "peers"
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("work", type=Path)
-    parser.add_argument("shared", type=Path)
-    parser.add_argument("--quark", help="Python of an environment that has AMD Quark")
-    parser.add_argument("--onnxsim", help="the same for onnxsim")
+    parser.add_argument("work", type=absolute)
+    parser.add_argument("shared", type=absolute)
+    parser.add_argument("--quark", type=absolute, help="Python of an environment that has AMD Quark")
+    parser.add_argument("--onnxsim", type=absolute, help="the same for onnxsim")
     parser.add_argument("--models", nargs="+", default=list(MODELS))
     parser.add_argument("--presets", nargs="+", default=["XINT8", "A8W8"])
     parser.add_argument("--images", type=int, nargs="+", default=[64, 256])
@@ -48,7 +48,7 @@ def main() -> None:
             np.savez(data, **{exact_session(model).get_inputs()[0].name: samples})
             for preset in given.presets:
                 for tool, command, made in contestants(given, model, data, preset):
-                    seconds = processor_time(command)
+                    seconds = processor_time(command, given.work)
                     ratio = f"{sqnr(reference, logits(exact_session(made), x)):.2f} dB" if made.exists() else "none"
                     print(f"| {name} | {preset} | {count} | {tool} | {ratio} | {seconds:.1f} |", flush=True)
 
@@ -61,7 +61,7 @@ def contestants(
         for method in ("AdaRound", "AdaQuant") if python else ():
             case, out = f"{preset}_{method.upper()}", given.work / f"{peer}_{data.stem}"
             script = str(PEERS / f"with_{peer.lower()}.py")
-            command = [python, script, str(model), str(data), str(out), case]
+            command = [str(python), script, str(model), str(data), str(out), case]
             yield f"{peer} {method}", command, out / f"{model.stem}.{case}.onnx"
     for further in ([], ["--shift-activations"]) if preset == "A8W8" else ([],):
         made = given.work / f"quarkfast_{data.stem}_{preset}{len(further)}.onnx"
@@ -70,12 +70,23 @@ def contestants(
         yield " ".join(["quarkfast descent", *further]), command, made
 
 
-def processor_time(command: list[str]) -> float:
-    """Runs a command with one thread; returns what processor time it and its children took, in seconds."""
+def absolute(path: str) -> Path:
+    """Returns a path that other folders take too, with its links: the Python of an environment is one."""
+    return Path(path).absolute()
+
+
+def processor_time(command: list[str], folder: Path) -> float:
+    """Runs a command in a folder, for Quark writes a table of layers into it, with one thread.
+
+    Returns:
+        What processor time it and its children took, in seconds.
+    """
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if "quarkfast" not in command:
         environment.pop("PYTHONPATH", None)  # the peer's own packages
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, env=environment, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     _, _, usage = os.wait4(process.pid, 0)
     return usage.ru_utime + usage.ru_stime
 
