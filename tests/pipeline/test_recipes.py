@@ -50,6 +50,7 @@ def test_a_plan_names_the_steps_that_would_run(preset, absent):
 def test_a_plan_of_weights_alone_names_their_steps():
     names = _names(WEIGHT_ONLY)
     names.remove("fix shapes")
+    names.remove("widen weights")  # for which there have to be samples
     assert quarkfast.plan(conv_relu_model(), "INT8_WO", rounding="gptq").recipe == tuple(names)
     names.remove("weight rounding")
     assert quarkfast.plan(conv_relu_model(), "INT8_WO").recipe == tuple(names)

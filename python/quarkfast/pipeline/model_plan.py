@@ -101,10 +101,15 @@ def describe(placement: Placement, scheme: Scheme) -> ModelPlan:
 
 def describe_weights(placement: WeightPlacement, scheme: Scheme) -> ModelPlan:
     """Puts a placement of stored weights into words."""
+    from quarkfast.quantization.weight_only import WIDE  # as other recipes do without
+
     return ModelPlan(
         scheme,
         {},
-        {str(weight.value.name): _in_words(scheme.weight, weight.axis) for weight in placement.weights},
+        {
+            str(weight.value.name): WIDE if weight.wide else _in_words(scheme.weight, weight.axis)
+            for weight in placement.weights
+        },
         {},
         dict(placement.quantized),
         {left.node: left.reason for left in placement.left_float},

@@ -57,6 +57,7 @@ from quarkfast.pipeline.shift_steps import balance_biases, settle_shifted_limits
 from quarkfast.pipeline.step import FunctionStep, Step
 from quarkfast.pipeline.weight_only_steps import choose_weights, store_weights, write_stored_weights
 from quarkfast.pipeline.weight_precision_steps import may_raise_precision, raise_precision
+from quarkfast.pipeline.wide_weight_steps import may_widen_weights, widen_weights
 from quarkfast.targets import Target
 from quarkfast.transforms.clean import clean, sort
 from quarkfast.transforms.fold_affine import fold_affine
@@ -174,6 +175,7 @@ WEIGHT_ONLY: Recipe = (
     *WEIGHT_PREPARATION,
     FunctionStep("place", "prepare", choose_weights),
     BIAS_CORRECTION,
+    FunctionStep("widen weights", "prepare", widen_weights, may_widen_weights),
     WEIGHT_ROUNDING,
     FunctionStep("store weights", "prepare", store_weights),
     FunctionStep("write", "save", write_stored_weights),
@@ -186,8 +188,8 @@ def recipe_of(scheme: Scheme) -> Recipe:
 
     Example:
         >>> from quarkfast.config import PRESETS
-        >>> [step.name for step in recipe_of(PRESETS["INT8_WO"])][-5:]
-        ['place', 'bias correction', 'weight rounding', 'store weights', 'write']
+        >>> [step.name for step in recipe_of(PRESETS["INT8_WO"])][-6:]
+        ['place', 'bias correction', 'widen weights', 'weight rounding', 'store weights', 'write']
     """
     if scheme.weights_only:
         return WEIGHT_ONLY

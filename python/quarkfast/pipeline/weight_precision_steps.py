@@ -17,9 +17,9 @@ from quarkfast.pipeline.context import Context
 from quarkfast.pipeline.placing_anew import place_anew
 from quarkfast.quantization import needs_ranges
 from quarkfast.quantization.weight_precision import (
+    Candidate,
     Choice,
     Form,
-    Weight,
     choose_forms,
     forms_of,
     has_eight_bits,
@@ -29,14 +29,14 @@ from quarkfast.targets import Target
 from quarkfast.wording import first_names
 from quarkfast.writers import lowest_opset
 
-__all__ = ["forms_taken", "may_raise_precision", "raise_precision"]
+__all__ = ["MOST_TRIED", "choose_by_samples", "forms_taken", "may_raise_precision", "note_of", "raise_precision"]
 
 # One sample of a classifier says nothing of others: where outputs have few numbers, weights of one scale each leave an
 # orientation classifier 43 dB on a page that it is sure of, and 12 dB on six pages.
 _ENOUGH_NUMBERS, _MOST_SAMPLES = 10_000, 6
 
-# Bytes of weights up to which they are tried: two forms of them are in memory beside the model.
-_MOST_TRIED = 256 << 20
+MOST_TRIED = 256 << 20
+"""Bytes of weights up to which they are tried: two forms of them are in memory beside the model."""
 
 
 def may_raise_precision(context: Context) -> bool:
@@ -54,22 +54,24 @@ def raise_precision(context: Context) -> bool:
     """
     feed, _ = context.source.sample_to_measure(context.model, context.scheme)
     weights = weights_of(context.model, context.placement, context.scheme)
-    if feed is None or not weights or sum(each.values.nbytes for each in weights) > _MOST_TRIED:
+    if feed is None or not weights or sum(each.values.nbytes for each in weights) > MOST_TRIED:
         return False
     forms = forms_taken(context.scheme, context.target)
     asked = [(each.slot, each.axis) for each in weights], forms, context.effort
-    choice = context.once("forms of weights", asked, lambda: _choose(context, weights, feed, forms))
+    choice = context.once("forms of weights", asked, lambda: choose_by_samples(context, weights, feed, forms))
     if choice is None or not choice.is_wanted:
         return False
     return _take(context, choice, len(weights))
 
 
-def _choose(context: Context, weights: Sequence[Weight], feed: Feed, forms: Sequence[Form]) -> Choice | None:
+def choose_by_samples(
+    context: Context, weights: Sequence[Candidate], feed: Feed, forms: Sequence[Form]
+) -> Choice | None:
     """Returns the forms by a few samples; None for a model that gives other outputs each time it runs.
 
     Those are as many as have numbers enough, the first alone where its outputs do.
     """
-    values = {each.name: each.values for each in weights}
+    values = {name: array for each in weights for name, array in {each.name: each.values, **each.biases}.items()}
     proto, folder = proto_and_folder(with_constants_as_inputs(context.model, values))
     if context.effort.logits:
         for logits in logits_of(judge_unranked(proto)).values():
@@ -106,14 +108,23 @@ def _take(context: Context, choice: Choice, count: int) -> bool:
         except UnsupportedError as error:
             context.notes.append(f"{_beginning(context, choice)}, and cannot have another: {error}")
             return False
-    context.notes.append(_note(context, choice, count))
+    otherwise = f"{context.target.name} takes no other that would help"
+    context.notes.append(note_of(context, choice, count, otherwise))
     return bool(choice.rules)
 
 
-def _note(context: Context, choice: Choice, count: int) -> str:
+def note_of(context: Context, choice: Choice, count: int, otherwise: str) -> str:
+    """Returns in words what weights take from the outputs, and which of `count` have another form.
+
+    Args:
+        context: Says what the scheme is called.
+        choice: The forms.
+        count: How many weights there are.
+        otherwise: What there is to say where none has another form.
+    """
     begin, name = _beginning(context, choice), context.scheme.name
-    if not choice.rules:
-        return f"{begin}, and {context.target.name} takes no other that would help"
+    if not choice.names:
+        return f"{begin}, and {otherwise}"
     found = [_counted(form, names, choice.shares[form]) for form, names in choice.names.items()]
     return (
         f"{begin}; of {count}, {' and '.join(found)}, with which they leave {decibels(choice.after)}; strict=True "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,14 @@ from quarkfast.quantization.compute_qparams import constant_quantizer
 
 __all__ = [
     "USUAL",
+    "Candidate",
     "Choice",
     "Effort",
     "Form",
     "Noise",
     "Weight",
     "choose_forms",
+    "expected_noise",
     "forms_of",
     "has_eight_bits",
     "weights_of",
@@ -46,9 +48,35 @@ _DECIBEL = 10**0.1
 _WIDE = "int16"
 
 
+class Candidate(Protocol):
+    """A weight whose form may be chosen."""
+
+    @property
+    def name(self) -> str:
+        """Name of the initializer."""
+
+    @property
+    def axis(self) -> int:
+        """The axis of its output channels."""
+
+    @property
+    def values(self) -> NDArray[np.float32]:
+        """Its values."""
+
+    @property
+    def biases(self) -> Mapping[str, NDArray[np.float32]]:
+        """Biases that go along with its codes, with their values in the float model, by name."""
+
+    def rounded(self, change: Change | None) -> NDArray[np.float32]:
+        """Returns the values as the codes of the form that `change` makes of its own stand for them."""
+
+    def biases_with(self, change: Change | None) -> Mapping[str, NDArray[np.float32]]:
+        """Returns the biases that go along with those codes."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Weight:
-    """A weight whose form may be chosen.
+    """A weight that is read with scales for activations.
 
     Attributes:
         slot: Where it is read, in the form that the scheme gives it.
@@ -71,6 +99,15 @@ class Weight:
         axis = self.axis if spec.granularity == "channel" else None
         quantizer = constant_quantizer(self.slot._replace(spec=spec, axis=axis), self.values, None)
         return decode(codes_of(self.values, quantizer), quantizer)
+
+    @property
+    def biases(self) -> Mapping[str, NDArray[np.float32]]:
+        """None: they are corrected once forms are known."""
+        return {}
+
+    def biases_with(self, change: Change | None) -> Mapping[str, NDArray[np.float32]]:
+        """Returns none."""
+        return {}
 
 
 class Effort(NamedTuple):
@@ -162,7 +199,7 @@ def weights_of(model: ir.Model, placement: Placement, scheme: Scheme) -> list[We
         values = None if axis is None else array_of(model.graph.initializers[slot.tensor])
         if axis is not None and values is not None and values.size:
             found.append(Weight(slot, axis, values))
-    return sorted(found, key=_expected_noise, reverse=True)
+    return sorted(found, key=lambda weight: expected_noise(weight.values), reverse=True)
 
 
 def _channel_axis(node: ir.Node, index: int) -> int | None:
@@ -170,10 +207,10 @@ def _channel_axis(node: ir.Node, index: int) -> int | None:
     return None if operator is None or operator.weight != index or rank < 2 else operator.channel_axis(node, rank)
 
 
-def _expected_noise(weight: Weight) -> float:
+def expected_noise(weight: NDArray[np.float32]) -> float:
     """Returns the square of the largest magnitude, which a step is in proportion to, as a part of the mean square."""
-    energy = float(np.square(weight.values, dtype=np.float64).mean())
-    return float(np.abs(weight.values).max()) ** 2 / energy if energy else 0.0
+    energy = float(np.square(weight, dtype=np.float64).mean())
+    return float(np.abs(weight).max()) ** 2 / energy if energy else 0.0
 
 
 def forms_of(spec: TensorSpec) -> tuple[Form, ...]:
@@ -183,7 +220,7 @@ def forms_of(spec: TensorSpec) -> tuple[Form, ...]:
     return (wide,) if spec.granularity == "channel" else (Form("a scale for each channel", channel, is_free=True), wide)
 
 
-def choose_forms(weights: Sequence[Weight], noise: Noise, forms: Sequence[Form], effort: Effort = USUAL) -> Choice:
+def choose_forms(weights: Sequence[Candidate], noise: Noise, forms: Sequence[Form], effort: Effort = USUAL) -> Choice:
     """Returns the forms of weights under which these take little from the outputs on a few samples.
 
     1. Weights alone are rounded in the scheme's own form. Where that leaves the outputs 25 dB, they keep it. (What is
@@ -194,13 +231,13 @@ def choose_forms(weights: Sequence[Weight], noise: Noise, forms: Sequence[Form],
     4. Which make most noise is found by halving the set that makes most by itself, over and over.
 
     Args:
-        weights: From :func:`weights_of`.
+        weights: Those of :func:`weights_of`, or others.
         noise: Runs the float model with some weights rounded.
         forms: What the target takes, of :func:`forms_of`.
         effort: How far they are improved.
     """
     search = _Search(weights, noise, effort)
-    before, found = search.noise, dict[str, tuple[Weight, ...]]()
+    before, found = search.noise, dict[str, tuple[Candidate, ...]]()
     for form in forms:
         found[form.name] = search.use(form)
     names = {form: tuple(weight.name for weight in each) for form, each in found.items() if each}
@@ -209,7 +246,7 @@ def choose_forms(weights: Sequence[Weight], noise: Noise, forms: Sequence[Form],
     return Choice(names, shares, rules, before, search.noise, effort.most)
 
 
-def _bytes_of(weights: Iterable[Weight]) -> int:
+def _bytes_of(weights: Iterable[Candidate]) -> int:
     return sum(weight.values.nbytes for weight in weights)
 
 
@@ -221,14 +258,14 @@ class _Search:
         noise: Noise of the outputs with all weights rounded so.
     """
 
-    def __init__(self, weights: Sequence[Weight], noise: Noise, effort: Effort) -> None:
+    def __init__(self, weights: Sequence[Candidate], noise: Noise, effort: Effort) -> None:
         self._weights, self._effort = tuple(weights), effort
         self._run = noise
         self._last: dict[str, tuple[Change | None, NDArray[np.float32]]] = {}
         self.changes: dict[str, Change] = {}
         self.noise = self._noise_of(self._weights, {})
 
-    def use(self, form: Form) -> tuple[Weight, ...]:
+    def use(self, form: Form) -> tuple[Candidate, ...]:
         """Gives weights a form where it is needed and pays; returns those that have it."""
         if self.noise <= self._effort.most:
             return ()
@@ -252,20 +289,22 @@ class _Search:
         self.changes, self.noise = changes, noise
         return tuple(weight for weight in self._weights if weight in chosen)
 
-    def _with(self, change: Change, weights: Iterable[Weight]) -> dict[str, Change]:
+    def _with(self, change: Change, weights: Iterable[Candidate]) -> dict[str, Change]:
         made = {name: dict(each.values) for name, each in self.changes.items()}
         for weight in weights:
             made[weight.name] = made.get(weight.name, {}) | dict(change.values)
         return {name: Change.of(values, "weights") for name, values in made.items()}
 
-    def _error(self, weight: Weight, changes: Mapping[str, Change]) -> float:
+    def _error(self, weight: Candidate, changes: Mapping[str, Change]) -> float:
         """Returns the error of a weight itself, each output channel as a part of its own power."""
         return _error(weight, self._rounded(weight, changes.get(weight.name)))
 
-    def _noise_of(self, weights: Iterable[Weight], changes: Mapping[str, Change]) -> float:
-        return self._run({each.name: self._rounded(each, changes.get(each.name)) for each in weights})
+    def _noise_of(self, weights: Sequence[Candidate], changes: Mapping[str, Change]) -> float:
+        constants = {each.name: self._rounded(each, changes.get(each.name)) for each in weights}
+        biases = [each.biases_with(changes.get(each.name)) for each in weights]
+        return self._run({**constants, **dict(item for each in biases for item in each.items())})
 
-    def _rounded(self, weight: Weight, change: Change | None) -> NDArray[np.float32]:
+    def _rounded(self, weight: Candidate, change: Change | None) -> NDArray[np.float32]:
         """Returns a weight in a form; the last form of each stays in memory."""
         last = self._last.pop(weight.name, None)
         if last is None or last[0] != change:
@@ -292,7 +331,7 @@ class _Search:
         return groups
 
 
-def _error(weight: Weight, rounded: NDArray[np.float32]) -> float:
+def _error(weight: Candidate, rounded: NDArray[np.float32]) -> float:
     others = tuple(axis for axis in range(rounded.ndim) if axis != weight.axis)
     signal = np.square(weight.values, dtype=np.float64).sum(axis=others)
     noise = np.square(weight.values - rounded, dtype=np.float64).sum(axis=others)
@@ -301,12 +340,12 @@ def _error(weight: Weight, rounded: NDArray[np.float32]) -> float:
 
 class _Group(NamedTuple):
     noise: float
-    weights: tuple[Weight, ...]
+    weights: tuple[Candidate, ...]
 
 
-def _chosen(groups: Iterable[_Group], most: float, limit: float) -> frozenset[Weight]:
+def _chosen(groups: Iterable[_Group], most: float, limit: float) -> frozenset[Candidate]:
     """Returns the weights that make most noise for their bytes, until the others make `most`; `limit` is in bytes."""
-    chosen, left, size = set[Weight](), sum(each.noise for each in groups), 0
+    chosen, left, size = set[Candidate](), sum(each.noise for each in groups), 0
     for group in sorted(groups, key=lambda each: each.noise / _bytes_of(each.weights), reverse=True):
         if left <= most:
             break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from quarkfast import kernels
 from quarkfast.deferred import ir
@@ -12,7 +13,10 @@ from quarkfast.graph.access import shape_of
 from quarkfast.graph.streams import Append, Output, Stream
 from quarkfast.quantization.weight_only.layout import Layout
 
-__all__ = ["cast_stream"]
+__all__ = ["WIDE", "cast_stream", "widened"]
+
+WIDE = "float16"
+"""The type of a weight that 8 bits cannot carry."""
 
 
 def cast_stream(tensor: ir.TensorProtocol, name: str, dtype: str, notes: list[str]) -> Stream:
@@ -45,3 +49,9 @@ def cast_stream(tensor: ir.TensorProtocol, name: str, dtype: str, notes: list[st
             notes.append(f"tensor {name!r}: {saturated} values beyond {dtype} became {row.qmax:g} or {row.qmin:g}")
 
     return Stream((Output(f"{name}_{dtype}", ir.DataType(row.onnx), shape_of(tensor)),), run)
+
+
+def widened(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Returns what :func:`cast_stream` stores of finite numbers in that type."""
+    row = qtype(WIDE)
+    return np.clip(values, row.qmin, row.qmax).astype(row.dtype).astype(np.float32)

@@ -45,12 +45,14 @@ class StoredWeight:
         axis: Axis of its channels or groups, or None for one scale or none.
         readers: The inputs that read the narrow form, each of which the constant reaches directly or transposed.
         gathered: Whether rows of codes are looked up first and turned back afterwards.
+        wide: Whether it is stored as 16-bit floats in place of codes.
     """
 
     value: ir.Value
     axis: int | None
     readers: tuple[Reader, ...]
     gathered: bool = False
+    wide: bool = False
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from quarkfast.config import Scheme
@@ -10,7 +10,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of, tensor_of
 from quarkfast.graph.streams import Stream
 from quarkfast.quantization.float_bias import FloatBias
-from quarkfast.quantization.weight_only.casts import cast_stream
+from quarkfast.quantization.weight_only.casts import WIDE, cast_stream
 from quarkfast.quantization.weight_only.coded import CodedWeight
 from quarkfast.quantization.weight_only.codes import channel_stream, group_stream
 from quarkfast.quantization.weight_only.nbits import nbits_stream
@@ -54,7 +54,7 @@ class WeightPlan:
         return {
             name_of(weight.slot.value): CodedWeight(weight, scheme)
             for weight in self.weights
-            if weight.slot.value.dtype == ir.DataType.FLOAT and not weight.slot.gathered
+            if weight.slot.value.dtype == ir.DataType.FLOAT and not weight.slot.gathered and not weight.slot.wide
         }
 
     def with_coded(self, found: Mapping[str, CodedWeight | FloatBias]) -> WeightPlan:
@@ -64,6 +64,18 @@ class WeightPlan:
         named = ((name_of(weight.slot.value), weight) for weight in self.weights)
         weights = tuple(coded[name].planned if name in coded else weight for name, weight in named)
         return replace(self, weights=weights, moved={**self.moved, **moved})
+
+    def with_wide(self, names: Collection[str], biases: Collection[str]) -> WeightPlan:
+        """Returns the plan with some weights as 16-bit floats, and some biases as they were."""
+        weights = tuple(self._widened(each) if name_of(each.slot.value) in names else each for each in self.weights)
+        placement = replace(self.placement, weights=[each.slot for each in weights])
+        moved = {name: bias for name, bias in self.moved.items() if name not in biases}
+        return replace(self, placement=placement, weights=weights, moved=moved)
+
+    def _widened(self, weight: StreamedWeight) -> StreamedWeight:
+        value = weight.slot.value
+        stream = cast_stream(tensor_of(value), name_of(value), WIDE, self.notes)
+        return StreamedWeight(replace(weight.slot, wide=True), stream)
 
 
 def plan_weights(model: ir.Model, scheme: Scheme) -> WeightPlan:

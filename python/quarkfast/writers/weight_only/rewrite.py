@@ -78,7 +78,7 @@ class _Rewriter:
 
     def _decoder(self, parts: list[ir.Value], weight: StoredWeight, stem: str) -> ir.Node:
         attributes = {} if weight.axis is None else {"axis": weight.axis}
-        if self._encoding == "cast":
+        if self._encoding == "cast" or weight.wide:
             node = ir.node("Cast", parts, {"to": int(ir.DataType.FLOAT)})
         else:
             if self._spec.granularity == "group":

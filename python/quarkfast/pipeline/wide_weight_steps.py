@@ -1,0 +1,100 @@
+"""The step that stores weights in 16 bits whose 8 take too much from the outputs, where activations stay float."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.config.rules import Change
+from quarkfast.errors import ModelError
+from quarkfast.graph.access import array_of_tensor
+from quarkfast.graph.external import tensor_bytes
+from quarkfast.pipeline.context import Context
+from quarkfast.pipeline.weight_precision_steps import MOST_TRIED, choose_by_samples, note_of
+from quarkfast.quantization import FloatBias
+from quarkfast.quantization.weight_precision import Form, expected_noise, has_eight_bits
+from quarkfast.reconstruction import linear_layers
+
+if TYPE_CHECKING:
+    from quarkfast.quantization.weight_only import CodedWeight
+
+__all__ = ["may_widen_weights", "widen_weights"]
+
+_WIDE = Form("16 bits", Change.of({"dtype": "float16"}, "weights"), is_free=False)
+
+# Bytes of constants up to which a model runs that nothing else runs: weights are stored of models larger than memory.
+_MOST_RUN = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stored:
+    """A weight that is stored as codes or in 16 bits, and the biases that were moved for its codes."""
+
+    name: str
+    axis: int
+    values: NDArray[np.float32]
+    coded: CodedWeight
+    moved: Mapping[str, FloatBias]
+
+    @property
+    def biases(self) -> Mapping[str, NDArray[np.float32]]:
+        """What these were."""
+        return {name: array_of_tensor(bias.values) for name, bias in self.moved.items()}
+
+    def rounded(self, change: Change | None) -> NDArray[np.float32]:
+        """Returns what the codes stand for; what 16 bits do where there is a change, as there is but one."""
+        from quarkfast.quantization.weight_only import widened  # as its steps are imported
+
+        return self.coded.decoded() if change is None else widened(self.values)
+
+    def biases_with(self, change: Change | None) -> Mapping[str, NDArray[np.float32]]:
+        """Returns the moved biases; what they were where the weight has 16 bits."""
+        return {name: bias.decoded() for name, bias in self.moved.items()} if change is None else self.biases
+
+
+def may_widen_weights(context: Context) -> bool:
+    """Whether weights have 8 bits, samples tell what these take, and the preset is not to be kept as its name says."""
+    scheme = context.scheme
+    small = tensor_bytes(context.model) <= _MOST_RUN
+    return small and has_eight_bits(scheme.weight) and not scheme.strict and context.source.has_data
+
+
+def widen_weights(context: Context) -> bool:
+    """Stores those weights as float16 that cost the outputs most, where all weights leave them less than 25 dB.
+
+    They are a quarter of the bytes at the most, and outputs have half of the noise with them
+    (`quarkfast.quantization.weight_precision.choose_forms`). Their biases are what they were.
+    """
+    weights = _stored(context)
+    try:
+        feed, _ = context.source.sample_to_measure(context.model, context.scheme)
+        if feed is None or not weights or sum(each.values.nbytes for each in weights) > MOST_TRIED:
+            return False
+        choice = choose_by_samples(context, weights, feed, [_WIDE])
+    except ModelError as error:  # of a model that is quantized without being run
+        context.notes.append(f"samples were not run to judge weights: {error}")
+        return False
+    if choice is not None and choice.is_wanted:
+        names = choice.names.get(_WIDE.name, ())
+        biases = [bias for each in weights if each.name in names for bias in each.moved]
+        context.weight_plan = context.weight_plan.with_wide(names, biases)
+        otherwise = "16 bits for a quarter of them would not halve the noise"
+        context.notes.append(note_of(context, choice, len(weights), otherwise))
+    return False
+
+
+def _stored(context: Context) -> list[_Stored]:
+    """Returns the weights that layers multiply by, those that lose most by their codes first."""
+    moved, of_weight = context.weight_plan.moved, dict[str, dict[str, FloatBias]]()
+    for layer in linear_layers(context.model, added=True):
+        if layer.bias is not None and layer.bias in moved:
+            of_weight.setdefault(layer.weight, {})[layer.bias] = moved[layer.bias]
+    found = [
+        _Stored(name, 0, array_of_tensor(each.values), each, of_weight.get(name, {}))
+        for name, each in context.weight_plan.coded(context.scheme).items()
+    ]
+    return sorted(found, key=lambda each: expected_noise(each.values), reverse=True)
