@@ -12,6 +12,7 @@ from quarkfast.deferred import ir
 from quarkfast.pipeline.alignment_steps import aligns_scales, drop_aligned_limits
 from quarkfast.pipeline.attention_steps import may_raise_attention, raise_attention
 from quarkfast.pipeline.equalization_steps import observe_channels_between, observes_channels
+from quarkfast.pipeline.float_layer_steps import leave_layers_float
 from quarkfast.pipeline.outlier_steps import may_split_outliers, split_outliers
 from quarkfast.pipeline.poor_output_steps import correct_poor_outputs, keep_unwritten, may_correct_biases
 from quarkfast.pipeline.preparation_steps import (
@@ -56,8 +57,8 @@ from quarkfast.pipeline.quantization_steps import (
 from quarkfast.pipeline.shift_steps import balance_biases, settle_shifted_limits, shift_activations, shifts_activations
 from quarkfast.pipeline.step import FunctionStep, Step
 from quarkfast.pipeline.weight_only_steps import choose_weights, store_weights, write_stored_weights
-from quarkfast.pipeline.weight_precision_steps import may_raise_precision, raise_precision
-from quarkfast.pipeline.wide_weight_steps import may_widen_weights, widen_weights
+from quarkfast.pipeline.weight_precision_steps import may_raise_precision, may_run_for_weights, raise_precision
+from quarkfast.pipeline.wide_weight_steps import widen_weights
 from quarkfast.targets import Target
 from quarkfast.transforms.clean import clean, sort
 from quarkfast.transforms.fold_affine import fold_affine
@@ -165,6 +166,7 @@ STATIC: Recipe = (
 DYNAMIC: Recipe = (
     *PREPARATION,
     *_PLACEMENT,
+    FunctionStep("leave layers float", "prepare", leave_layers_float, may_run_for_weights),
     FunctionStep("take channel maxima", "insert", take_channel_maxima, smooths_channels),
     *(each for each in ALGORITHMS if each.works_on == "float weights" and each.stage == "insert"),
     *_RESULT,
@@ -175,7 +177,7 @@ WEIGHT_ONLY: Recipe = (
     *WEIGHT_PREPARATION,
     FunctionStep("place", "prepare", choose_weights),
     BIAS_CORRECTION,
-    FunctionStep("widen weights", "prepare", widen_weights, may_widen_weights),
+    FunctionStep("widen weights", "prepare", widen_weights, may_run_for_weights),
     WEIGHT_ROUNDING,
     FunctionStep("store weights", "prepare", store_weights),
     FunctionStep("write", "save", write_stored_weights),

@@ -8,10 +8,11 @@ from functools import partial
 
 from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme
-from quarkfast.errors import UnsupportedError
+from quarkfast.errors import ModelError, UnsupportedError
 from quarkfast.evaluate.constant_trial import ConstantTrial, decibels
 from quarkfast.evaluate.logits import judge_also, logits_of
 from quarkfast.evaluate.ranked_outputs import judge_unranked
+from quarkfast.graph.external import tensor_bytes
 from quarkfast.graph.external_constants import proto_and_folder, with_constants_as_inputs
 from quarkfast.pipeline.context import Context
 from quarkfast.pipeline.placing_anew import place_anew
@@ -29,14 +30,24 @@ from quarkfast.targets import Target
 from quarkfast.wording import first_names
 from quarkfast.writers import lowest_opset
 
-__all__ = ["MOST_TRIED", "choose_by_samples", "forms_taken", "may_raise_precision", "note_of", "raise_precision"]
+__all__ = [
+    "choose_form_if_run",
+    "forms_taken",
+    "may_raise_precision",
+    "may_run_for_weights",
+    "note_of",
+    "raise_precision",
+]
 
 # One sample of a classifier says nothing of others: where outputs have few numbers, weights of one scale each leave an
 # orientation classifier 43 dB on a page that it is sure of, and 12 dB on six pages.
 _ENOUGH_NUMBERS, _MOST_SAMPLES = 10_000, 6
 
-MOST_TRIED = 256 << 20
-"""Bytes of weights up to which they are tried: two forms of them are in memory beside the model."""
+# Bytes of weights up to which they are tried: two forms of them are in memory beside the model.
+_MOST_TRIED = 256 << 20
+
+# Bytes of constants up to which a model runs that nothing else runs: weights are stored of models larger than memory.
+_MOST_RUN = 1 << 30
 
 
 def may_raise_precision(context: Context) -> bool:
@@ -54,19 +65,37 @@ def raise_precision(context: Context) -> bool:
     """
     feed, _ = context.source.sample_to_measure(context.model, context.scheme)
     weights = weights_of(context.model, context.placement, context.scheme)
-    if feed is None or not weights or sum(each.values.nbytes for each in weights) > MOST_TRIED:
+    if feed is None or not weights or sum(each.values.nbytes for each in weights) > _MOST_TRIED:
         return False
     forms = forms_taken(context.scheme, context.target)
     asked = [(each.slot, each.axis) for each in weights], forms, context.effort
-    choice = context.once("forms of weights", asked, lambda: choose_by_samples(context, weights, feed, forms))
+    choice = context.once("forms of weights", asked, lambda: _choose(context, weights, feed, forms))
     if choice is None or not choice.is_wanted:
         return False
     return _take(context, choice, len(weights))
 
 
-def choose_by_samples(
-    context: Context, weights: Sequence[Candidate], feed: Feed, forms: Sequence[Form]
-) -> Choice | None:
+def may_run_for_weights(context: Context) -> bool:
+    """Whether the same holds for a preset that needs no samples, and the model is not too large to run for weights."""
+    scheme = context.scheme
+    small = tensor_bytes(context.model) <= _MOST_RUN
+    return small and not scheme.strict and has_eight_bits(scheme.weight) and context.source.has_data
+
+
+def choose_form_if_run(context: Context, weights: Sequence[Candidate], form: Form) -> Choice | None:
+    """Returns which weights have another form; None where none needs it, and for a model that samples do not judge."""
+    feed, _ = context.source.sample_to_measure(context.model, context.scheme)
+    if feed is None or not weights or sum(each.values.nbytes for each in weights) > _MOST_TRIED:
+        return None
+    try:
+        choice = _choose(context, weights, feed, [form])
+    except ModelError as error:  # of a model that is quantized without being run
+        context.notes.append(f"samples were not run to judge weights: {error}")
+        return None
+    return choice if choice is not None and choice.is_wanted else None
+
+
+def _choose(context: Context, weights: Sequence[Candidate], feed: Feed, forms: Sequence[Form]) -> Choice | None:
     """Returns the forms by a few samples; None for a model that gives other outputs each time it runs.
 
     Those are as many as have numbers enough, the first alone where its outputs do.

@@ -10,24 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.config.rules import Change
-from quarkfast.errors import ModelError
 from quarkfast.graph.access import array_of_tensor
-from quarkfast.graph.external import tensor_bytes
 from quarkfast.pipeline.context import Context
-from quarkfast.pipeline.weight_precision_steps import MOST_TRIED, choose_by_samples, note_of
+from quarkfast.pipeline.weight_precision_steps import choose_form_if_run, note_of
 from quarkfast.quantization import FloatBias
-from quarkfast.quantization.weight_precision import Form, expected_noise, has_eight_bits
+from quarkfast.quantization.weight_precision import Form, expected_noise
 from quarkfast.reconstruction import linear_layers
 
 if TYPE_CHECKING:
     from quarkfast.quantization.weight_only import CodedWeight
 
-__all__ = ["may_widen_weights", "widen_weights"]
+__all__ = ["widen_weights"]
 
 _WIDE = Form("16 bits", Change.of({"dtype": "float16"}, "weights"), is_free=False)
-
-# Bytes of constants up to which a model runs that nothing else runs: weights are stored of models larger than memory.
-_MOST_RUN = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,13 +51,6 @@ class _Stored:
         return {name: bias.decoded() for name, bias in self.moved.items()} if change is None else self.biases
 
 
-def may_widen_weights(context: Context) -> bool:
-    """Whether weights have 8 bits, samples tell what these take, and the preset is not to be kept as its name says."""
-    scheme = context.scheme
-    small = tensor_bytes(context.model) <= _MOST_RUN
-    return small and has_eight_bits(scheme.weight) and not scheme.strict and context.source.has_data
-
-
 def widen_weights(context: Context) -> bool:
     """Stores those weights as float16 that cost the outputs most, where all weights leave them less than 25 dB.
 
@@ -70,15 +58,8 @@ def widen_weights(context: Context) -> bool:
     (`quarkfast.quantization.weight_precision.choose_forms`). Their biases are what they were.
     """
     weights = _stored(context)
-    try:
-        feed, _ = context.source.sample_to_measure(context.model, context.scheme)
-        if feed is None or not weights or sum(each.values.nbytes for each in weights) > MOST_TRIED:
-            return False
-        choice = choose_by_samples(context, weights, feed, [_WIDE])
-    except ModelError as error:  # of a model that is quantized without being run
-        context.notes.append(f"samples were not run to judge weights: {error}")
-        return False
-    if choice is not None and choice.is_wanted:
+    choice = choose_form_if_run(context, weights, _WIDE)
+    if choice is not None:
         names = choice.names.get(_WIDE.name, ())
         biases = [bias for each in weights if each.name in names for bias in each.moved]
         context.weight_plan = context.weight_plan.with_wide(names, biases)

@@ -15,6 +15,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, name_of, rank_of
 from quarkfast.graph.operators import find_operator
 from quarkfast.graph.placement import ConstantSlot, Placement
+from quarkfast.graph.recurrent import GATE_AXIS, RECURRENT_WEIGHTS, is_recurrent
 from quarkfast.quantization.activation_precision import LARGEST_SHARE
 from quarkfast.quantization.codes import codes_of, decode
 from quarkfast.quantization.compute_qparams import constant_quantizer
@@ -94,8 +95,10 @@ class Weight:
         return self.slot.tensor
 
     def rounded(self, change: Change | None) -> NDArray[np.float32]:
-        """Returns the values as the codes of the form that `change` makes of its own stand for them."""
+        """Returns the values as the codes of the form that `change` makes of its own stand for them; float32 as is."""
         spec = self.slot.spec if change is None else change.apply(self.slot.spec)
+        if spec.dtype == "float32":
+            return self.values
         axis = self.axis if spec.granularity == "channel" else None
         quantizer = constant_quantizer(self.slot._replace(spec=spec, axis=axis), self.values, None)
         return decode(codes_of(self.values, quantizer), quantizer)
@@ -204,6 +207,8 @@ def weights_of(model: ir.Model, placement: Placement, scheme: Scheme) -> list[We
 
 def _channel_axis(node: ir.Node, index: int) -> int | None:
     operator, rank = find_operator(node), rank_of(node.inputs[index])
+    if is_recurrent(node) and index in RECURRENT_WEIGHTS:
+        return GATE_AXIS
     return None if operator is None or operator.weight != index or rank < 2 else operator.channel_axis(node, rank)
 
 
