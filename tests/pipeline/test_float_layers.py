@@ -27,6 +27,12 @@ RECURRENT = """g (float[5, N, 8] x) => (float[N, 16] y) {
     y = MatMul (second, small)
 }"""
 
+BIASED = """g (float[N, 8] x) => (float[N, 16] y) {
+    first = Gemm (x, narrow, bias)
+    second = MatMul (first, large)
+    y = MatMul (second, small)
+}"""
+
 
 def _model(text=TEXT, **changed):
     rng = np.random.default_rng(11)
@@ -63,7 +69,7 @@ def _quantized(rng, model, text=TEXT, **options):
 
 def _layers(made):
     graph = onnx.load_from_string(made.model_bytes).graph
-    return [node.op_type for node in graph.node if node.op_type in {"MatMul", "MatMulInteger", "LSTM"}]
+    return [node.op_type for node in graph.node if node.op_type in {"Gemm", "LSTM", "MatMul", "MatMulInteger"}]
 
 
 def _notes(made):
@@ -108,3 +114,14 @@ def test_others_are_quantized(rng, changed, options):
     made = _quantized(rng, _model(**changed), **options)
     assert "MatMul" not in _layers(made)
     assert not _notes(made)
+
+
+def test_what_bias_correction_makes_up_for_is_quantized(rng):
+    """Of channels with a large mean the codes of weights take more than all else, and that is a mean."""
+    centred = rng.standard_normal((8, 8))
+    centred -= centred.mean(axis=0)
+    model = _model(BIASED, narrow=centred, bias=np.zeros(8))
+    data = {"x": (50 + rng.standard_normal((24, 8))).astype(np.float32)}
+    made, uncorrected = (_quantized(rng, model, calibration_data=data, bias_correction=on) for on in (True, False))
+    assert "Gemm" not in _layers(made)
+    assert "Gemm" in _layers(uncorrected)

@@ -8,6 +8,7 @@ from functools import partial
 
 from quarkfast.calibration.data import Feed
 from quarkfast.config import Scheme
+from quarkfast.deferred import ir
 from quarkfast.errors import ModelError, UnsupportedError
 from quarkfast.evaluate.constant_trial import ConstantTrial, decibels
 from quarkfast.evaluate.logits import judge_also, logits_of
@@ -18,8 +19,10 @@ from quarkfast.pipeline.context import Context
 from quarkfast.pipeline.placing_anew import place_anew
 from quarkfast.quantization import needs_ranges
 from quarkfast.quantization.weight_precision import (
+    USUAL,
     Candidate,
     Choice,
+    Effort,
     Form,
     choose_forms,
     forms_of,
@@ -82,27 +85,49 @@ def may_run_for_weights(context: Context) -> bool:
     return small and not scheme.strict and has_eight_bits(scheme.weight) and context.source.has_data
 
 
-def choose_form_if_run(context: Context, weights: Sequence[Candidate], form: Form) -> Choice | None:
-    """Returns which weights have another form; None where none needs it, and for a model that samples do not judge."""
+def choose_form_if_run(
+    context: Context,
+    weights: Sequence[Candidate],
+    form: Form,
+    model: ir.Model | None = None,
+    effort: Effort = USUAL,
+) -> Choice | None:
+    """Returns which weights have another form; None where none needs it, and for a model that samples do not judge.
+
+    Args:
+        context: Where samples come from.
+        weights: Those that may have it, the likeliest first.
+        form: That form.
+        model: What samples run through, with the constants of these; None for the context's own.
+        effort: How far they are improved.
+    """
     feed, _ = context.source.sample_to_measure(context.model, context.scheme)
     if feed is None or not weights or sum(each.values.nbytes for each in weights) > _MOST_TRIED:
         return None
     try:
-        choice = _choose(context, weights, feed, [form])
+        choice = _choose(context, weights, feed, [form], model, effort)
     except ModelError as error:  # of a model that is quantized without being run
         context.notes.append(f"samples were not run to judge weights: {error}")
         return None
     return choice if choice is not None and choice.is_wanted else None
 
 
-def _choose(context: Context, weights: Sequence[Candidate], feed: Feed, forms: Sequence[Form]) -> Choice | None:
+def _choose(
+    context: Context,
+    weights: Sequence[Candidate],
+    feed: Feed,
+    forms: Sequence[Form],
+    model: ir.Model | None = None,
+    effort: Effort | None = None,
+) -> Choice | None:
     """Returns the forms by a few samples; None for a model that gives other outputs each time it runs.
 
     Those are as many as have numbers enough, the first alone where its outputs do.
     """
-    values = {name: array for each in weights for name, array in {each.name: each.values, **each.biases}.items()}
-    proto, folder = proto_and_folder(with_constants_as_inputs(context.model, values))
-    if context.effort.logits:
+    effort = context.effort if effort is None else effort
+    values = {name: array for each in weights for name, array in {each.name: each.values, **each.companions}.items()}
+    proto, folder = proto_and_folder(with_constants_as_inputs(context.model if model is None else model, values))
+    if effort.logits:
         for logits in logits_of(judge_unranked(proto)).values():
             judge_also(proto, logits.tensor)
     trial = ConstantTrial(proto, folder, values, [feed])
@@ -113,8 +138,8 @@ def _choose(context: Context, weights: Sequence[Candidate], feed: Feed, forms: S
             others = context.source.samples(context.model, context.scheme).rows(count)[1:]
             trial.add_samples(others)
             count = 1 + len(others)
-        noise = partial(trial.noise, of_worst=context.effort.of_worst)
-        choice = replace(choose_forms(weights, noise, forms, context.effort), samples=count)
+        noise = partial(trial.noise, of_worst=effort.of_worst)
+        choice = replace(choose_forms(weights, noise, forms, effort), samples=count)
     trial.close()
     return choice
 
@@ -164,7 +189,8 @@ def note_of(context: Context, choice: Choice, count: int, otherwise: str) -> str
 def _beginning(context: Context, choice: Choice) -> str:
     left, seen = decibels(choice.before), "sample" if choice.samples == 1 else f"{choice.samples} samples"
     where = f"{'worst of the ' if context.effort.of_worst and choice.samples > 1 else ''}first {seen}"
-    return f"weights: in the form of {context.scheme.name} they alone leave the outputs {left} on the {where}"
+    they = "they and what they multiply" if context.scheme.encoding == "dynamic" else "they alone"
+    return f"weights: in the form of {context.scheme.name} {they} leave the outputs {left} on the {where}"
 
 
 def _counted(form: str, names: Sequence[str], share: float) -> str:

@@ -36,7 +36,7 @@ class _Stored:
     moved: Mapping[str, FloatBias]
 
     @property
-    def biases(self) -> Mapping[str, NDArray[np.float32]]:
+    def companions(self) -> Mapping[str, NDArray[np.float32]]:
         """What these were."""
         return {name: array_of_tensor(bias.values) for name, bias in self.moved.items()}
 
@@ -46,9 +46,9 @@ class _Stored:
 
         return self.coded.decoded() if change is None else widened(self.values)
 
-    def biases_with(self, change: Change | None) -> Mapping[str, NDArray[np.float32]]:
+    def companions_with(self, change: Change | None) -> Mapping[str, NDArray[np.float32]]:
         """Returns the moved biases; what they were where the weight has 16 bits."""
-        return {name: bias.decoded() for name, bias in self.moved.items()} if change is None else self.biases
+        return {name: bias.decoded() for name, bias in self.moved.items()} if change is None else self.companions
 
 
 def widen_weights(context: Context) -> bool:

@@ -65,14 +65,14 @@ class Candidate(Protocol):
         """Its values."""
 
     @property
-    def biases(self) -> Mapping[str, NDArray[np.float32]]:
-        """Biases that go along with its codes, with their values in the float model, by name."""
+    def companions(self) -> Mapping[str, NDArray[np.float32]]:
+        """Other constants that change along with it, as they are in the float model, by name."""
 
     def rounded(self, change: Change | None) -> NDArray[np.float32]:
         """Returns the values as the codes of the form that `change` makes of its own stand for them."""
 
-    def biases_with(self, change: Change | None) -> Mapping[str, NDArray[np.float32]]:
-        """Returns the biases that go along with those codes."""
+    def companions_with(self, change: Change | None) -> Mapping[str, NDArray[np.float32]]:
+        """Returns what these are beside those codes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,11 +104,11 @@ class Weight:
         return decode(codes_of(self.values, quantizer), quantizer)
 
     @property
-    def biases(self) -> Mapping[str, NDArray[np.float32]]:
-        """None: they are corrected once forms are known."""
+    def companions(self) -> Mapping[str, NDArray[np.float32]]:
+        """None: biases are corrected once forms are known."""
         return {}
 
-    def biases_with(self, change: Change | None) -> Mapping[str, NDArray[np.float32]]:
+    def companions_with(self, change: Change | None) -> Mapping[str, NDArray[np.float32]]:
         """Returns none."""
         return {}
 
@@ -306,8 +306,9 @@ class _Search:
 
     def _noise_of(self, weights: Sequence[Candidate], changes: Mapping[str, Change]) -> float:
         constants = {each.name: self._rounded(each, changes.get(each.name)) for each in weights}
-        biases = [each.biases_with(changes.get(each.name)) for each in weights]
-        return self._run({**constants, **dict(item for each in biases for item in each.items())})
+        for each in weights:
+            constants |= each.companions_with(changes.get(each.name))
+        return self._run(constants)
 
     def _rounded(self, weight: Candidate, change: Change | None) -> NDArray[np.float32]:
         """Returns a weight in a form; the last form of each stays in memory."""
