@@ -38,6 +38,8 @@ def _model(text):
         "mel": np.random.default_rng(0).uniform(0, 1, (9, 4)).astype(np.float32),
         "k": np.random.default_rng(1).normal(0, 1, (4, 4, 1)).astype(np.float32),
         "q": np.float32([0.1, 0.2, 0.4, 0.2, 0.1])[None, None],
+        "hann": np.hanning(16).astype(np.float32),
+        "step": np.int64(8),
         "window": np.hanning(256).astype(np.float32),
         "ends": np.int64([0, 0, 4, 0, 0, 4]),
         "size": np.int64([2048]),
@@ -145,6 +147,28 @@ def test_constants_of_a_transform_of_the_inputs_stay(name, preset):
 def test_constants_of_layers_behind_a_function_are_stored(preset):
     model = _model(FRONT_END.replace("IN_FRONT", "s = Relu(x)"))
     assert "conv" in {node.rsplit("_", 1)[0] for node in quarkfast.plan(model, preset=preset).quantized}
+
+
+# The same by operators of the standard.
+SPECTRA = {
+    "STFT": "c = STFT(x, step, hann)  p = ReduceSumSquare<axes = [-1], keepdims = 0>(c)",
+    "magnitudes": "c = STFT(x, step, hann)  p = ReduceL2<axes = [-1], keepdims = 0>(c)",
+    "DFT": "c = DFT<axis = 1, onesided = 1>(x)  p = ReduceSumSquare<axes = [-1], keepdims = 0>(c)",
+}
+STANDARD = """g (float[1, 16, 1] x) => (float[1, M, 4] y) {
+    SPECTRUM
+    e = MatMul(p, mel)
+    f = Max(e, floor)
+    y = Log(f)
+}"""
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("name", SPECTRA)
+def test_a_spectrum_by_the_standard_s_operators_is_one_of_the_inputs(name, preset):
+    plan = quarkfast.plan(_model(STANDARD.replace("SPECTRUM", SPECTRA[name])), preset=preset)
+    assert not plan.quantized
+    assert not plan.activations.keys() & {"x", "c", "p", "e", "f"}
 
 
 SPARSE_MEL = """z = ConstantOfShape(size)

@@ -19,7 +19,10 @@ _STEEP = frozenset({"Log", "Reciprocal", "Sqrt"})
 
 # What computes powers, sums of them and floors in front of a logarithm.
 _ARITHMETIC = frozenset(
-    {"Abs", "Add", "Clip", "Max", "Min", "Mul", "Neg", "Pow", "ReduceSum", "ReduceSumSquare", "Sub"}
+    {
+        *("Abs", "Add", "Clip", "Max", "Min", "Mul", "Neg", "Pow", "Sub"),
+        *("ReduceL1", "ReduceL2", "ReduceSum", "ReduceSumSquare"),
+    }
 )
 _MOVERS = frozenset({"Concat", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
 
@@ -28,7 +31,7 @@ _PASSING = _ARITHMETIC | _MOVERS
 _PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
 
 # What a signal may pass in front of a transform beside these, alone or with constants.
-_LINEAR = frozenset({"AveragePool", "Cast", "Div", "Pad", "ReduceMean"})
+_LINEAR = frozenset({"AveragePool", "Cast", "DFT", "Div", "Pad", "ReduceMean", "STFT"})
 
 
 def steep_functions(
