@@ -34,6 +34,7 @@ from quarkfast.wording import first_names
 from quarkfast.writers import lowest_opset
 
 __all__ = [
+    "MOST_TRIED",
     "choose_form_if_run",
     "forms_taken",
     "may_raise_precision",
@@ -46,8 +47,8 @@ __all__ = [
 # orientation classifier 43 dB on a page that it is sure of, and 12 dB on six pages.
 _ENOUGH_NUMBERS, _MOST_SAMPLES = 10_000, 6
 
-# Bytes of weights up to which they are tried: two forms of them are in memory beside the model.
-_MOST_TRIED = 256 << 20
+MOST_TRIED = 256 << 20
+"""Bytes of weights up to which they are tried: two forms of them are in memory beside the model."""
 
 # Bytes of constants up to which a model runs that nothing else runs: weights are stored of models larger than memory.
 _MOST_RUN = 1 << 30
@@ -68,7 +69,7 @@ def raise_precision(context: Context) -> bool:
     """
     feed, _ = context.source.sample_to_measure(context.model, context.scheme)
     weights = weights_of(context.model, context.placement, context.scheme)
-    if feed is None or not weights or sum(each.values.nbytes for each in weights) > _MOST_TRIED:
+    if feed is None or not weights or sum(each.values.nbytes for each in weights) > MOST_TRIED:
         return False
     forms = forms_taken(context.scheme, context.target)
     asked = [(each.slot, each.axis) for each in weights], forms, context.effort
@@ -102,7 +103,7 @@ def choose_form_if_run(
         effort: How far they are improved.
     """
     feed, _ = context.source.sample_to_measure(context.model, context.scheme)
-    if feed is None or not weights or sum(each.values.nbytes for each in weights) > _MOST_TRIED:
+    if feed is None or not weights or sum(each.values.nbytes for each in weights) > MOST_TRIED:
         return None
     try:
         choice = _choose(context, weights, feed, [form], model, effort)

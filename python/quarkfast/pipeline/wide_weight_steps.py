@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from quarkfast.config.rules import Change
 from quarkfast.graph.access import array_of_tensor
 from quarkfast.pipeline.context import Context
-from quarkfast.pipeline.weight_precision_steps import choose_form_if_run, note_of
+from quarkfast.pipeline.weight_precision_steps import MOST_TRIED, choose_form_if_run, note_of
 from quarkfast.quantization import FloatBias
 from quarkfast.quantization.weight_precision import Form, expected_noise
 from quarkfast.reconstruction import linear_layers
@@ -57,6 +57,8 @@ def widen_weights(context: Context) -> bool:
     They are a quarter of the bytes at the most, and outputs have half of the noise with them
     (`quarkfast.quantization.weight_precision.choose_forms`). Their biases are what they were.
     """
+    if sum(each.values.nbytes for each in context.weight_plan.coded(context.scheme).values()) > MOST_TRIED:
+        return False
     weights = _stored(context)
     choice = choose_form_if_run(context, weights, _WIDE)
     if choice is not None:
