@@ -125,7 +125,7 @@ def test_a_node_between_scales_too_far_apart_is_found(node, constants, rule):
     text = f"g (float[4, 4] x) => (float[n, m] y) {{ {node} y = Neg (m) }}"
     arrays = {name: np.int64(each) for name, each in constants.items()}
     data = np.linspace(-2, 2, 64, dtype=np.float32).reshape(4, 4, 4)
-    proto = quarkfast.quantize(tiny_model(text, arrays, opset=17), None, "XINT8", list(data)).proto
+    proto = quarkfast.quantize(tiny_model(text, arrays, opset=17), None, "XINT8", list(data), strict=True).proto
     assert quarkfast.check_model(proto, XINT8).errors == ()
     (quantize,) = [each for each in proto.graph.node if each.op_type == "QuantizeLinear" and each.input[0] == "m"]
     proto.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(2**20), "other"))
