@@ -154,7 +154,7 @@ def _summarize(context: Context, before: int) -> Summary:
         quantized=dict(Counter(nodes.quantized.values())),
         left_float=tuple(FloatNode(left.node, left.op_type, left.reason) for left in nodes.left_float),
         pairs=len(found.activations) if found else 0,
-        weights=len(context.weight_plan.weights) if scheme.weights_only else weights,
+        weights=sum(not each.slot.wide for each in context.weight_plan.weights) if scheme.weights_only else weights,
         biases=len(found.biases) if found else 0,
         samples=context.samples,
         opset=written.opset,
