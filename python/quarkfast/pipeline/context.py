@@ -254,11 +254,11 @@ class Context(ModelContext):
     def movable_biases(self) -> Mapping[str, QuantizedTensor | FloatBias]:
         """Returns the biases that have integer codes, and the float32 ones that stay float, by name."""
         if self.scheme.weights_only:
-            return {**self._float_biases(added=True), **self.weight_plan.moved}
+            return {**self.float_biases(added=True), **self.weight_plan.moved}
         if self.plan is None:
             return {}
         constants = {slot.tensor: tensor for slot, tensor in self.plan.constants}
-        floats = {**self._float_biases(), **self.plan.moved}
+        floats = {**self.float_biases(), **self.plan.moved}
         found: dict[str, QuantizedTensor | FloatBias] = {n: each for n, each in floats.items() if n not in constants}
         found |= {slot.tensor: tensor for slot, tensor in self.plan.biases}
         for layer in linear_layers(self.model):
@@ -268,7 +268,8 @@ class Context(ModelContext):
                 found[str(layer.bias)] = tensor
         return found
 
-    def _float_biases(self, *, added: bool = False) -> dict[str, FloatBias]:
+    def float_biases(self, *, added: bool = False) -> dict[str, FloatBias]:
+        """Returns the biases that are float32 in the model, by name; with those that an Add behind a layer has."""
         values, found = self.model.graph.initializers, dict[str, FloatBias]()
         for layer in linear_layers(self.model, added=added):
             bias = values.get(layer.bias or "")

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from quarkfast.config.rules import Change
 from quarkfast.deferred import ir
 from quarkfast.evaluate.switched_rounding import add_switched_rounding
-from quarkfast.graph.access import array_of, shape_of, tensor_of
 from quarkfast.graph.external_constants import proto_and_folder
 from quarkfast.graph.placement import Placement
 from quarkfast.pipeline.context import Context
@@ -33,8 +32,8 @@ _REASON = "8 bits of its weight take too much from the outputs"
 # 20 dB: what is left of sound networks by activations that are rounded as they come is 20 to 40 dB.
 _EFFORT = Effort(most=0.01)
 
-# The input of a layer that is its weight; an LSTM, which reads its input once, has another.
-_WEIGHT = 1
+# The input that is the weight of a layer, or the first of an LSTM's two, which reads what it rounds but once.
+_FIRST_WEIGHT = 1
 
 # Samples that give the means for biases.
 _FOR_MEANS = 5
@@ -55,7 +54,7 @@ class _Means:
         return {node: rows.mean(axis=0) for node, rows in means.items()}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Layers:
     """A weight, with the biases of its layers as they will be moved for its codes, and whether they round their input.
 
@@ -106,16 +105,18 @@ class _Layers:
         """Returns moved biases and switches that are on; those of the float model where the weight is float."""
         if change is not None:
             return self.companions
-        error = self.values - self.rounded(None) if self.biased else self.values
-        moved = {name: self._moved(name, layer.to_rows(error)) for name, layer in self.biased.items()}
-        return {**moved, **{name: np.ones((), np.float32) for name in self.switches}}
+        return {**self._moved, **{name: np.ones((), np.float32) for name in self.switches}}
 
-    def _moved(self, name: str, error: NDArray[np.float32]) -> NDArray[np.float32]:
-        bias, mean = self.biases[name], self.means.of[self.biased[name].node]
-        moved: NDArray[np.float32] = (bias + np.einsum("gmk,gk->gm", error, mean).reshape(bias.shape)).astype(
-            np.float32
-        )
-        return moved if np.isfinite(moved).all() else bias
+    @cached_property
+    def _moved(self) -> Mapping[str, NDArray[np.float32]]:
+        if not self.biased:
+            return {}
+        error, found = self.values - self.rounded(None), dict[str, NDArray[np.float32]]()
+        for name, layer in self.biased.items():
+            bias = self.biases[name]
+            missing = np.einsum("gmk,gk->gm", layer.to_rows(error), self.means.of[layer.node]).reshape(bias.shape)
+            found[name] = (bias + missing).astype(np.float32) if np.isfinite(missing).all() else bias
+        return found
 
 
 def leave_layers_float(context: Context) -> bool:
@@ -145,27 +146,17 @@ def leave_layers_float(context: Context) -> bool:
 def _candidates(context: Context, model: ir.Model) -> list[_Layers]:
     """Returns the weights of layers, those that lose most by their codes first, and adds switches to a model."""
     weights = weights_of(context.model, context.placement, context.scheme)
-    edges = [(each.name, edge) for each in weights for edge in each.slot.edges]
-    switches = add_switched_rounding(model, {edge.node for _, edge in edges if edge.index == _WEIGHT})
-    constants, biased = context.model.graph.initializers, dict[str, dict[str, LinearLayer]]()
-    layers = [each for each in linear_layers(context.model) if _has_own_bias(each, constants)]
-    for layer in layers if context.scheme.bias_correction else ():
-        biased.setdefault(layer.weight, {})[str(layer.bias)] = layer
+    read = {edge.node for each in weights for edge in each.slot.edges if edge.index == _FIRST_WEIGHT}
+    switches = add_switched_rounding(model, read)
+    biases = context.float_biases() if context.scheme.bias_correction else {}
+    layers = [each for each in linear_layers(context.model) if each.bias in biases]
     means, found = _Means(context, layers), list[_Layers]()
-    for each in weights:
-        own = biased.get(each.name, {})
-        biases = {name: array_of(constants[name]) for name in own}
-        on = (switches[edge.node] for edge in each.slot.edges if edge.index == _WEIGHT)
-        found.append(_Layers(each, own, biases, means, tuple(on)))
+    for weight in weights:
+        biased = {str(layer.bias): layer for layer in layers if layer.weight == weight.name}
+        own = {name: biases[name].decoded() for name in biased}
+        on = (switches[edge.node] for edge in weight.slot.edges if edge.index == _FIRST_WEIGHT)
+        found.append(_Layers(weight, biased, own, means, tuple(on)))
     return found
-
-
-def _has_own_bias(layer: LinearLayer, constants: Mapping[str, ir.Value]) -> bool:
-    """Whether a layer has a float32 bias that nothing else reads."""
-    bias, (groups, outputs, _) = constants.get(layer.bias or ""), layer.matrix_shape
-    if bias is None or bias.dtype != ir.DataType.FLOAT or len(bias.uses()) > 1:
-        return False
-    return shape_of(tensor_of(bias)) == (groups * outputs,)
 
 
 def _without(context: Context, nodes: Collection[str]) -> Placement:

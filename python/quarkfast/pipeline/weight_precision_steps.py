@@ -80,7 +80,7 @@ def raise_precision(context: Context) -> bool:
 
 
 def may_run_for_weights(context: Context) -> bool:
-    """Whether the same holds for a preset that needs no samples, and the model is not too large to run for weights."""
+    """Whether samples tell what weights of 8 bits take, of a model that is not too large to be run for that alone."""
     scheme = context.scheme
     small = tensor_bytes(context.model) <= _MOST_RUN
     return small and not scheme.strict and has_eight_bits(scheme.weight) and context.source.has_data
