@@ -11,6 +11,7 @@ import onnx
 from quarkfast.atomic_files import save_bytes
 from quarkfast.deferred import ir
 from quarkfast.errors import UnsupportedError
+from quarkfast.graph.access import array_of_tensor
 from quarkfast.graph.map_types import restore_map_types
 from quarkfast.graph.subgraphs import graphs_of
 
@@ -43,12 +44,11 @@ def _mapped(values: Sequence[ir.Value]) -> Iterator[None]:
     kept = [(value, value.const_value) for value in values if isinstance(value.const_value, ir.ExternalTensor)]
     try:
         for value, tensor in kept:
-            value.const_value = ir.Tensor(tensor.numpy(), name=tensor.name, dtype=tensor.dtype)
+            value.const_value = ir.Tensor(array_of_tensor(tensor), name=tensor.name, dtype=tensor.dtype)
         yield
     finally:
         for value, tensor in kept:
             value.const_value = tensor
-            tensor.release()
 
 
 def serialize(model: ir.Model) -> bytes:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
-from quarkfast.graph.access import name_of, tensor_of
+from quarkfast.graph.access import array_of, name_of, tensor_of
 
 __all__ = ["FloatBias"]
 
@@ -36,7 +36,7 @@ class FloatBias:
 
     def decoded(self) -> NDArray[np.float32]:
         """Returns what the layer adds."""
-        return np.asarray(self.values.numpy(), np.float32) if self.moved is None else self.moved
+        return np.asarray(array_of(self.value), np.float32) if self.moved is None else self.moved
 
     def store(self, model: ir.Model) -> None:
         """Puts the numbers into the initializer of the same name."""
