@@ -27,7 +27,7 @@ def test_gram_matrices_are_those_of_tokens_alone(both, rng):
     feeds = [{"x": rng.normal(size=(1, 4, 3)).astype(np.float32), "attention_mask": mask} for mask in MASKS]
     padded = [{**feed, "x": np.where(feed["attention_mask"][..., None], feed["x"], 1e-3)} for feed in feeds]
     for given in (feeds, padded):
-        layers = linear_layers(load_model(proto))
+        layers = list(linear_layers(load_model(proto)))
         reconstruct(Models(proto, proto), layers, given, lambda each: seen.append(each.take()) or {}, both=both)
     tokens = np.concatenate([feed["x"][feed["attention_mask"] == 1] for feed in feeds]).astype(np.float64)
     assert [each.count for each in seen] == [5, 5]

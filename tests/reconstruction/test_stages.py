@@ -2,7 +2,8 @@ import numpy as np
 import onnx
 import pytest
 
-from quarkfast.reconstruction import activation_store
+from quarkfast.graph.load import load_model
+from quarkfast.reconstruction import activation_store, linear_layers
 from quarkfast.reconstruction.activation_store import ActivationStore
 from quarkfast.reconstruction.stages import StagedModel
 from support.tiny_models import run_exactly, tiny_model
@@ -26,7 +27,12 @@ def _samples(rng, count=3):
     return [{"x": rng.normal(size=(1, 4)).astype(np.float32)} for _ in range(count)]
 
 
-LAYERS = {"matmul_1": "u", "matmul_2": "v", "matmul_4": "w"}
+def _layers(proto, shared=()):
+    return list(linear_layers(load_model(proto), shared=shared))
+
+
+def _names(found):
+    return [[[layer.node for layer in readers] for readers in stage] for stage in found]
 
 
 @pytest.mark.parametrize("budget", [0, 1 << 20])
@@ -34,19 +40,17 @@ def test_layers_see_what_they_see_in_the_whole_model(budget, rng):
     proto, feeds = _branches(rng), _samples(rng)
     whole = onnx.ModelProto.FromString(proto.SerializeToString())
     whole.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in "sc")
-    with StagedModel(proto, LAYERS, feeds, budget) as model:
-        assert [model.layers_of(stage) for stage in range(model.stages + 1)] == [
-            [],
-            [["matmul_1"], ["matmul_2"]],
-            [["matmul_4"]],
-        ]
+    one, other, behind = layers = _layers(proto)
+    with StagedModel(proto, layers, feeds, budget) as model:
+        found = [model.layers_of(stage) for stage in range(model.stages + 1)]
+        assert _names(found) == [[], [["matmul_1"], ["matmul_2"]], [["matmul_4"]]]
         model.run(0)
         for sample, feed in enumerate(feeds):
             _, s, _ = run_exactly(whole, feed)
-            assert [model.input_of(name, sample).tolist() for name in ("matmul_1", "matmul_2")] == [s.tolist()] * 2
+            assert [model.input_of(each, sample).tolist() for each in (one, other)] == [s.tolist()] * 2
         model.run(1)
         for sample, feed in enumerate(feeds):
-            assert model.input_of("matmul_4", sample).tolist() == run_exactly(whole, feed)[2].tolist()
+            assert model.input_of(behind, sample).tolist() == run_exactly(whole, feed)[2].tolist()
 
 
 def test_sizes_that_an_earlier_stage_computes_are_those_of_a_resize(rng):
@@ -61,15 +65,15 @@ def test_sizes_that_an_earlier_stage_computes_are_those_of_a_resize(rng):
     weights = {name: rng.normal(size=(2, 2, 1, 1)).astype(np.float32) for name in "uv"}
     proto = tiny_model(text, weights | {"twice": np.int64([1, 1, 2, 2])})
     feeds = [{"x": rng.normal(size=(1, 2, 3, width)).astype(np.float32)} for width in (3, 4)]
-    with StagedModel(proto, {"conv_2": "u", "conv_4": "v"}, feeds, 1 << 20) as model:
+    with StagedModel(proto, layers := _layers(proto), feeds, 1 << 20) as model:
         for stage in range(model.stages):
             model.run(stage)
-        assert [model.input_of("conv_4", sample).shape for sample in range(2)] == [(1, 2, 6, 6), (1, 2, 6, 8)]
+        assert [model.input_of(layers[-1], sample).shape for sample in range(2)] == [(1, 2, 6, 6), (1, 2, 6, 8)]
 
 
 def test_weights_that_are_replaced_before_their_stage_count(rng):
     proto, feeds = _branches(rng), _samples(rng)
-    with StagedModel(proto, LAYERS, feeds, 1 << 20) as model:
+    with StagedModel(proto, layers := _layers(proto), feeds, 1 << 20) as model:
         model.run(0)
         zeros = onnx.numpy_helper.from_array(np.zeros((4, 4), np.float32), "u")
         proto.graph.initializer[0].CopyFrom(zeros)
@@ -77,7 +81,7 @@ def test_weights_that_are_replaced_before_their_stage_count(rng):
         s = np.maximum(feeds[0]["x"], 0)
         (v,) = (onnx.numpy_helper.to_array(each) for each in proto.graph.initializer if each.name == "v")
         # A sum of four products, each rounded to float32, in another order at most.
-        np.testing.assert_allclose(model.input_of("matmul_4", 0), s @ v, atol=8 * np.finfo(np.float32).eps * 4)
+        np.testing.assert_allclose(model.input_of(layers[-1], 0), s @ v, atol=8 * np.finfo(np.float32).eps * 4)
 
 
 def test_a_stage_reads_what_bodies_read(rng):
@@ -91,10 +95,10 @@ def test_a_stage_reads_what_bodies_read(rng):
     }"""
     proto = tiny_model(text, {name: rng.normal(size=(4, 4)).astype(np.float32) for name in "wv"})
     feeds = [each | {"p": np.array(True)} for each in _samples(rng)]
-    with StagedModel(proto, {"matmul_1": "w", "matmul_4": "v"}, feeds, 0) as model:
+    with StagedModel(proto, layers := _layers(proto), feeds, 0) as model:
         model.run(0)
         model.run(1)
-        assert model.input_of("matmul_4", 1).tolist() == run_exactly(proto, feeds[1])[0].tolist()
+        assert model.input_of(layers[-1], 1).tolist() == run_exactly(proto, feeds[1])[0].tolist()
 
 
 def test_layers_that_share_a_weight_are_of_the_latest_stage_of_theirs(rng):
@@ -105,17 +109,17 @@ def test_layers_that_share_a_weight_are_of_the_latest_stage_of_theirs(rng):
         z = MatMul (b, w)
     }"""
     proto, feeds = tiny_model(text, {name: rng.normal(size=(4, 4)).astype(np.float32) for name in "uvw"}), _samples(rng)
-    weights = {"matmul_0": "u", "matmul_1": "w", "matmul_2": "v", "matmul_3": "w"}
-    with StagedModel(proto, weights, feeds, 1 << 20) as model:
+    _, first, _, last = layers = _layers(proto, shared={"w"})
+    with StagedModel(proto, layers, feeds, 1 << 20) as model:
         found = [model.layers_of(stage) for stage in range(model.stages + 1)]
-        assert found == [[], [["matmul_0"]], [["matmul_2"]], [["matmul_1", "matmul_3"]]]
+        assert _names(found) == [[], [["matmul_0"]], [["matmul_2"]], [["matmul_1", "matmul_3"]]]
         for stage in range(3):
             model.run(stage)
         u, v = (onnx.numpy_helper.to_array(each) for each in proto.graph.initializer if each.name in "uv")
-        assert model.input_of("matmul_1", 2).tolist() == feeds[2]["x"].tolist()
+        assert model.input_of(first, 2).tolist() == feeds[2]["x"].tolist()
         # Two sums of four products, each rounded to float32, in another order at most.
         near = 16 * np.finfo(np.float32).eps * (np.abs(feeds[2]["x"]) @ np.abs(u) @ np.abs(v)).max()
-        np.testing.assert_allclose(model.input_of("matmul_3", 2), feeds[2]["x"] @ u @ v, atol=near)
+        np.testing.assert_allclose(model.input_of(last, 2), feeds[2]["x"] @ u @ v, atol=near)
 
 
 PAGE = activation_store._PAGE

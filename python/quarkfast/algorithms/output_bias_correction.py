@@ -77,7 +77,7 @@ def correct_output_biases(context: Context, settings: OutputBiasCorrectionSettin
 
     def see(readers: Sequence[LinearLayer], paths: Sequence[Any]) -> Mapping[str, NDArray[np.float32]]:
         (layer,), (path,) = readers, paths
-        mean = np.mean([mean_row(layer, path.input_of(layer.node, i)) for i in range(len(fitting))], axis=0)
+        mean = np.mean([mean_row(layer, path.input_of(layer, i)) for i in range(len(fitting))], axis=0)
         float_mean, name = float_means[layer.node], str(layer.bias)
         if not (np.isfinite(mean).all() and np.isfinite(float_mean).all()):
             return {}

@@ -111,7 +111,7 @@ def _statistics(
     halves: bool,
 ) -> LayerStatistics:
     layer, samples = readers[0], range(len(feeds))
-    inputs = ([path.input_of(each.node, sample) for path in paths] for each in readers for sample in samples)
+    inputs = ([path.input_of(each, sample) for path in paths] for each in readers for sample in samples)
     largest = np.max([[_largest(each) for each in (own, *_missing(own, *floats))] for own, *floats in inputs], axis=0)
     steps = [fixed_point_step(float(each)) for each in largest]
     parts = [GramMatrices(layer.to_rows(weights), *steps)]
@@ -149,9 +149,9 @@ def _rows(
     wanted = -(-min(max(_ROWS_PER_INPUT * inputs, _FEWEST), _MOST) // len(feeds))
     chunk: list[list[NDArray[np.float32]]] = []
     for sample in part:
-        counts = [count_rows(each, paths[0].input_of(each.node, sample)) for each in readers]
+        counts = [count_rows(each, paths[0].input_of(each, sample)) for each in readers]
         for layer, count in zip(readers, counts, strict=True):
-            own, *floats = (path.input_of(layer.node, sample) for path in paths)
+            own, *floats = (path.input_of(layer, sample) for path in paths)
             of_it = -(-wanted * count // max(sum(counts), 1))
             places = places_of(layer, own, feeds[sample], of_it, sample * of_it)
             chunk.append(rows_at(layer, [own, *_missing(own, *floats)], places))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from quarkfast.evaluate.partial_model import Piece
 from quarkfast.graph.needed_nodes import names_read
 from quarkfast.reconstruction.activation_store import ActivationStore
+from quarkfast.reconstruction.linear_layer import LinearLayer
 
 __all__ = ["StagedModel"]
 
@@ -35,7 +36,7 @@ class StagedModel:
     def __init__(
         self,
         model: onnx.ModelProto,
-        layers: Mapping[str, str],
+        layers: Sequence[LinearLayer],
         feeds: Sequence[Feed],
         budget: int,
         folder: Path | None = None,
@@ -44,8 +45,7 @@ class StagedModel:
 
         Args:
             model: The whole model.
-            layers: Names of the nodes that begin a stage, with the weight of each; of those that share one none lies
-                behind another.
+            layers: What begins a stage; of those that share a weight none lies behind another.
             feeds: Samples, by the names of the inputs.
             budget: Bytes of tensors to keep in memory.
             folder: Where the files are that the model refers to, or None where all its constants are in it.
@@ -53,11 +53,10 @@ class StagedModel:
         self.model = model
         self._store = ActivationStore(budget)
         self._feeds, self._folder = feeds, folder
-        self._stage_of, self._last_use = _read_graph(model.graph, layers)
+        by_node = {layer.node: layer for layer in layers}
+        self._stage_of, self._last_use = _read_graph(model.graph, by_node)
         self.stages = max(self._stage_of.values(), default=0)
-        chosen = [node for node in model.graph.node if node.name in layers]
-        self._node_stages = {node.name: self._stage_of[node.output[0]] for node in chosen}
-        self._weights = layers
+        self._chosen = [(by_node[node.name], node) for node in model.graph.node if node.name in by_node]
 
     def __enter__(self) -> StagedModel:
         """Returns the model."""
@@ -67,21 +66,21 @@ class StagedModel:
         """Drops all tensors."""
         self._store.__exit__(*error)
 
-    def layers_of(self, stage: int) -> list[list[str]]:
-        """Returns the names of the layers whose weights must be final before `stage` is run, together those of one."""
-        found = dict[str, list[str]]()
-        for name, own in self._node_stages.items():
-            if own == stage:
-                found.setdefault(self._weights[name], []).append(name)
+    def layers_of(self, stage: int) -> list[list[LinearLayer]]:
+        """Returns the layers whose weights must be final before `stage` is run, together those of one weight."""
+        found = dict[str, list[LinearLayer]]()
+        for layer, node in self._chosen:
+            if self._stage_of[node.output[0]] == stage:
+                found.setdefault(layer.weight, []).append(layer)
         return list(found.values())
 
     @cached_property
     def _data(self) -> dict[str, str]:
-        return {node.name: node.input[0] for node in self.model.graph.node if node.name in self._node_stages}
+        return {node.name: node.input[0] for _, node in self._chosen}
 
-    def input_of(self, layer: str, sample: int) -> NDArray[np.float32]:
+    def input_of(self, layer: LinearLayer, sample: int) -> NDArray[np.float32]:
         """Returns what a layer multiplies, once the stages before its own have been run."""
-        name = self._data[layer]
+        name = self._data[layer.node]
         return self._feeds[sample][name] if name in self._feeds[sample] else self._store.get(name, sample)
 
     def run(self, stage: int) -> int:
@@ -132,18 +131,18 @@ class _Known(Mapping[str, NDArray[Any]]):
         return len(self._feed)
 
 
-def _read_graph(graph: onnx.GraphProto, layers: Mapping[str, str]) -> tuple[dict[str, int], dict[str, int]]:
+def _read_graph(graph: onnx.GraphProto, by_node: Mapping[str, LinearLayer]) -> tuple[dict[str, int], dict[str, int]]:
     """Returns the stage of each tensor that a node computes, and the last stage that reads each."""
-    nodes = [(node, list(names_read(node)), layers.get(node.name)) for node in graph.node]
+    nodes = [(node, list(names_read(node)), by_node.get(node.name)) for node in graph.node]
     stage_of, last_use, of_weight = dict[str, int](), dict[str, int](), dict[str, int]()
     settled = False
     while not settled:  # a layer may be of a later stage than one before it with the same weight
         settled = True
-        for node, read, weight in nodes:
+        for node, read, layer in nodes:
             own = max((stage_of.get(name, 0) for name in read), default=0)
-            if weight is not None:
-                settled &= of_weight.get(weight, own + 1) > own
-                own = of_weight[weight] = max(of_weight.get(weight, 0), own + 1)
+            if layer is not None:
+                settled &= of_weight.get(layer.weight, own + 1) > own
+                own = of_weight[layer.weight] = max(of_weight.get(layer.weight, 0), own + 1)
             stage_of.update((name, own) for name in node.output if name)
             for name in read:
                 last_use[name] = max(last_use.get(name, 0), own)

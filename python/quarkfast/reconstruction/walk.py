@@ -55,19 +55,17 @@ def go_through(
     Raises:
         ModelError: ONNX Runtime does not take a part of a model.
     """
-    by_node = {layer.node: layer for layer in layers}
-    weights = {name: layer.weight for name, layer in by_node.items()}
     done = computed = 0
     with ExitStack() as stack:
-        quantized = stack.enter_context(StagedModel(models.quantized, weights, feeds, _BUDGET, models.quantized_folder))
+        quantized = stack.enter_context(StagedModel(models.quantized, layers, feeds, _BUDGET, models.quantized_folder))
         paths = [quantized]
         if both:
-            other = StagedModel(models.float_model, weights, feeds, _BUDGET, models.float_folder)
+            other = StagedModel(models.float_model, layers, feeds, _BUDGET, models.float_folder)
             paths.append(stack.enter_context(other))
         initializers = {tensor.name: tensor for tensor in models.quantized.graph.initializer}
         for stage in range(quantized.stages + 1):
-            for names in quantized.layers_of(stage):
-                for tensor, values in see([by_node[name] for name in names], paths).items():
+            for readers in quantized.layers_of(stage):
+                for tensor, values in see(readers, paths).items():
                     replace_constant(initializers[tensor], values, models.quantized_folder)
                 done += 1
                 report(done)
