@@ -16,20 +16,26 @@ TEXT = """g (float[N, 8] x) => (float[N, 8] y) {
     p = MatMul (r, w)
     y = Add (p, d)
 }"""
+RECURRENT = """g (float[T, N, 8] x) => (float[1, N, 8] h) {
+    y, h = RNN <hidden_size = 8> (x, v, w)
+}"""
+SHAPES = {TEXT: (8, 8), RECURRENT: (1, 8, 8)}
+SAMPLES = {TEXT: (40, 8), RECURRENT: (5, 1, 8)}
 
-CASES = [
-    ("A8W8", {"rounding": "descent"}),
-    ("A8W8", {"output_bias_correction": True}),
-    ("BF16", {"rounding": "gptq"}),
-    ("INT8_WO", {"rounding": "descent"}),
-]
+CASES = {
+    "A8W8-descent": (TEXT, "A8W8", {"rounding": "descent"}),
+    "A8W8-output_bias_correction": (TEXT, "A8W8", {"output_bias_correction": True}),
+    "BF16-gptq": (TEXT, "BF16", {"rounding": "gptq"}),
+    "INT8_WO-descent": (TEXT, "INT8_WO", {"rounding": "descent"}),
+    "INT8_WO-recurrent": (RECURRENT, "INT8_WO", {"rounding": "descent"}),
+}
 
 
-@pytest.mark.parametrize(("preset", "options"), CASES, ids=[f"{preset}-{'-'.join(given)}" for preset, given in CASES])
-def test_weights_in_files_give_the_bytes_of_weights_in_memory(preset, options, tmp_path, monkeypatch, rng):
-    arrays = {name: rng.normal(size=(8, 8)).astype(np.float32) for name in "vw"}
-    arrays |= {name: rng.normal(size=8).astype(np.float32) for name in "bd"}
-    samples = {"x": rng.normal(size=(40, 8)).astype(np.float32)}
+@pytest.mark.parametrize(("text", "preset", "options"), CASES.values(), ids=list(CASES))
+def test_weights_in_files_give_the_bytes_of_weights_in_memory(text, preset, options, tmp_path, monkeypatch, rng):
+    arrays = {name: rng.normal(size=SHAPES[text]).astype(np.float32) for name in "vw"}
+    arrays |= {name: rng.normal(size=8).astype(np.float32) for name in "bd" if text is TEXT}
+    samples = [{"x": rng.normal(size=SAMPLES[text]).astype(np.float32)} for _ in range(8)]
     seen = []
 
     def spied(models, *given, **named):
@@ -44,7 +50,7 @@ def test_weights_in_files_give_the_bytes_of_weights_in_memory(preset, options, t
         if least is not None:
             monkeypatch.setattr(external_constants, "_WRITTEN", least)
             monkeypatch.setattr(external_constants, "_LEAST", least)
-        found.append(quarkfast.quantize(tiny_model(TEXT, arrays), None, preset, samples, **options).model_bytes)
+        found.append(quarkfast.quantize(tiny_model(text, arrays), None, preset, samples, **options).model_bytes)
     assert found[0] == found[1]
     assert [_refers_to_files(models.quantized) for models in seen] == [False, True]
     assert not list(tmp_path.iterdir())

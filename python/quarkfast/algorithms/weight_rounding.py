@@ -108,6 +108,8 @@ def round_weight(
     decoded = layer.to_rows(tensor.decoded()).astype(np.float64)
     few = max(1.0, settings.rows_wanted * inputs / max(seen.rows, 1))
     relative, part = settings.damping * few * few, settings.part_of_error
+    if layer.steps is not None and layer.steps.of_state:
+        part = 0.0  # what the state lacks is what this layer itself takes from it
     if part is None:
         part = error_share(seen.parts[0], seen.parts[1], relative, centred) if len(seen.parts) > 1 else 1.0
     gram, target, wanted = _form(seen, part, relative, centred, bias_error)
@@ -239,7 +241,9 @@ def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
     def report(done: int) -> None:
         context.report(done, len(weights))
 
-    with ReferenceOutputs(models.float_model, apart, layers[-1].data, models.float_folder) as reference:
+    # What a recurrent layer reads says nothing of its own weights, and what it gives is not few numbers.
+    features = "" if layers[-1].steps else layers[-1].data
+    with ReferenceOutputs(models.float_model, apart, features, models.float_folder) as reference:
         before = reference.ratios_of(models.quantized, models.quantized_folder)
         reconstruct(models, layers, fitting, rounding.solve, both=both, halves=halves, report=report)
         gains = Gains(before, reference.ratios_of(models.quantized, models.quantized_folder))
@@ -257,7 +261,10 @@ def _layers(context: Context) -> list[LinearLayer]:
     return [
         layer
         for layer in linear_layers(
-            context.model, added=context.scheme.weights_only, shared=shared_weights(context.model)
+            context.model,
+            added=context.scheme.weights_only,
+            shared=shared_weights(context.model),
+            recurrent=True,
         )
         if layer.weight in tensors
         and (tensors[layer.weight].is_integer or _blocks(tensors[layer.weight], layer) is not None)

@@ -36,14 +36,20 @@ def places_of(
         ([0, 1, 2], [0, 1, 2, 3])
     """
     mask = feed.get(_MASK)
-    if mask is None or layer.window is not None or mask.shape != x.shape[:-1] or not np.isin(mask, (0, 1)).all():
+    if mask is None or layer.window or layer.steps or mask.shape != x.shape[:-1] or not np.isin(mask, (0, 1)).all():
         return spread_places(count_rows(layer, x), wanted, first)
     tokens = np.flatnonzero(mask)
     return tokens[spread_places(len(tokens), wanted, first)] if len(tokens) else np.arange(0)
 
 
 def count_rows(layer: LinearLayer, x: NDArray[np.float32]) -> int:
-    """Returns the number of rows in an input ``[n, channels, ...]`` of a convolution or ``[..., k]`` of a product."""
+    """Returns the number of rows in an input.
+
+    It is ``[n, channels, ...]`` of a convolution, ``[..., k]`` of a product, ``[steps, n, k]`` of a recurrent layer and
+    ``[steps, n, directions, k]`` of its state.
+    """
+    if layer.steps is not None:
+        return int(x.shape[0] * x.shape[1])
     if layer.window is None:
         return int(x.size // x.shape[-1])
     sizes = [layer.window.output_size(axis, size) for axis, size in enumerate(x.shape[2:])]
@@ -73,6 +79,9 @@ def rows_at(
 ) -> list[NDArray[np.float32]]:
     """Returns rows ``[groups, len(places), k]`` of inputs of one shape, in the order of the layer's weight."""
     groups, _, numbers = layer.matrix_shape
+    if layer.steps is not None:  # all directions read the same input, and each a state of its own
+        steps = (x.reshape(count_rows(layer, x), -1, numbers)[places].transpose(1, 0, 2) for x in inputs)
+        return [np.broadcast_to(rows, (groups, *rows.shape[1:])) for rows in steps]
     if layer.window is None:
         return [x.reshape(-1, x.shape[-1])[places][None] for x in inputs]
     taken = [each.reshape(len(places), groups, numbers) for each in _patches(layer.window, inputs, places)]

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, is_read_once, is_standard, name_of, shape_of, tensor_of
 from quarkfast.graph.attention import adds_bias
+from quarkfast.graph.recurrent import RECURRENT_WEIGHTS, is_recurrent
+from quarkfast.reconstruction.recurrent_steps import Steps, steps_of
 
 __all__ = ["LinearLayer", "Window", "layer_of", "linear_layers"]
 
@@ -57,10 +59,11 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class LinearLayer:
-    """A Conv, ConvTranspose, Gemm or MatMul with a constant weight.
+    """A Conv, ConvTranspose, Gemm or MatMul with a constant weight, or one weight of a recurrent layer.
 
     With `g` groups, `m` outputs and `k` inputs of each, the weight is a matrix ``[g, m, k]`` and the layer a product
-    of its rows with rows of the input: patches of a convolution, vectors of a matrix product.
+    of its rows with rows of the input: patches of a convolution, vectors of a matrix product, steps of a sequence.
+    The groups of a recurrent layer are its directions.
 
     Attributes:
         node: Name of the node.
@@ -71,7 +74,8 @@ class LinearLayer:
         shape: Dimensions of the weight.
         groups: Number of groups.
         by_column: Whether outputs lie along the last axis of a matrix.
-        window: Where a convolution reads; None for a matrix product.
+        window: Where a convolution reads; None for others.
+        steps: How a recurrent layer multiplies the weight; None for others.
 
     Example:
         >>> import numpy as np
@@ -89,10 +93,14 @@ class LinearLayer:
     groups: int = 1
     by_column: bool = False
     window: Window | None = None
+    steps: Steps | None = None
 
     @cached_property
     def matrix_shape(self) -> tuple[int, int, int]:
         """Groups, outputs of each, and numbers that an output sums over."""
+        if self.steps is not None:
+            directions, outputs, inputs = self.shape
+            return directions, outputs, inputs
         if self.window is not None and self.window.transposed:
             return self.groups, self.shape[1], self.shape[0] // self.groups * _product(self.window.kernel)
         outputs = self.shape[1] if self.by_column else self.shape[0]
@@ -117,18 +125,25 @@ class LinearLayer:
         return np.ascontiguousarray(rows).reshape(self.shape)
 
 
-def linear_layers(model: ir.Model, *, added: bool = False, shared: Collection[str] = ()) -> Iterator[LinearLayer]:
+def linear_layers(
+    model: ir.Model, *, added: bool = False, shared: Collection[str] = (), recurrent: bool = False
+) -> Iterator[LinearLayer]:
     """Yields the layers of the model's own graph whose weight is a constant that nothing else reads, in order.
 
     Args:
         model: The model.
         added: Whether a constant vector that the only reader of a MatMul adds is its bias too.
         shared: Names of weights that several layers may read; those have no bias.
+        recurrent: Whether W and R of a GRU, LSTM or RNN are two layers, without a bias.
 
     Left out are layers of other shapes: a MatMul whose weight is no matrix, a Gemm that transposes its input or scales
-    its product, and a convolution whose padding depends on the input's size.
+    its product, a convolution whose padding depends on the input's size, and weights that recurrent layers multiply in
+    other ways (`quarkfast.reconstruction.recurrent_steps.steps_of`).
     """
     for node in model.graph:
+        if is_recurrent(node):
+            yield from _recurrent(node) if recurrent else ()
+            continue
         weight = node.inputs[1] if is_standard(node) and len(node.inputs) > 1 else None
         if weight is None or not is_constant(weight):
             continue
@@ -140,6 +155,18 @@ def linear_layers(model: ir.Model, *, added: bool = False, shared: Collection[st
             elif added and layer.op_type == "MatMul":
                 layer = replace(layer, bias=_added(node))
             yield layer
+
+
+def _recurrent(node: ir.Node) -> Iterator[LinearLayer]:
+    """Yields W, and behind it R: what R multiplies is known once W is."""
+    for index in RECURRENT_WEIGHTS:
+        weight, steps = node.inputs[index], steps_of(node, of_state=index != RECURRENT_WEIGHTS[0])
+        if steps is None or weight is None or not is_constant(weight) or not is_read_once(weight):
+            continue
+        shape = shape_of(tensor_of(weight))
+        if len(shape) == 3 and shape[0] == len(steps.backward) and _product(shape):
+            named = name_of(node), node.op_type, name_of(node.inputs[0]), name_of(weight), None, shape
+            yield LinearLayer(*named, groups=shape[0], steps=steps)
 
 
 def _added(node: ir.Node) -> str | None:
