@@ -302,8 +302,8 @@ def test_the_same_bytes_on_every_run():
     ("options", "message"),
     [
         (
-            {"preset": "DYNAMIC", "weight_type": "int8"},
-            "min_sqnr: expected a preset whose activations have scales, got DYNAMIC",
+            {"preset": "BF16_WO", "weight_type": "bfloat16"},
+            "min_sqnr: expected a preset of integers, got BF16_WO",
         ),
         ({"calibration_data": None}, "min_sqnr: expected calibration_data to judge outputs on, got none"),
         ({"calibration_data": "random"}, "min_sqnr: expected real samples to judge outputs on, got random ones"),

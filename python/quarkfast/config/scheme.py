@@ -246,6 +246,16 @@ class Scheme:
         return self.encoding == "qdq" and self.activation.format.is_integer and self.bias != "float"
 
     @property
+    def has_scales(self) -> bool:
+        """Whether activations have scales that are known beforehand."""
+        return self.encoding == "qdq" and self.activation.needs_range
+
+    @property
+    def stores_codes(self) -> bool:
+        """Whether weights have integer codes, and activations no scales that are known beforehand."""
+        return (self.weights_only or self.encoding == "dynamic") and self.weight.format.is_integer
+
+    @property
     def weights_only(self) -> bool:
         """Whether activations stay as they are, so that weights alone are stored in a narrower type."""
         return self.activation.stays_float

@@ -24,7 +24,7 @@ from quarkfast.pipeline.placing_anew import place_anew
 from quarkfast.pipeline.simulate import simulate_activations
 from quarkfast.quantization import Plan, needs_ranges
 from quarkfast.quantization.scales import quantizer_for_range
-from quarkfast.quantization.weight_precision import USUAL, has_eight_bits
+from quarkfast.quantization.weight_precision import MOST_NOISE, has_eight_bits
 from quarkfast.wording import counted, first_names
 
 __all__ = ["may_raise_attention", "raise_attention"]
@@ -52,7 +52,7 @@ def raise_attention(context: Context) -> bool:
     if not names or not may_judge_activations(context):
         return False
     noise = context.once("attention", (names, context.scheme.activation), lambda: _noise(context, names))
-    if noise <= USUAL.most:
+    if noise <= MOST_NOISE:
         return False
     results = f"{counted(len(names), 'result')} of Softmax ({first_names(names)})"
     begin = f"attention: 8 bits of {results} leave the outputs {decibels(noise)} by themselves"
@@ -92,7 +92,7 @@ def _noise(context: Context, names: Sequence[str]) -> float:
     it: to the largest number, where that is below a half.
     """
     noise = _noise_up_to(context, dict.fromkeys(names, 1.0))
-    if noise <= USUAL.most:
+    if noise <= MOST_NOISE:
         return noise
     largest = _largest(context, names)
     ends = {name: 1.0 if 2 * each >= 1 else each for name, each in largest.items()}

@@ -19,8 +19,7 @@ from quarkfast.pipeline.context import Context
 from quarkfast.pipeline.simulate import clone_model
 from quarkfast.pipeline.weight_precision_steps import choose_form_if_run, note_of
 from quarkfast.quantization import place
-from quarkfast.quantization.activation_precision import LARGEST_SHARE
-from quarkfast.quantization.weight_precision import Effort, Form, Weight, weights_of
+from quarkfast.quantization.weight_precision import Form, Weight, weights_of
 from quarkfast.reconstruction import InputMeans, LinearLayer, linear_layers
 
 __all__ = ["leave_layers_float"]
@@ -30,7 +29,7 @@ _FLOAT = Form("32 bits", Change.of({"dtype": "float32"}, "weights"), is_free=Fal
 _REASON = "8 bits of its weight take too much from the outputs"
 
 # 20 dB: what is left of sound networks by activations that are rounded as they come is 20 to 40 dB.
-_EFFORT = Effort(most=0.01)
+_ENOUGH = 0.01
 
 # The input that is the weight of a layer, or the first of an LSTM's two, which reads what it rounds but once.
 _FIRST_WEIGHT = 1
@@ -128,13 +127,13 @@ def leave_layers_float(context: Context) -> bool:
     """
     model = clone_model(context.model)
     weights = _candidates(context, model)
-    choice = choose_form_if_run(context, weights, _FLOAT, model, _EFFORT)
+    choice = choose_form_if_run(context, weights, _FLOAT, model, context.effort.up_to(_ENOUGH))
     if choice is None or not choice.names:
         return False
     nodes = set[str]().union(*(each.nodes for each in weights if each.name in choice.names[_FLOAT.name]))
     left = [each for each in weights if not nodes.isdisjoint(each.nodes)]
     share = sum(each.values.nbytes for each in left) / sum(each.values.nbytes for each in weights)
-    if share > LARGEST_SHARE:
+    if share > context.effort.largest_share:
         return False
     context.placement = _without(context, nodes)
     names = tuple(each.name for each in left)

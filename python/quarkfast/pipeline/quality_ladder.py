@@ -25,7 +25,7 @@ from quarkfast.pipeline.quantize_model import quantize_model
 from quarkfast.pipeline.remembered import Remembered
 from quarkfast.pipeline.single_rows import cut_to_rows
 from quarkfast.pipeline.summary import LeverResult, Summary
-from quarkfast.pipeline.wide_bytes import wide_shares
+from quarkfast.pipeline.wide_bytes import WideShares, stored_shares, wide_shares
 from quarkfast.quantization import Records
 from quarkfast.quantization.weight_precision import USUAL, Effort
 from quarkfast.targets import Target
@@ -202,14 +202,21 @@ class Ladder:
             return found.worst + more
         return least + max(_MARGIN, found.doubt)
 
+    def _shares(self, best: _Result) -> WideShares:
+        if best.plan.scheme.has_scales:
+            return wide_shares(best.data, best.summary.records or Records(), self._judged[0])
+        return stored_shares(best.data)
+
     def finish(self) -> tuple[bytes, Summary]:
         """Writes the best result, and returns it with the summary of what was tried."""
         best = self.best
         if self._path is not None:
             save_bytes(best.data, self._path)
         with self.clock.stage("judge"):
-            shares = wide_shares(best.data, best.summary.records or Records(), self._judged[0])
-        told = self.goal.notes(best.quality, self._float, shares.activations)
+            shares = self._shares(best)
+        # What stays float by itself takes nothing off what levers may widen of weights.
+        wide = shares.activations if best.plan.scheme.has_scales else 0.0
+        told = self.goal.notes(best.quality, self._float, wide)
         notes = (*best.summary.notes, *self.notes, *told)
         seconds = dict(self.clock.seconds)
         levers = tuple(self._tried)

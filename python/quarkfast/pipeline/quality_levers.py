@@ -23,6 +23,8 @@ from quarkfast.quantization.weight_precision import Effort, has_eight_bits
 from quarkfast.wording import counted, first_names
 
 __all__ = [
+    "AIMS",
+    "SPLITS",
     "choose_codes_again",
     "equalize_further",
     "give_more_bits_together",
@@ -37,9 +39,11 @@ _SHIFTING = "shift_activations=True"
 # Samples of those that calibrate on which weights alone are judged.
 _SEARCHED = 2
 
-# In dB above what there is, what the choice of tensors aims at, one after the other, where a metric is to be reached.
-# Each is twice the one before, since every try quantizes the model once more.
-_AIMS = (3.0, 6.0, 12.0, 24.0)
+AIMS = (3.0, 6.0, 12.0, 24.0)
+"""In dB above what there is, what the choice of tensors aims at, one after the other, where a metric is to be reached.
+
+Each is twice the one before, since every try quantizes the model once more.
+"""
 
 # In dB, what equalization through gates has to bring for a Mul in front of each of them: what one bit more would. With
 # less, codes that are chosen by outputs may have more without it: a table structure recognizer goes from 6.3 to 9.7 dB
@@ -50,8 +54,8 @@ _GAIN_OF_GATES = 6.0
 # minutes to find.
 _MORE_WITH_CODES = 3.0
 
-# Halvings of a set of weights, with two runs of one sample each, by which those are found that get 16 bits.
-_SPLITS = 32
+SPLITS = 32
+"""Halvings of a set of weights, with two runs of one sample each, by which those are found that get 16 bits."""
 
 
 def equalize_further(ladder: Ladder) -> bool:
@@ -121,7 +125,7 @@ def improve_weights(ladder: Ladder) -> Effort | None:
     may = not scheme.strict and has_eight_bits(scheme.weight) and forms_taken(scheme, plan.target)
     if ladder.is_met or not may:
         return None
-    most = 10 ** (-ladder.aim(_AIMS[0]) / 10) / 2
+    most = 10 ** (-ladder.aim(AIMS[0]) / 10) / 2
     plain = ladder.with_nearest_codes()
     with ladder.clock.stage("choose tensors"):
         trial = PairTrial(plain.data, ladder.reference, ladder.calibration[:_SEARCHED])
@@ -130,7 +134,7 @@ def improve_weights(ladder: Ladder) -> Effort | None:
     if found <= most:
         return None
     share = ladder.goal.largest_share
-    effort = Effort(most, gain=1.0, splits=_SPLITS, logits=True, of_worst=True, largest_share=share)
+    effort = Effort(most, gain=1.0, splits=SPLITS, logits=True, of_worst=True, largest_share=share)
     ladder.pull(f"weights that alone leave {decibels(most)}", replace(plan, effort=effort))
     return effort
 
@@ -156,7 +160,7 @@ def widen_activations(ladder: Ladder) -> Plan | None:
         given = (ladder.reference, ladder.calibration, ladder.tensors, share)
         louder = LouderActivations(plain.data, records, *given)
     before: set[str] = set()
-    for more in _AIMS:
+    for more in AIMS:
         with ladder.clock.stage("choose tensors", louder.runs) as report:
             names, share = louder.choose(ladder.aim(more), report)
         louder.close()  # it takes as much memory as a quantization

@@ -24,6 +24,7 @@ from quarkfast.pipeline.quality_levers import (
     widen_activations,
 )
 from quarkfast.pipeline.resolve import resolve
+from quarkfast.pipeline.stored_levers import SMALL_GROUP, has_larger_groups, widen_stored_weights
 from quarkfast.pipeline.summary import Summary
 from quarkfast.quantization.weight_precision import USUAL, Effort
 
@@ -40,6 +41,10 @@ _OPTIONS: _Options = (
     ("method=minmse", "method", "minmse", {"search_ranges": None}),
     ("rounding=descent", "rounding", "descent", {}),
 )
+
+# The same where activations have no scales: without bytes, and with those of more scales.
+_STORED: _Options = _OPTIONS[-1:]
+_GROUPS: _Options = ((f"group_size={SMALL_GROUP}", "group_size", SMALL_GROUP, {}),)
 
 
 def quantize_to_goal(
@@ -58,18 +63,24 @@ def quantize_to_goal(
     A lever stays where it helps. What was tried is in the summary, and a note where the target is not met.
 
     Raises:
-        ConfigError: If the preset's activations have no scales, or there are no samples.
+        ConfigError: If the preset has no integer codes, or there are no samples.
         QuarkfastError: As :func:`quarkfast.quantize`. Nothing is left behind.
     """
     scheme, target = resolve(preset, options)
-    if scheme.encoding != "qdq" or not scheme.activation.needs_range:
-        raise ConfigError(f"{goal.name}: expected a preset whose activations have scales, got {scheme.name}")
+    if not scheme.has_scales and not scheme.stores_codes:
+        raise ConfigError(f"{goal.name}: expected a preset of integers, got {scheme.name}")
     if calibration_data is None:
         raise ConfigError(f"{goal.name}: expected calibration_data to judge outputs on, got none")
     ladder = Ladder(model, path, scheme, calibration_data, max_memory, goal, clock, histograms)
     usual = USUAL._replace(largest_share=min(USUAL.largest_share, goal.largest_share))
     ladder.pull("as asked", Plan(scheme, target, usual))
     given = dict(options)
+    if scheme.stores_codes:
+        _pull(_STORED, ladder, preset, given, usual)
+        if has_larger_groups(ladder.plan.scheme):
+            _pull(_GROUPS, ladder, preset, given, usual)
+        widen_stored_weights(ladder)
+        return ladder.finish()
     if not ladder.plan.makes_up:  # other roundings correct biases themselves
         _pull(_FIRST, ladder, preset, given, usual)
     if not ladder.is_met and equalize_further(ladder):

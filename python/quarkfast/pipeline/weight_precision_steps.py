@@ -19,7 +19,6 @@ from quarkfast.pipeline.context import Context
 from quarkfast.pipeline.placing_anew import place_anew
 from quarkfast.quantization import needs_ranges
 from quarkfast.quantization.weight_precision import (
-    USUAL,
     Candidate,
     Choice,
     Effort,
@@ -80,10 +79,13 @@ def raise_precision(context: Context) -> bool:
 
 
 def may_run_for_weights(context: Context) -> bool:
-    """Whether samples tell what weights of 8 bits take, of a model that is not too large to be run for that alone."""
-    scheme = context.scheme
+    """Whether samples tell what weights take, of a model that is not too large to be run for that alone.
+
+    Weights of fewer than 8 bits, which most outputs notice, are looked at where that is asked for.
+    """
+    scheme, asked = context.scheme, context.effort.most is not None
     small = tensor_bytes(context.model) <= _MOST_RUN
-    return small and not scheme.strict and has_eight_bits(scheme.weight) and context.source.has_data
+    return small and not scheme.strict and (asked or has_eight_bits(scheme.weight)) and context.source.has_data
 
 
 def choose_form_if_run(
@@ -91,7 +93,7 @@ def choose_form_if_run(
     weights: Sequence[Candidate],
     form: Form,
     model: ir.Model | None = None,
-    effort: Effort = USUAL,
+    effort: Effort | None = None,
 ) -> Choice | None:
     """Returns which weights have another form; None where none needs it, and for a model that samples do not judge.
 
@@ -100,7 +102,7 @@ def choose_form_if_run(
         weights: Those that may have it, the likeliest first.
         form: That form.
         model: What samples run through, with the constants of these; None for the context's own.
-        effort: How far they are improved.
+        effort: How far they are improved; None for the context's own.
     """
     feed, _ = context.source.sample_to_measure(context.model, context.scheme)
     if feed is None or not weights or sum(each.values.nbytes for each in weights) > MOST_TRIED:

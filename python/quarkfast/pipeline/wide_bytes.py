@@ -14,7 +14,7 @@ from quarkfast.formats import find
 from quarkfast.graph.shape_inference import inferred
 from quarkfast.quantization import Records
 
-__all__ = ["WideShares", "share_above_8_bits", "stored_activations", "wide_shares"]
+__all__ = ["WideShares", "share_above_8_bits", "stored_activations", "stored_shares", "wide_shares"]
 
 _FLOAT_BITS = 32
 
@@ -22,6 +22,11 @@ _FLOAT_BITS = 32
 _VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 _PAIRS = frozenset({"QuantizeLinear", "DequantizeLinear", "ExtendedQuantizeLinear", "ExtendedDequantizeLinear"})
 _SIZE = "quarkfast_size_"
+_FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+
+# The first input behind codes: scales and zero points, which may have as many axes.
+_PARAMETERS = {"DequantizeLinear": 1, "DynamicQuantizeLSTM": 3, "GatherBlockQuantized": 2, "MatMulNBits": 2}
+_NONE = 1 << 30
 
 
 class WideShares(NamedTuple):
@@ -58,6 +63,25 @@ def wide_shares(model: bytes, records: Records, feed: Feed) -> WideShares:
     stored = stored_activations(model, records, feed)
     activations = share_above_8_bits((size, bits_of(records, name)) for name, size in stored.items())
     return WideShares(activations, share_above_8_bits(sized_weights(proto.graph, records).values()))
+
+
+def stored_shares(model: bytes) -> WideShares:
+    """Returns what part of a model has more than 8 bits whose weights alone have codes that are known beforehand."""
+    graph = onnx.load_model_from_string(model).graph
+    parameters = {name for node in graph.node for name in node.input[_PARAMETERS.get(node.op_type, _NONE) :]}
+    packed = {node.input[1]: _packed(node) for node in graph.node if node.op_type == "MatMulNBits"}
+    found = [
+        (packed.get(each.name, math.prod(each.dims)), _FLOAT_BITS if each.data_type in _FLOATS else 8)
+        for each in graph.initializer
+        if sum(size > 1 for size in each.dims) > 1 and each.name not in parameters
+    ]
+    return WideShares(1.0, share_above_8_bits(found))
+
+
+def _packed(node: onnx.NodeProto) -> int:
+    """Returns the number of weights of a MatMulNBits, whose last block may be padded."""
+    attributes = {each.name: each.i for each in node.attribute}
+    return int(attributes["K"]) * int(attributes["N"])
 
 
 def share_above_8_bits(sized: Iterable[tuple[int, int]]) -> float:
@@ -135,6 +159,5 @@ def sized_weights(graph: onnx.GraphProto, records: Records) -> dict[str, tuple[i
         if each.kind in ("weight", "constant") and each.shape is not None and len(each.shape) > 1
     }
     read = {name for node in graph.node if node.op_type not in _PAIRS for name in node.input}
-    floats = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
-    left = [each for each in graph.initializer if each.data_type in floats and len(each.dims) > 1]
+    left = [each for each in graph.initializer if each.data_type in _FLOATS and len(each.dims) > 1]
     return found | {each.name: (math.prod(each.dims), _FLOAT_BITS) for each in left if each.name in read}

@@ -21,6 +21,7 @@ from quarkfast.quantization.codes import codes_of, decode
 from quarkfast.quantization.compute_qparams import constant_quantizer
 
 __all__ = [
+    "MOST_NOISE",
     "USUAL",
     "Candidate",
     "Choice",
@@ -38,10 +39,13 @@ __all__ = [
 Noise = Callable[[Mapping[str, NDArray[np.float32]]], float]
 """From other values of some weights to the noise of the outputs, as a part of their power."""
 
-# 25 dB. Activations of 8 bits leave the outputs of sound networks 20 to 30 dB, and weights should not take more than
-# they do. On one sample, weights alone rounded with one scale each: ResNet-20 26 dB, ResNet-56, MobileNetV2 and
-# superres 35 dB; MiniLM 18, basic_pitch 14, text_yolox 18 (its scores), ppocr_rec 2.
-_MOST_NOISE = 10**-2.5
+MOST_NOISE = 10**-2.5
+"""The noise that weights may add where nobody asks for less, as a part of the power of outputs: 25 dB.
+
+Activations of 8 bits leave the outputs of sound networks 20 to 30 dB, and weights should not take more than they do. On
+one sample, weights alone rounded with one scale each: ResNet-20 26 dB, ResNet-56, MobileNetV2 and superres 35 dB;
+MiniLM 18, basic_pitch 14, text_yolox 18 (its scores), ppocr_rec 2.
+"""
 
 # What outputs, and a weight itself, must gain by a form that costs no bytes: a decibel.
 _DECIBEL = 10**0.1
@@ -117,7 +121,8 @@ class Effort(NamedTuple):
     """How far weights are improved.
 
     Attributes:
-        most: The noise that weights alone may add to the outputs, as a part of their power.
+        most: The noise that weights alone may add to the outputs, as a part of their power; None for what is enough
+            where nobody asks for more.
         gain: What a form that costs bytes must leave at most, as a part of the noise before: half of it.
         splits: At most so many halvings of a set of weights, with two runs of the samples each.
         logits: Whether logits count as outputs do.
@@ -125,12 +130,16 @@ class Effort(NamedTuple):
         largest_share: At most this part of the bytes of weights gets a form that costs bytes.
     """
 
-    most: float = _MOST_NOISE
+    most: float | None = None
     gain: float = 0.5
     splits: int = 8
     logits: bool = False
     of_worst: bool = False
     largest_share: float = LARGEST_SHARE
+
+    def up_to(self, most: float) -> Effort:
+        """Returns the same with `most` where nobody asks for more."""
+        return self._replace(most=most) if self.most is None else self
 
 
 USUAL = Effort()
@@ -170,7 +179,7 @@ class Choice:
     rules: tuple[TensorRule, ...]
     before: float
     after: float
-    most: float = _MOST_NOISE
+    most: float = MOST_NOISE
     samples: int = 1
 
     @property
@@ -248,7 +257,7 @@ def choose_forms(weights: Sequence[Candidate], noise: Noise, forms: Sequence[For
     names = {form: tuple(weight.name for weight in each) for form, each in found.items() if each}
     shares = {form: _bytes_of(found[form]) / _bytes_of(weights) for form in names}
     rules = tuple(TensorRule(name, change) for name, change in search.changes.items())
-    return Choice(names, shares, rules, before, search.noise, effort.most)
+    return Choice(names, shares, rules, before, search.noise, search.most)
 
 
 def _bytes_of(weights: Iterable[Candidate]) -> int:
@@ -261,10 +270,12 @@ class _Search:
     Attributes:
         changes: What is changed in the spec of each weight.
         noise: Noise of the outputs with all weights rounded so.
+        most: The noise that they may add.
     """
 
     def __init__(self, weights: Sequence[Candidate], noise: Noise, effort: Effort) -> None:
         self._weights, self._effort = tuple(weights), effort
+        self.most = MOST_NOISE if effort.most is None else effort.most
         self._run = noise
         self._last: dict[str, tuple[Change | None, NDArray[np.float32]]] = {}
         self.changes: dict[str, Change] = {}
@@ -272,7 +283,7 @@ class _Search:
 
     def use(self, form: Form) -> tuple[Candidate, ...]:
         """Gives weights a form where it is needed and pays; returns those that have it."""
-        if self.noise <= self._effort.most:
+        if self.noise <= self.most:
             return ()
         wanted = self.noise * (max(self._effort.gain, 1 / _DECIBEL) if form.is_free else self._effort.gain)
         # Before the weights of another form take the place of these in memory.
@@ -285,7 +296,7 @@ class _Search:
             gain = [each for each in self._weights if errors[each.name] > _DECIBEL * self._error(each, everywhere)]
             chosen = frozenset(gain)
         else:
-            most = max(self._effort.most - least, 0.0)
+            most = max(self.most - least, 0.0)
             chosen = _chosen(self._split(most), most, self._effort.largest_share * _bytes_of(self._weights))
         changes = self._with(form.change, chosen)
         noise = least if changes == everywhere else self._noise_of(self._weights, changes)

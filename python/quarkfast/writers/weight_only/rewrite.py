@@ -23,7 +23,8 @@ def rewrite(model: ir.Model, plan: WeightPlan, scheme: Scheme) -> list[str]:
     1. A constant is replaced by codes or 16-bit floats with DequantizeLinear or Cast behind it, at the beginning of its
        graph. Only the planned inputs read that.
     2. Where Gather looks rows up in a table of codes, DequantizeLinear follows the Gather.
-    3. With ``"nbits"`` a MatMulNBits takes the place of MatMul or Gemm; an Add behind it adds Gemm's C.
+    3. With ``"nbits"`` a MatMulNBits takes the place of MatMul or Gemm; an Add behind it adds Gemm's C. Products whose
+       weight is wide stay.
     4. Graph inputs and outputs keep their names and types. What nothing reads any more is dropped.
 
     Returns:
@@ -48,7 +49,7 @@ class _Rewriter:
         weight = planned.slot
         graph, stem = graph_of(weight.value), name_of(weight.value)
         parts = self._register(graph, planned.codes)
-        if self._encoding == "nbits":
+        if self._encoding == "nbits" and not weight.wide:
             for reader in weight.readers:
                 self._multiply(reader.node, parts, weight)
         elif weight.gathered:

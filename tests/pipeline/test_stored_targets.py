@@ -1,0 +1,142 @@
+"""Quality targets where weights alone have codes, or activations are rounded as they come."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+import quarkfast
+from quarkfast.cli import main
+from quarkfast.cli.exit_codes import ExitCode
+from quarkfast.pipeline.wide_bytes import stored_shares
+from support.tiny_models import run_exactly, tiny_model
+
+INPUTS, UNITS = 64, 48
+TEXT = """g (float[N, 64] x) => (float[N, 8] y) {
+    a = MatMul (x, w1)
+    b = Relu (a)
+    c = MatMul (b, w2)
+    d = Relu (c)
+    y = MatMul (d, w3)
+}"""
+SHAPES = {"w1": (INPUTS, UNITS), "w2": (UNITS, UNITS), "w3": (UNITS, 8)}
+
+
+def _model():
+    rng = np.random.default_rng(3)
+    return tiny_model(TEXT, {name: rng.normal(0, 0.2, shape).astype(np.float32) for name, shape in SHAPES.items()})
+
+
+def _samples(count=400, seed=2):
+    """Mixtures of six numbers: what rounding to nearest knows nothing of."""
+    rng, mixture = np.random.default_rng(seed), np.random.default_rng(1).normal(size=(6, INPUTS))
+    return (rng.normal(size=(count, 6)) @ mixture).astype(np.float32)
+
+
+def _quantized(preset, least, **options):
+    return quarkfast.quantize(_model(), preset=preset, calibration_data=_samples(), min_sqnr=least, **options)
+
+
+def _levers(made):
+    return [each.lever for each in made.summary.levers]
+
+
+# With each preset: a ratio that nearest codes do not have and those of descent do, and one that is out of reach.
+TARGETS = {"INT8_WO": (42.0, 90.0), "INT4_WO": (16.5, 90.0), "MATMUL_NBITS": (16.5, 90.0)}
+
+
+@pytest.mark.parametrize("preset", list(TARGETS))
+def test_codes_by_outputs_come_first(preset):
+    least, _ = TARGETS[preset]
+    made = _quantized(preset, least)
+    asked, rounded = made.summary.levers
+    assert asked.assured < least <= rounded.assured
+    assert _levers(made) == ["as asked", "rounding=descent"]
+    # 16 samples are held apart.
+    alone = quarkfast.quantize(_model(), preset=preset, calibration_data=_samples()[:384], rounding="descent")
+    assert made.model_bytes == alone.model_bytes
+
+
+@pytest.mark.parametrize("preset", list(TARGETS))
+def test_more_scales_and_more_bits_come_next(preset):
+    made = _quantized(preset, TARGETS[preset][1])
+    groups = [] if preset == "INT8_WO" else ["group_size=32"]
+    names = _levers(made)
+    assert names[: 2 + len(groups)] == ["as asked", "rounding=descent", *groups]
+    assert names[2 + len(groups)].startswith("weights that alone leave ")
+    assert "min_sqnr: 90 dB cannot be met" in made.summary.notes[-1]
+    ratios = [each.sqnr for each in made.summary.levers if each.kept]
+    assert ratios == sorted(ratios)
+    assert made.summary.above_8_bits.weights <= 0.25
+
+
+def test_layers_that_matter_get_more_bits():
+    made = _quantized("INT8_WO", 25.0, weight_type="int4", max_above_8_bits=0.5)
+    assert made.summary.levers[-1].kept
+    assert made.summary.levers[-1].lever.startswith("weights that alone leave ")
+    assert 0 < made.summary.above_8_bits.weights <= 0.5
+    x = _samples(24, 7)
+    (expected,), (got,) = run_exactly(_model(), {"x": x}), run_exactly(made.proto, {"x": x})
+    asked = quarkfast.quantize(_model(), preset="INT8_WO", calibration_data=_samples(), weight_type="int4")
+    (had,) = run_exactly(asked.proto, {"x": x})
+    assert np.square(got - expected).sum() < np.square(had - expected).sum() / 2
+
+
+@pytest.mark.parametrize(
+    ("options", "levers"),
+    [
+        ({"strict": True}, ["as asked", "rounding=descent"]),
+        ({"max_above_8_bits": 0.0}, ["as asked", "rounding=descent"]),
+        ({"max_above_8_bits": 0.0, "rounding": "gptq"}, ["as asked"]),
+        ({"max_above_8_bits": 0.0, "group_size": 32}, ["as asked", "rounding=descent"]),
+        ({"max_above_8_bits": 0.0, "group_size": 64}, ["as asked", "rounding=descent"]),
+    ],
+)
+def test_what_is_given_stays(options, levers):
+    assert _levers(_quantized("INT8_WO", 90.0, **options)) == levers
+
+
+def test_layers_of_dynamic_stay_float_for_it():
+    asked, *wider = _quantized("DYNAMIC", 90.0, max_above_8_bits=0.9).summary.levers
+    assert asked.lever == "as asked"
+    assert any(each.kept and each.bytes > asked.bytes for each in wider)
+
+
+def test_a_metric_is_asked_for():
+    x = _samples(64, 9)
+    answers = run_exactly(_model(), {"x": x})[0].argmax(axis=1)
+
+    def right(session, _):
+        return 100 * float(np.mean(session.run(None, {"x": x})[0].argmax(axis=1) == answers))
+
+    given = {"preset": "INT4_WO", "calibration_data": _samples(), "max_above_8_bits": 0.9}
+    asked, *others = quarkfast.quantize(_model(), max_drop=7.0, metric=right, **given).summary.levers
+    assert asked.metric < 93 <= others[-1].metric
+
+
+def test_the_command_line_shows_the_levers(tmp_path, capsys):
+    onnx.save(_model(), tmp_path / "m.onnx")
+    np.savez(tmp_path / "x.npz", x=_samples())
+    given = ["quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--calibration-data", tmp_path / "x.npz"]
+    assert main([*map(str, given), "-p", "INT4_WO", "--min-sqnr", "16.5"]) == ExitCode.OK
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "rounding=descent" in shown
+    assert (tmp_path / "q.onnx").read_bytes() == _quantized("INT4_WO", 16.5).model_bytes
+
+
+@pytest.mark.parametrize(
+    ("preset", "options", "share"),
+    [
+        ("INT8_WO", {}, 0.0),
+        ("INT4_WO", {"group_size": 16}, 0.0),  # scales have two axes too
+        ("MATMUL_NBITS", {"group_size": 16}, 0.0),
+        ("DYNAMIC", {}, 0.0),
+        ("INT4_WO", {"exclude": ["matmul_2"]}, 48 * 48 / (64 * 48 + 48 * 48 + 48 * 8)),
+        ("MATMUL_NBITS", {"exclude": ["matmul_2"]}, 48 * 48 / (64 * 48 + 48 * 48 + 48 * 8)),
+        ("DYNAMIC", {"exclude": ["matmul_2"]}, 48 * 48 / (64 * 48 + 48 * 48 + 48 * 8)),
+    ],
+)
+def test_the_part_of_weights_above_8_bits(preset, options, share):
+    made = quarkfast.quantize(_model(), preset=preset, **options)
+    assert stored_shares(made.model_bytes) == (1.0, pytest.approx(share))
