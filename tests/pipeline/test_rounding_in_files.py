@@ -25,6 +25,7 @@ SAMPLES = {TEXT: (40, 8), RECURRENT: (5, 1, 8)}
 CASES = {
     "A8W8-descent": (TEXT, "A8W8", {"rounding": "descent"}),
     "A8W8-output_bias_correction": (TEXT, "A8W8", {"output_bias_correction": True}),
+    "A8W8-float_biases": (TEXT, "A8W8", {"rounding": "descent", "bias_correction": False, "weight_type": "int16"}),
     "BF16-gptq": (TEXT, "BF16", {"rounding": "gptq"}),
     "INT8_WO-descent": (TEXT, "INT8_WO", {"rounding": "descent"}),
     "INT8_WO-recurrent": (RECURRENT, "INT8_WO", {"rounding": "descent"}),

@@ -40,13 +40,14 @@ def simulate(context: Context, weights: Collection[str]) -> Models:
             all weights are such initializers.
     """
     model = clone_model(context.model)
+    # A bias that may move has numbers of its own: in a file it would share them with the float model.
+    chosen: dict[str, _Coded] = {n: each for n, each in context.movable_biases().items() if isinstance(each, FloatBias)}
     if context.scheme.weights_only:
-        return _models(context, model, {**context.weight_plan.coded(context.scheme), **context.weight_plan.moved})
+        return _models(context, model, chosen | context.weight_plan.coded(context.scheme))
     plan = context.plan
     assert plan is not None
-    chosen: dict[str, _Coded] = {slot.tensor: tensor for slot, tensor in plan.constants if slot.tensor in weights}
+    chosen |= {slot.tensor: tensor for slot, tensor in plan.constants if slot.tensor in weights}
     chosen |= {slot.tensor: tensor for slot, tensor in plan.biases if slot.weight_tensor in weights}
-    chosen |= plan.moved
     constants = tuple((slot, tensor) for slot, tensor in plan.constants if slot.tensor not in chosen)
     biases = tuple((slot, tensor) for slot, tensor in plan.biases if slot.tensor not in chosen)
     insert_pairs(model, replace(plan, constants=constants, biases=biases), context.scheme)
