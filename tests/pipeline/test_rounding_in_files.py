@@ -27,6 +27,7 @@ CASES = {
     "A8W8-output_bias_correction": (TEXT, "A8W8", {"output_bias_correction": True}),
     "A8W8-float_biases": (TEXT, "A8W8", {"rounding": "descent", "bias_correction": False, "weight_type": "int16"}),
     "BF16-gptq": (TEXT, "BF16", {"rounding": "gptq"}),
+    "DYNAMIC-descent": (TEXT, "DYNAMIC", {"rounding": "descent"}),
     "INT8_WO-descent": (TEXT, "INT8_WO", {"rounding": "descent"}),
     "INT8_WO-recurrent": (RECURRENT, "INT8_WO", {"rounding": "descent"}),
 }

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from quarkfast.config.rules import Change
 from quarkfast.deferred import ir
-from quarkfast.evaluate.switched_rounding import add_switched_rounding
+from quarkfast.evaluate.switched_rounding import add_switched_rounding, layers_that_round
 from quarkfast.graph.external_constants import proto_and_folder
 from quarkfast.graph.placement import Placement
 from quarkfast.pipeline.context import Context
@@ -30,9 +30,6 @@ _REASON = "8 bits of its weight take too much from the outputs"
 
 # 20 dB: what is left of sound networks by activations that are rounded as they come is 20 to 40 dB.
 _ENOUGH = 0.01
-
-# The input that is the weight of a layer, or the first of an LSTM's two, which reads what it rounds but once.
-_FIRST_WEIGHT = 1
 
 # Samples that give the means for biases.
 _FOR_MEANS = 5
@@ -145,15 +142,14 @@ def leave_layers_float(context: Context) -> bool:
 def _candidates(context: Context, model: ir.Model) -> list[_Layers]:
     """Returns the weights of layers, those that lose most by their codes first, and adds switches to a model."""
     weights = weights_of(context.model, context.placement, context.scheme)
-    read = {edge.node for each in weights for edge in each.slot.edges if edge.index == _FIRST_WEIGHT}
-    switches = add_switched_rounding(model, read)
+    switches = add_switched_rounding(model, layers_that_round(each.slot for each in weights))
     biases = context.float_biases() if context.scheme.bias_correction else {}
     layers = [each for each in linear_layers(context.model) if each.bias in biases]
     means, found = _Means(context, layers), list[_Layers]()
     for weight in weights:
         biased = {str(layer.bias): layer for layer in layers if layer.weight == weight.name}
         own = {name: biases[name].decoded() for name in biased}
-        on = (switches[edge.node] for edge in weight.slot.edges if edge.index == _FIRST_WEIGHT)
+        on = (switches[node] for node in layers_that_round([weight.slot]))
         found.append(_Layers(weight, biased, own, means, tuple(on)))
     return found
 

@@ -14,6 +14,7 @@ from quarkfast.calibration.data.batches import regroup
 from quarkfast.config.scheme import Spelling
 from quarkfast.deferred import ir
 from quarkfast.evaluate.sample_noise import TriedForm
+from quarkfast.evaluate.switched_rounding import add_rounding, layers_that_round
 from quarkfast.graph.access import shape_of, tensor_of
 from quarkfast.graph.external_constants import constants_in_files, forget_types, make_inputs, proto_and_folder
 from quarkfast.pipeline.stored_feeds import stored_feeds
@@ -37,7 +38,7 @@ def simulate(context: Context, weights: Collection[str]) -> Models:
         context: A context with a plan.
         weights: Names of weights that are initializers with the values that their codes stand for, as are the biases
             of their layers. All other constants are written as the plan has them. Where activations are left alone
-            all weights are such initializers.
+            all weights are such initializers. Activations that are quantized when the model runs are so here.
     """
     model = clone_model(context.model)
     # A bias that may move has numbers of its own: in a file it would share them with the float model.
@@ -51,6 +52,8 @@ def simulate(context: Context, weights: Collection[str]) -> Models:
     constants = tuple((slot, tensor) for slot, tensor in plan.constants if slot.tensor not in chosen)
     biases = tuple((slot, tensor) for slot, tensor in plan.biases if slot.tensor not in chosen)
     insert_pairs(model, replace(plan, constants=constants, biases=biases), context.scheme)
+    if context.scheme.encoding == "dynamic":
+        add_rounding(model, layers_that_round(slot for slot, _ in plan.constants if slot.role == "weight"))
     return _models(context, model, chosen)
 
 

@@ -301,14 +301,12 @@ def set_rounding(scheme: Scheme, value: str) -> Scheme:
     """Chooses how codes of weights are found.
 
     Raises:
-        ConfigError: If they are to be found by the outputs of layers, and activations have ranges that are known only
-            when the model runs, or floats are stored alone.
+        ConfigError: If they are to be found by the outputs of layers, and floats are stored alone.
     """
-    stored = scheme.weights_only and not scheme.weight.format.is_integer
-    if value != "nearest" and (scheme.encoding == "dynamic" or stored):
+    if value != "nearest" and scheme.weights_only and not scheme.weight.format.is_integer:
         raise ConfigError(
             f"rounding: expected nearest with {scheme.name}, got {value!r}; "
-            "only presets with activations quantized beforehand, and of integer weights alone, choose codes by outputs"
+            "floats that are stored alone are not chosen by outputs"
         )
     changed: dict[str, Any] = {"rounding": value}
     if value != scheme.rounding:
