@@ -111,8 +111,8 @@ def test_a_metric_is_asked_for():
         return 100 * float(np.mean(session.run(None, {"x": x})[0].argmax(axis=1) == answers))
 
     given = {"preset": "INT4_WO", "calibration_data": _samples(), "max_above_8_bits": 0.9}
-    asked, *others = quarkfast.quantize(_model(), max_drop=7.0, metric=right, **given).summary.levers
-    assert asked.metric < 93 <= others[-1].metric
+    asked, *others = quarkfast.quantize(_model(), max_drop=9.0, metric=right, **given).summary.levers
+    assert asked.metric < 91 <= others[-1].metric
 
 
 def test_the_command_line_shows_the_levers(tmp_path, capsys):
