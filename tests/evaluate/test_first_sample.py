@@ -40,13 +40,23 @@ def test_poor_outputs_are_named(preset):
     assert ("(rounding='descent')" in note) == (preset not in ("BF16", "FP16"))
 
 
+def _product():
+    text = "g (float[N, 4] x) => (float[N, 4] y) { m = MatMul(x, w) y = Softmax(m) }"
+    return tiny_model(text, {"w": np.eye(4, dtype=np.float32)}), np.float32([[10000, 10001, 10002, 10003]] * 8)
+
+
 def test_what_has_been_tried_is_no_remedy():
-    proto = tiny_model(
-        "g (float[N, 4] x) => (float[N, 4] y) { m = MatMul(x, w) y = Softmax(m) }", {"w": np.eye(4, dtype=np.float32)}
-    )
-    rows = np.float32([[10000, 10001, 10002, 10003]] * 8)
+    proto, rows = _product()
     (note,) = _poor(quarkfast.quantize(proto, preset="A8W8", calibration_data=rows, rounding="descent"))
     assert "rounding" not in note
+
+
+def test_remedies_are_those_that_the_preset_takes():
+    """Activations of DYNAMIC have 8 bits."""
+    proto, rows = _product()
+    (note,) = _poor(quarkfast.quantize(proto, preset="DYNAMIC", calibration_data=rows, strict=True))
+    assert "(rounding='descent'), name a target (min_sqnr=20)" in note
+    assert note.endswith("or leave layers float (exclude)")
 
 
 def _poor(result):

@@ -66,8 +66,9 @@ __all__ = [
     "writes_files",
 ]
 
-_REMEDY = "leave layers float (exclude), or give activations more bits (activation_type)"
-_BETTER_CODES = "choose codes of weights by what layers compute (rounding='descent'), name a target (min_sqnr=20), "
+_FLOAT_LAYERS = "leave layers float (exclude)"
+_MORE_BITS = "give activations more bits (activation_type)"
+_BETTER_CODES = ("choose codes of weights by what layers compute (rounding='descent')", "name a target (min_sqnr=20)")
 _UNRANKED = (
     "outputs behind a ranking (TopK, NonMaxSuppression) are judged in front of it: behind it rows change places with "
     "the least rounding"
@@ -280,11 +281,17 @@ def measure_outputs(context: Context) -> bool:
         context.notes.append(_UNRANKED)
     poor = ", ".join(f"{name!r} {value:.1f} dB" for name, value in context.outputs if value < POOR)
     if poor:
-        scheme = context.scheme
-        nearest = takes_ranges(context) and scheme.weight.format.is_integer and scheme.rounding == "nearest"
-        remedy = _BETTER_CODES + _REMEDY if nearest else _REMEDY
-        context.notes.append(f"poor outputs on the first sample, with exact sums: {poor}; {remedy}")
+        context.notes.append(f"poor outputs on the first sample, with exact sums: {poor}; {_remedies(context)}")
     return False
+
+
+def _remedies(context: Context) -> str:
+    """Returns in words what brings outputs nearer, of what the preset takes and was not asked for."""
+    scheme, dynamic = context.scheme, context.scheme.encoding == "dynamic"
+    codes = (dynamic or takes_ranges(context)) and scheme.weight.format.is_integer and scheme.rounding == "nearest"
+    found = [*_BETTER_CODES] if codes else list[str]()
+    found += [_FLOAT_LAYERS] if dynamic else [_FLOAT_LAYERS, _MORE_BITS]
+    return ", ".join([*found[:-1], f"or {found[-1]}" if len(found) > 1 else found[-1]])
 
 
 def writes_files(context: Context) -> bool:
