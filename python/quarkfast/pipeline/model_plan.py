@@ -101,13 +101,11 @@ def describe(placement: Placement, scheme: Scheme) -> ModelPlan:
 
 def describe_weights(placement: WeightPlacement, scheme: Scheme) -> ModelPlan:
     """Puts a placement of stored weights into words."""
-    from quarkfast.quantization.weight_only import WIDE  # as other recipes do without
-
     return ModelPlan(
         scheme,
         {},
         {
-            str(weight.value.name): WIDE if weight.wide else _in_words(scheme.weight, weight.axis)
+            str(weight.value.name): _in_words(weight.spec, weight.axis if weight.has_codes else None)
             for weight in placement.weights
         },
         {},

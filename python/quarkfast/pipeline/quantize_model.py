@@ -146,6 +146,9 @@ def _summarize(context: Context, before: int) -> Summary:
     scheme, nodes, found, written = context.scheme, context.nodes, context.quantizers, context.written
     assert written is not None
     weights = len(found.constants) if found else 0
+    if scheme.weights_only:
+        as_asked = scheme.weight.format.is_integer
+        weights = sum(each.slot.has_codes == as_asked for each in context.weight_plan.weights)
     return Summary(
         preset=scheme.name,
         target=scheme.target,
@@ -154,7 +157,7 @@ def _summarize(context: Context, before: int) -> Summary:
         quantized=dict(Counter(nodes.quantized.values())),
         left_float=tuple(FloatNode(left.node, left.op_type, left.reason) for left in nodes.left_float),
         pairs=len(found.activations) if found else 0,
-        weights=sum(not each.slot.wide for each in context.weight_plan.weights) if scheme.weights_only else weights,
+        weights=weights,
         biases=len(found.biases) if found else 0,
         samples=context.samples,
         opset=written.opset,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast import kernels
-from quarkfast.config import Scheme
+from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import shape_of, tensor_of
@@ -30,11 +30,11 @@ class CodedWeight:
 
     Attributes:
         planned: The weight with the stream that makes its codes.
-        scheme: What it is stored as: integer codes.
+        packed: Whether they lie as MatMulNBits reads them.
     """
 
     planned: StreamedWeight
-    scheme: Scheme
+    packed: bool
 
     @property
     def values(self) -> ir.TensorProtocol:
@@ -42,9 +42,13 @@ class CodedWeight:
         return tensor_of(self.planned.slot.value)
 
     @property
+    def _spec(self) -> TensorSpec:
+        return self.planned.slot.spec
+
+    @property
     def is_integer(self) -> bool:
         """Whether codes are integers: 16-bit floats are none."""
-        return self.scheme.weight.format.is_integer
+        return self.planned.slot.has_codes
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -54,18 +58,14 @@ class CodedWeight:
     @property
     def limits(self) -> tuple[int, int]:
         """The lowest and the highest code."""
-        row = _NIBBLE if self._packed else qtype(self.scheme.weight.dtype)
+        row = _NIBBLE if self.packed else qtype(self._spec.dtype)
         return int(row.qmin), int(row.qmax)
-
-    @cached_property
-    def _packed(self) -> bool:
-        return self.scheme.encoding == "nbits"
 
     @cached_property
     def _parts(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Codes of the shape of the weight, and scales and zero points of its channels or groups."""
         made = [self.planned.codes.made(index).numpy() for index in range(len(self.planned.codes.outputs))]
-        if self._packed:
+        if self.packed:
             return self._unpacked(*made)
         codes, scale = (np.asarray(each) for each in made[:2])
         zero = np.asarray(made[2], np.int64) if len(made) > 2 else np.zeros(scale.shape, np.int64)
@@ -75,7 +75,7 @@ class CodedWeight:
     def _unpacked(
         self, weight: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any] | None = None
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        blocks, size = weight.shape[1], self.scheme.weight.group_size
+        blocks, size = weight.shape[1], self._spec.group_size
         if zero is None:  # the operator's own: 8 in each half of a byte
             zero = np.full(weight.shape[0] * -(-blocks // 2), 0x88, np.uint8)
         packed = kernels.MatMulNBits(weight, scale, zero)
@@ -102,7 +102,7 @@ class CodedWeight:
     @property
     def scaled_inputs(self) -> int:
         """Weights along the sum that share a scale of their own, which may be another; 0 where scales are given."""
-        spec = self.scheme.weight
+        spec = self._spec
         grouped = self.is_integer and spec.granularity == "group"
         return spec.group_size if grouped and qtype(spec.dtype).stored_bits == 4 else 0
 
@@ -128,13 +128,13 @@ class CodedWeight:
 
     def _stored(self, codes: NDArray[Any]) -> NDArray[Any]:
         """Returns the bytes of codes as the stream has them."""
-        if not self._packed:
-            dtype = qtype(self.scheme.weight.dtype)
+        if not self.packed:
+            dtype = qtype(self._spec.dtype)
             packed = dtype.stored_bits == 4
             return kernels.pack_codes(codes.astype(dtype.dtype)) if packed else np.ascontiguousarray(codes)
         turned = self.planned.slot.axis == 1
         columns = codes if turned else codes.T
-        found, size = self._parts, self.scheme.weight.group_size
+        found, size = self._parts, self._spec.group_size
         missing = -columns.shape[1] % size
         zeros = found[2][:, -1:] if turned else found[2].T[:, -1:]
         filled = np.concatenate([columns, np.repeat(zeros, missing, axis=1)], axis=1)
@@ -144,14 +144,14 @@ class CodedWeight:
         """Returns the scale of each group, in the order in which they are stored."""
         axis = self.planned.slot.axis
         assert axis is not None
-        own = scales.take(np.arange(0, self.shape[axis], self.scheme.weight.group_size), axis=axis)
-        return own.T if self._packed and axis == 0 else own
+        own = scales.take(np.arange(0, self.shape[axis], self._spec.group_size), axis=axis)
+        return own.T if self.packed and axis == 0 else own
 
     def _spread(self, parts: NDArray[Any]) -> NDArray[Any]:
         """Returns one number for each value of the weight."""
         axis, shape = self.planned.slot.axis, self.shape
         if parts.ndim == len(shape) and axis is not None:
-            size = self.scheme.weight.group_size
+            size = self._spec.group_size
             return np.repeat(parts, size, axis=axis).take(np.arange(shape[axis]), axis=axis)
         if parts.size == 1:
             return np.broadcast_to(parts.reshape(()), shape)

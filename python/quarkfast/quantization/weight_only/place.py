@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from quarkfast.config import Scheme
+from quarkfast.config import Scheme, TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import is_constant, is_standard, name_of, rank_of, shape_of
@@ -44,15 +44,20 @@ class StoredWeight:
         value: The initializer.
         axis: Axis of its channels or groups, or None for one scale or none.
         readers: The inputs that read the narrow form, each of which the constant reaches directly or transposed.
+        spec: The narrow form: integer codes, or 16-bit floats.
         gathered: Whether rows of codes are looked up first and turned back afterwards.
-        wide: Whether it is stored as 16-bit floats in place of codes.
     """
 
     value: ir.Value
     axis: int | None
     readers: tuple[Reader, ...]
+    spec: TensorSpec
     gathered: bool = False
-    wide: bool = False
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether it is stored as integer codes."""
+        return self.spec.format.is_integer
 
 
 @dataclass(slots=True)
@@ -110,7 +115,7 @@ def place_weights(model: ir.Model, scheme: Scheme) -> WeightPlacement:
         return choices.objection(node) or (STEEP if node in transforms else "")
 
     if scheme.encoding == "cast":
-        placement = _place_casts(model, objection)
+        placement = _place_casts(model, scheme.weight, objection)
     else:
         placement = _place_codes(list(nodes_of(model.graph)), scheme, objection)
     if placement.weights and not scheme.own_operators:
@@ -118,7 +123,7 @@ def place_weights(model: ir.Model, scheme: Scheme) -> WeightPlacement:
     return placement
 
 
-def _place_casts(model: ir.Model, objection: Callable[[ir.Node], str]) -> WeightPlacement:
+def _place_casts(model: ir.Model, spec: TensorSpec, objection: Callable[[ir.Node], str]) -> WeightPlacement:
     placement = WeightPlacement()
     for graph in graphs_of(model):
         for value in graph.initializers.values():
@@ -127,7 +132,7 @@ def _place_casts(model: ir.Model, objection: Callable[[ir.Node], str]) -> Weight
             uses = [Reader(node, index) for node, index in value.uses()]
             readers = tuple(use for use in uses if not objection(use.node))
             if readers:
-                placement.store(StoredWeight(value, None, readers), [use.node for use in readers])
+                placement.store(StoredWeight(value, None, readers, spec), [use.node for use in readers])
             for use in uses:
                 if use not in readers:
                     placement.leave(use.node, objection(use.node))
@@ -149,7 +154,8 @@ def _place_codes(nodes: list[ir.Node], scheme: Scheme, objection: Callable[[ir.N
         same = [use for use in each if use.axis == first.axis or (layers and use not in layers)]
         # A Transpose that several products read is one reader.
         readers = tuple(dict.fromkeys(use.reader for use in same))
-        placement.store(StoredWeight(value, first.axis, readers, gathered=not layers), [use.node for use in same])
+        stored = StoredWeight(value, first.axis, readers, scheme.weight, gathered=not layers)
+        placement.store(stored, [use.node for use in same])
         for use in each:
             if use not in same:
                 other = name_of(first.node)

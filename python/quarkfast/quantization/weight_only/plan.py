@@ -52,9 +52,9 @@ class WeightPlan:
     def coded(self, scheme: Scheme) -> dict[str, CodedWeight]:
         """Returns the float32 weights that layers multiply by, by name, none of whose codes is computed yet."""
         return {
-            name_of(weight.slot.value): CodedWeight(weight, scheme)
+            name_of(weight.slot.value): CodedWeight(weight, packed=scheme.encoding == "nbits")
             for weight in self.weights
-            if weight.slot.value.dtype == ir.DataType.FLOAT and not weight.slot.gathered and not weight.slot.wide
+            if weight.slot.value.dtype == ir.DataType.FLOAT and not weight.slot.gathered and weight.slot.has_codes
         }
 
     def with_coded(self, found: Mapping[str, CodedWeight | FloatBias]) -> WeightPlan:
@@ -75,7 +75,7 @@ class WeightPlan:
     def _widened(self, weight: StreamedWeight) -> StreamedWeight:
         value = weight.slot.value
         stream = cast_stream(tensor_of(value), name_of(value), WIDE, self.notes)
-        return StreamedWeight(replace(weight.slot, wide=True), stream)
+        return StreamedWeight(replace(weight.slot, spec=weight.slot.spec.with_type(WIDE)), stream)
 
 
 def plan_weights(model: ir.Model, scheme: Scheme) -> WeightPlan:
@@ -91,8 +91,8 @@ def plan_weights(model: ir.Model, scheme: Scheme) -> WeightPlan:
 
 
 def _codes(slot: StoredWeight, scheme: Scheme, notes: list[str]) -> Stream:
-    tensor, stem, spec = tensor_of(slot.value), name_of(slot.value), scheme.weight
-    if scheme.encoding == "cast":
+    tensor, stem, spec = tensor_of(slot.value), name_of(slot.value), slot.spec
+    if not slot.has_codes:
         return cast_stream(tensor, stem, spec.dtype, notes)
     if scheme.encoding == "nbits":
         return nbits_stream(tensor, stem, spec, transposed=slot.axis == 1)

@@ -42,14 +42,13 @@ class _Rewriter:
     def __init__(self, model: ir.Model, scheme: Scheme) -> None:
         self._model = model
         self._encoding = scheme.encoding
-        self._spec = scheme.weight
         self._builder = GraphBuilder(model)
 
     def store(self, planned: StreamedWeight) -> None:
         weight = planned.slot
         graph, stem = graph_of(weight.value), name_of(weight.value)
         parts = self._register(graph, planned.codes)
-        if self._encoding == "nbits" and not weight.wide:
+        if self._encoding == "nbits" and weight.has_codes:
             for reader in weight.readers:
                 self._multiply(reader.node, parts, weight)
         elif weight.gathered:
@@ -79,11 +78,11 @@ class _Rewriter:
 
     def _decoder(self, parts: list[ir.Value], weight: StoredWeight, stem: str) -> ir.Node:
         attributes = {} if weight.axis is None else {"axis": weight.axis}
-        if self._encoding == "cast" or weight.wide:
+        if not weight.has_codes:
             node = ir.node("Cast", parts, {"to": int(ir.DataType.FLOAT)})
         else:
-            if self._spec.granularity == "group":
-                attributes["block_size"] = self._spec.group_size
+            if weight.spec.granularity == "group":
+                attributes["block_size"] = weight.spec.group_size
             node = ir.node("DequantizeLinear", parts, attributes)
         self._builder.call(node, f"{stem}_{node.op_type}")
         node.outputs[0].type, node.outputs[0].shape = weight.value.type, weight.value.shape
@@ -104,7 +103,7 @@ class _Rewriter:
     def _multiply(self, product: ir.Node, parts: list[ir.Value], weight: StoredWeight) -> None:
         shape = shape_of(tensor_of(weight.value))
         n, k = shape if weight.axis == 1 else shape[::-1]
-        attributes = {"K": k, "N": n, "bits": 4, "block_size": self._spec.group_size}
+        attributes = {"K": k, "N": n, "bits": 4, "block_size": weight.spec.group_size}
         node = ir.node("MatMulNBits", [product.inputs[0], *parts], attributes, domain=_MICROSOFT)
         node.name = product.name
         nodes, old = [node], product.outputs[0]
