@@ -31,6 +31,7 @@ STORED = [
     ("INT8_WO", {"per_channel": False}),
     ("MATMUL_NBITS", {"group_size": 16}),
     ("MATMUL_NBITS", {"group_size": 32, "weight_symmetric": False}),
+    *(("MATMUL_NBITS", {"weight_type": "int8", "weight_symmetric": each}) for each in (True, False)),
 ]
 
 

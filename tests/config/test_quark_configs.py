@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -129,12 +130,14 @@ def test_matmul_nbits_of_quark_is_the_preset_with_its_parameters():
     assert scheme_of(config) == PRESETS["MATMUL_NBITS"]
     config.extra_options["MatMulNBitsParams"] = {"GroupSize": 32, "Symmetric": False}
     assert (scheme_of(config).weight.group_size, scheme_of(config).weight.symmetric) == (32, False)
+    config.extra_options["MatMulNBitsParams"] = {"Bits": 8}
+    assert scheme_of(config).weight == replace(PRESETS["MATMUL_NBITS"].weight, dtype="int8")
 
 
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
-        ({"Bits": 8}, UnsupportedError, "MatMulNBitsParams: Bits: expected 4 in this version, got 8"),
+        ({"Bits": 2}, UnsupportedError, "MatMulNBitsParams: Bits: expected 4 or 8 in this version, got 2"),
         (
             {"Algorithm": "HQQ"},
             UnsupportedError,

@@ -67,6 +67,12 @@ def test_codes_of_4_bits_are_named(preset, options, first):
     assert note.startswith(f"node '{first}_DequantizeLinear' and 2 more: onnxruntime before 1.19 has no types of")
 
 
+def test_products_of_8_bits_are_named_with_what_runs():
+    (note,) = _notes("MATMUL_NBITS", "1.23", weight_type="int8")
+    assert note.startswith("node 'first' and 2 more: onnxruntime before 1.23 has no MatMulNBits of 8 bits")
+    assert not _notes("MATMUL_NBITS", "1.23")
+
+
 @pytest.mark.parametrize("preset", ["MATMUL_NBITS", "INT8_WO", "A8W8"])
 def test_other_codes_are_not(preset):
     assert not _notes(preset, "1.19")

@@ -39,7 +39,7 @@ def _fake(array, axis, code, symmetric, size=0):
     else:
         others = tuple(each for each in range(array.ndim) if each != axis)
         low, high = array.min(axis=others), array.max(axis=others)
-    mirrored = bool(size) and symmetric and code != "int8"
+    mirrored = bool(size) and symmetric and not code.endswith("int8")
     found = scales_of(low, high, code, symmetric=symmetric, dtype=array.dtype, mirrored=mirrored)
     scale = np.abs(found.scale).astype(np.float32)
     sign = np.ones_like(array)
@@ -105,13 +105,15 @@ def test_channels_of_three_bits_compute_what_rounded_weights_compute(rng, symmet
 @pytest.mark.parametrize("optimize", [False, True])
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("size", [16, 32, 64, 128, 256])
-def test_matmul_nbits_computes_what_rounded_weights_compute(rng, size, symmetric, optimize):
+@pytest.mark.parametrize("code", ["uint4", "uint8"])
+def test_matmul_nbits_computes_what_rounded_weights_compute(rng, code, size, symmetric, optimize):
     proto, x = weight_layers(rng), rng.integers(0, 50, 9)
-    result = quarkfast.quantize(proto, preset="MATMUL_NBITS", group_size=size, weight_symmetric=symmetric)
+    options = {"weight_type": code.removeprefix("u"), "group_size": size, "weight_symmetric": symmetric}
+    result = quarkfast.quantize(proto, preset="MATMUL_NBITS", **options)
     onnx.checker.check_model(result.proto)
     types = [node.op_type for node in result.proto.graph.node]
     assert types == ["Gather", "MatMulNBits", "MatMulNBits", "Add", "MatMulNBits", "MatMulNBits"]
-    rounded = changed_weights(proto, _faking(_SUMS, "uint4", symmetric, size))
+    rounded = changed_weights(proto, _faking(_SUMS, code, symmetric, size))
     # Sums of products in another order differ by at most 2 K eps times the sum of magnitudes; over the four layers,
     # each of at most 64 terms, errors are carried along by weights whose magnitudes the same sum bounds.
     magnitudes = _run(changed_weights(rounded, lambda _, w: np.abs(w)), x)
@@ -317,7 +319,11 @@ def test_the_same_input_gives_the_same_bytes(rng, preset):
         ("BF16_WO", {"group_size": 32}, "group_size: expected a preset of integer weights alone, got BF16_WO"),
         ("INT4_WO", {"group_size": 48}, "option group_size: expected 16, 32, 64, 128 or 256, got 48"),
         ("MATMUL_NBITS", {"per_channel": True}, "MATMUL_NBITS: expected groups of weights, got one scale a channel"),
-        ("MATMUL_NBITS", {"weight_type": "int8"}, "weight_type: expected int4 or uint4 for MATMUL_NBITS, got int8"),
+        (
+            "MATMUL_NBITS",
+            {"weight_type": "int3"},
+            "weight_type: expected int4, uint4, int8 or uint8 for MATMUL_NBITS, got int3",
+        ),
         ("INT8_WO", {"weight_type": "mx9"}, "weight_type: expected int3, int4, uint4, int8 or uint8 for INT8_WO"),
         ("INT8_WO", {"keep_float_weights": True}, "keep_float_weights: expected a preset that quantizes activations"),
         ("INT8_WO", {"reduce_range": True}, "INT8_WO: expected weights with float32 scales from their extremes, got"),

@@ -96,18 +96,19 @@ def test_groups_are_those_of_the_whole_tensor(rng, pieces, store, shape, code, s
 @pytest.mark.parametrize("transposed", [True, False])
 @pytest.mark.parametrize("size", [16, 64, 256])
 @pytest.mark.parametrize("shape", [(40, 6), (64, 33), (300, 1), (1, 300), (512, 20)], ids=str)
-def test_nbits_are_those_that_the_kernel_packs(rng, pieces, store, shape, size, transposed, symmetric):
+@pytest.mark.parametrize("bits", [4, 8])
+def test_nbits_are_those_that_the_kernel_packs(rng, pieces, store, bits, shape, size, transposed, symmetric):
     k = shape[0]
     values = rng.normal(size=shape).astype(np.float32)
-    spec = TensorSpec("int4", symmetric, "group", group_size=size)
+    spec, code = TensorSpec(f"int{bits}", symmetric, "group", group_size=size), f"uint{bits}"
     stored = store(np.ascontiguousarray(values.T) if transposed else values)
     weight, scale, *zero = _made(nbits_stream(stored, "w", spec, transposed=transposed))
     parts = np.split(values, range(size, k, size), 0)
     low, high = (np.stack([each(part, 0) for part in parts]) for each in (np.min, np.max))
-    found = scales_of(low, high, "uint4", symmetric=symmetric, mirrored=True)
-    codes = _codes(values, found, "uint4", 0, size)
-    zeros = found.zero_point.astype(ml_dtypes.uint4)
-    packed = kernels.pack_matmul_nbits(codes, found.scale, zeros, block_size=size)
+    found = scales_of(low, high, code, symmetric=symmetric, mirrored=bits == 4)
+    codes = _codes(values, found, code, 0, size)
+    zeros = found.zero_point.astype(codes.dtype)
+    packed = kernels.pack_matmul_nbits(codes, found.scale, zeros, block_size=size, bits=bits)
     np.testing.assert_array_equal(weight, packed.weight)
     np.testing.assert_array_equal(scale, packed.scale)
     assert len(zero) == (not symmetric)

@@ -53,7 +53,7 @@ class Scheme:
         encoding: ``"qdq"`` writes QuantizeLinear and DequantizeLinear (custom operators where the standard has no such
             type); ``"cast"`` writes a pair of Casts, for floats of 8 and 16 bits only;
             ``"dynamic"`` quantizes activations while the model runs, in front of integer operators; ``"nbits"`` writes
-            onnxruntime's MatMulNBits, for 4-bit weights beside float activations only.
+            onnxruntime's MatMulNBits, for weights of 4 or 8 bits beside float activations only.
         keep_float_weights: Keep weights in float32 with a pair of nodes behind them instead of storing codes.
         shares: What the readers of a tensor share: the ``"pair"``; its ``"codes"``, so that each has a DequantizeLinear
             of its own; or ``"nothing"``, so that each has a pair. Values are the same.

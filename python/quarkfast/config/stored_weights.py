@@ -13,7 +13,7 @@ __all__ = ["check_stored_weights"]
 
 _FITS: Mapping[str, Callable[[Format], bool]] = {
     "qdq": lambda row: row.is_integer and row.bits <= 8,
-    "nbits": lambda row: row.is_integer and row.bits == 4,
+    "nbits": lambda row: row.is_integer and row.bits in (4, 8),
     "cast": lambda row: row.may_be_scaled,
 }
 # What says something about activations, or about how a pair of nodes behind a weight is spelled.

@@ -25,6 +25,8 @@ _REFUSED = (
     "weight_symmetric gives them one"
 )
 
+_BYTE_PRODUCT = "onnxruntime before 1.23 has no MatMulNBits of 8 bits on CPUs and refuses the model; INT8_WO runs there"
+
 _UNKNOWN = (
     "onnxruntime before 1.19 has no types of 4 bits and refuses the model; MATMUL_NBITS and types of 8 bits run there"
 )
@@ -38,7 +40,8 @@ def runtime_notes(model: ir.Model) -> tuple[str, ...]:
        gives the activations, from 1.32 on. By default that operator rounds activations to 8 bits in blocks of 32:
        MiniLM in INT8_WO has 25.5 dB in place of 27.3, and takes 28 % less time. 1.32 does so with groups of 4 bits too.
     2. Before 1.27 its QLinearConv takes one zero point for all channels of a weight.
-    3. Before 1.19 it has neither int4 nor uint4.
+    3. Before 1.23 its MatMulNBits has codes of 4 bits alone on CPUs.
+    4. Before 1.19 it has neither int4 nor uint4.
     """
     found: dict[str, list[str]] = {}
     for node in (each for graph in graphs_of(model) for each in graph):
@@ -46,6 +49,8 @@ def runtime_notes(model: ir.Model) -> tuple[str, ...]:
             found.setdefault(_ROUNDED.format(release=release), []).append(name_of(node))
         if _has_zero_points(node):
             found.setdefault(_REFUSED, []).append(name_of(node))
+        if node.op_type == "MatMulNBits" and node.attributes.get_int("bits", 4) == 8:
+            found.setdefault(_BYTE_PRODUCT, []).append(name_of(node))
         if _has_nibbles(node):
             found.setdefault(_UNKNOWN, []).append(name_of(node))
     return tuple(_sentences(found))

@@ -1,4 +1,4 @@
-"""Quark's UseMatMulNBits: 4-bit weights for onnxruntime's MatMulNBits."""
+"""Quark's UseMatMulNBits: weights of 4 or 8 bits for onnxruntime's MatMulNBits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 __all__ = ["nbits_scheme"]
 
 # Accuracy levels 0 and 1 both compute in float32.
-_ACCEPTED: Mapping[str, tuple[Any, ...]] = {"Bits": (4,), "AccuracyLevel": (0, 1), "Algorithm": ("DEFAULT", "GPTQ")}
+_ACCEPTED: Mapping[str, tuple[Any, ...]] = {"Bits": (4, 8), "AccuracyLevel": (0, 1), "Algorithm": ("DEFAULT", "GPTQ")}
 _KEYS = ("GroupSize", "Symmetric", *_ACCEPTED)
 
 
@@ -50,6 +50,8 @@ def nbits_scheme(options: Mapping[str, Any]) -> Scheme:
         )
     symmetric = given.get("Symmetric", options.get("WeightSymmetric", True))
     chosen = {"group_size": given.get("GroupSize", 128), "weight_symmetric": symmetric}
+    if given.get("Bits") == 8:
+        chosen["weight_type"] = "int8"
     selection = {key: value for key, value in options.items() if key in SELECTING and value}
     scheme = apply_options(PRESETS["MATMUL_NBITS"], {**chosen, **selection})
     if given.get("Algorithm") != "GPTQ":

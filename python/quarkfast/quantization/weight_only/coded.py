@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from quarkfast import kernels
 from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
-from quarkfast.formats.scalar import qtype
+from quarkfast.formats.scalar import ScalarFormat, qtype
 from quarkfast.graph.access import shape_of, tensor_of
 from quarkfast.graph.streams import Append, Stream
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from quarkfast.quantization.weight_only.plan import StreamedWeight
 
 __all__ = ["CodedWeight"]
-
-_NIBBLE = qtype("uint4")
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,13 @@ class CodedWeight:
     @property
     def limits(self) -> tuple[int, int]:
         """The lowest and the highest code."""
-        row = _NIBBLE if self.packed else qtype(self._spec.dtype)
-        return int(row.qmin), int(row.qmax)
+        return int(self._row.qmin), int(self._row.qmax)
+
+    @property
+    def _row(self) -> ScalarFormat:
+        """The type of the codes: those that MatMulNBits reads have no sign."""
+        own = qtype(self._spec.dtype)
+        return qtype(f"uint{own.stored_bits}") if self.packed else own
 
     @cached_property
     def _parts(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -75,13 +78,13 @@ class CodedWeight:
     def _unpacked(
         self, weight: NDArray[Any], scale: NDArray[Any], zero: NDArray[Any] | None = None
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        blocks, size = weight.shape[1], self._spec.group_size
-        if zero is None:  # the operator's own: 8 in each half of a byte
-            zero = np.full(weight.shape[0] * -(-blocks // 2), 0x88, np.uint8)
+        blocks, size, bits = weight.shape[1], self._spec.group_size, self._row.stored_bits
+        if zero is None:  # the operator's own: the middle code, of 4 bits in each half of a byte
+            zero = np.full(weight.shape[0] * -(-blocks * bits // 8), 0x88 if bits == 4 else 0x80, np.uint8)
         packed = kernels.MatMulNBits(weight, scale, zero)
         turned = self.planned.slot.axis == 1
         inputs = self.shape[1 if turned else 0]
-        codes, scales, zeros = kernels.unpack_matmul_nbits(packed, inputs, block_size=size)
+        codes, scales, zeros = kernels.unpack_matmul_nbits(packed, inputs, block_size=size, bits=bits)
         return (codes.T, scales.T, zeros.T) if turned else (codes, scales, zeros)
 
     def encoded(self) -> NDArray[Any]:
@@ -129,16 +132,19 @@ class CodedWeight:
     def _stored(self, codes: NDArray[Any]) -> NDArray[Any]:
         """Returns the bytes of codes as the stream has them."""
         if not self.packed:
-            dtype = qtype(self._spec.dtype)
-            packed = dtype.stored_bits == 4
-            return kernels.pack_codes(codes.astype(dtype.dtype)) if packed else np.ascontiguousarray(codes)
+            return self._in_bytes(codes)
         turned = self.planned.slot.axis == 1
         columns = codes if turned else codes.T
         found, size = self._parts, self._spec.group_size
         missing = -columns.shape[1] % size
         zeros = found[2][:, -1:] if turned else found[2].T[:, -1:]
         filled = np.concatenate([columns, np.repeat(zeros, missing, axis=1)], axis=1)
-        return kernels.pack_codes(np.ascontiguousarray(filled).astype(_NIBBLE.dtype))
+        return self._in_bytes(np.ascontiguousarray(filled))
+
+    def _in_bytes(self, codes: NDArray[Any]) -> NDArray[Any]:
+        """Returns codes as they lie in memory, those of 4 bits two to a byte."""
+        nibbles = self._row.stored_bits == 4
+        return kernels.pack_codes(codes.astype(self._row.dtype)) if nibbles else np.ascontiguousarray(codes)
 
     def _gathered(self, scales: NDArray[np.float64]) -> NDArray[np.float64]:
         """Returns the scale of each group, in the order in which they are stored."""

@@ -1,4 +1,4 @@
-"""Weights in the layout of onnxruntime's MatMulNBits: two 4-bit codes a byte, column after column."""
+"""Weights in the layout of onnxruntime's MatMulNBits: codes of 4 or 8 bits, column after column."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ __all__ = ["nbits_stream"]
 
 # Columns are put next to each other in memory before they are written; that many bytes of them at a time.
 _SLAB_BYTES = 4 * PIECE_BYTES
-_UINT4 = "uint4"
 
 
 def nbits_stream(tensor: ir.TensorProtocol, name: str, spec: TensorSpec, *, transposed: bool) -> Stream:
@@ -29,7 +28,7 @@ def nbits_stream(tensor: ir.TensorProtocol, name: str, spec: TensorSpec, *, tran
     Args:
         tensor: ``[K, N]``, or ``[N, K]`` if `transposed`; float32, float16 or bfloat16, not empty.
         name: Stem of the new names.
-        spec: Group size and symmetry. Without zero points the operator takes 8.
+        spec: A type of 4 or 8 bits, group size and symmetry. Without zero points the operator takes the middle code.
         transposed: Whether rows of the tensor are columns of the product.
 
     Source:
@@ -38,20 +37,21 @@ def nbits_stream(tensor: ir.TensorProtocol, name: str, spec: TensorSpec, *, tran
     """
     n, k = shape_of(tensor) if transposed else shape_of(tensor)[::-1]
     blocks = -(-k // spec.group_size)
-    unsigned = TensorSpec(_UINT4, spec.symmetric, "group", group_size=spec.group_size)
+    bits = int(spec.format.bits)
+    unsigned = TensorSpec(f"uint{bits}", spec.symmetric, "group", group_size=spec.group_size)
 
     def run(append: Append) -> None:
         for weight, scale, zero in (_rows if transposed else _columns)(tensor, n, k, unsigned, name):
             append(0, weight)
             append(1, scale)
             if not spec.symmetric:
-                append(2, _packed_rows(zero))
+                append(2, _packed_rows(zero) if bits == 4 else zero)
 
     byte = ir.DataType.UINT8
     outputs = (
-        Output(f"{name}_nbits", byte, (n, blocks, spec.group_size // 2)),
+        Output(f"{name}_nbits", byte, (n, blocks, spec.group_size * bits // 8)),
         Output(f"{name}_scale", tensor.dtype, (n * blocks,)),
-        Output(f"{name}_zero_point", byte, (n * (-(-blocks // 2)),)),
+        Output(f"{name}_zero_point", byte, (n * (-(-blocks * bits // 8)),)),
     )
     return Stream(outputs[:2] if spec.symmetric else outputs, run)
 
@@ -60,20 +60,25 @@ def _columns(tensor: ir.TensorProtocol, n: int, k: int, spec: TensorSpec, name: 
     """Yields weight, scales and zero points of a few columns of ``[K, N]`` at a time."""
     size = spec.group_size
     blocks = -(-k // size)
-    step = max(_SLAB_BYTES // (blocks * size // 2), 1)
+    bits = int(spec.format.bits)
+    row_bytes = blocks * size * bits // 8
+    step = max(_SLAB_BYTES // row_bytes, 1)
     layout = Layout(tensor, 1, k, n)
     for first in range(0, n, step):
         columns = slice(first, min(first + step, n))
         width = columns.stop - first
-        weight = np.empty((width, blocks * size // 2), np.uint8)
+        weight = np.empty((width, row_bytes), np.uint8)
         scale, zero = np.empty((width, blocks), layout.dtype), np.empty((width, blocks), np.uint8)
         row = 0
         for piece in layout.pieces(size):
             part = piece[:, :, columns]
             codes, found_scale, found_zero = _quantized(np.ascontiguousarray(part), spec, name)
-            at, block = row * size // 2, row
-            row += found_scale.shape[1]
-            kernels.pack_columns(codes[0], out=weight[:, at : row * size // 2])
+            block, row = row, row + found_scale.shape[1]
+            slab = weight[:, block * size * bits // 8 : row * size * bits // 8]
+            if bits == 4:
+                kernels.pack_columns(codes[0], out=slab)
+            else:
+                slab[:] = codes[0].T
             scale[:, block:row], zero[:, block:row] = found_scale[0].T, found_zero[0].T
         yield weight, scale, zero
 
@@ -85,7 +90,7 @@ def _rows(tensor: ir.TensorProtocol, n: int, k: int, spec: TensorSpec, name: str
     flat = element_pieces(tensor, [(first * k, last * k) for first, last in spans])
     for (first, last), piece in zip(spans, flat, strict=True):
         codes, scale, zero = _quantized(piece.reshape(last - first, k, 1), spec, name)
-        yield kernels.pack_codes(codes), scale, zero[..., 0]
+        yield codes if spec.format.bits == 8 else kernels.pack_codes(codes), scale, zero[..., 0]
 
 
 def _quantized(part: NDArray[Any], spec: TensorSpec, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.uint8]]:
@@ -96,7 +101,7 @@ def _quantized(part: NDArray[Any], spec: TensorSpec, name: str) -> tuple[NDArray
     size = spec.group_size
     found = grouped(part, spec, name)
     zero = found.zero_point.astype(np.uint8)
-    codes = codes_of(part, found.scale, zero, _UINT4, size)
+    codes = codes_of(part, found.scale, zero, spec.dtype, size)
     missing = zero.shape[1] * size - codes.shape[1]
     if missing:
         codes = np.concatenate([codes, np.repeat(zero[:, -1:], missing, axis=1).astype(codes.dtype)], axis=1)

@@ -103,7 +103,7 @@ class _Rewriter:
     def _multiply(self, product: ir.Node, parts: list[ir.Value], weight: StoredWeight) -> None:
         shape = shape_of(tensor_of(weight.value))
         n, k = shape if weight.axis == 1 else shape[::-1]
-        attributes = {"K": k, "N": n, "bits": 4, "block_size": weight.spec.group_size}
+        attributes = {"K": k, "N": n, "bits": int(weight.spec.format.bits), "block_size": weight.spec.group_size}
         node = ir.node("MatMulNBits", [product.inputs[0], *parts], attributes, domain=_MICROSOFT)
         node.name = product.name
         nodes, old = [node], product.outputs[0]
