@@ -89,6 +89,16 @@ def test_int4_groups_compute_what_rounded_weights_compute(rng, code, dtype, size
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
+def test_tables_have_a_scale_for_each_column_beside_groups(rng, symmetric):
+    proto, x = weight_layers(rng), rng.integers(0, 50, 9)
+    result = quarkfast.quantize(proto, preset="INT8_WO", group_size=16, weight_symmetric=symmetric)
+    onnx.checker.check_model(result.proto)
+    grouped, table = _faking(_SUMS, "int8", symmetric, 16), _faking({"table": 1}, "int8", symmetric)
+    rounded = changed_weights(proto, lambda name, array: table(name, grouped(name, array)), result.summary.opset)
+    np.testing.assert_array_equal(_run(result.model_bytes, x), _run(rounded, x))
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
 def test_channels_of_three_bits_compute_what_rounded_weights_compute(rng, symmetric):
     proto, x = weight_layers(rng), rng.integers(0, 50, 9)
     result = quarkfast.quantize(proto, preset="INT8_WO", weight_type="int3", weight_symmetric=symmetric)

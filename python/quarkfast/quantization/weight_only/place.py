@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from quarkfast.config import Scheme, TensorSpec
 from quarkfast.deferred import ir
@@ -90,6 +90,7 @@ class _Use:
     reader: Reader
     value: ir.Value
     axis: int | None
+    spec: TensorSpec
 
 
 def place_weights(model: ir.Model, scheme: Scheme) -> WeightPlacement:
@@ -154,7 +155,7 @@ def _place_codes(nodes: list[ir.Node], scheme: Scheme, objection: Callable[[ir.N
         same = [use for use in each if use.axis == first.axis or (layers and use not in layers)]
         # A Transpose that several products read is one reader.
         readers = tuple(dict.fromkeys(use.reader for use in same))
-        stored = StoredWeight(value, first.axis, readers, scheme.weight, gathered=not layers)
+        stored = StoredWeight(value, first.axis, readers, first.spec, gathered=not layers)
         placement.store(stored, [use.node for use in same])
         for use in each:
             if use not in same:
@@ -182,7 +183,7 @@ def _find_recurrent(node: ir.Node, scheme: Scheme) -> list[_Use] | str:
             return "its weight is not constant"
         if reason := _why_unfit(value):
             return reason
-        found.append(_Use(node, Reader(node, index), value, axis))
+        found.append(_Use(node, Reader(node, index), value, axis, scheme.weight))
     return found
 
 
@@ -216,13 +217,14 @@ def _find_use(node: ir.Node, scheme: Scheme) -> _Use | str | None:
     if reason := _why_no_groups(node, scheme):
         return reason
     if scheme.encoding == "nbits":
-        return _why_no_nbits(node, rank) or _Use(node, Reader(node, operator.weight), value, 1 - channel)
+        return _why_no_nbits(node, rank) or _Use(node, Reader(node, operator.weight), value, 1 - channel, scheme.weight)
     if scheme.weight.granularity == "group":
-        return _Use(node, reader, value, 1 - channel if rank == 2 else rank - 2)
-    return _Use(node, reader, value, None if scheme.weight.granularity == "tensor" else channel)
+        return _Use(node, reader, value, 1 - channel if rank == 2 else rank - 2, scheme.weight)
+    return _Use(node, reader, value, None if scheme.weight.granularity == "tensor" else channel, scheme.weight)
 
 
 def _find_table(node: ir.Node, scheme: Scheme) -> _Use | str | None:
+    """Returns a table, which has a scale for each column where other weights have groups: rows are looked up alone."""
     value = node.inputs[0]
     if value is None or not is_constant(value) or not _is_large(value):
         return None
@@ -230,7 +232,8 @@ def _find_table(node: ir.Node, scheme: Scheme) -> _Use | str | None:
         return "onnxruntime looks up rows of 8-bit codes, not of fewer bits"
     if node.attributes.get_int("axis", 0) != 0 or rank_of(value) != 2:
         return "it does not look up rows of a table"
-    return _Use(node, Reader(node, 0), value, None if scheme.weight.granularity == "tensor" else 1)
+    spec = scheme.weight if scheme.weight.granularity == "tensor" else replace(scheme.weight, granularity="channel")
+    return _Use(node, Reader(node, 0), value, None if spec.granularity == "tensor" else 1, spec)
 
 
 def _why_no_groups(node: ir.Node, scheme: Scheme) -> str:
