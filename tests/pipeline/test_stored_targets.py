@@ -103,6 +103,23 @@ def test_layers_of_dynamic_stay_float_for_it():
     assert any(each.kept and each.bytes > asked.bytes for each in wider)
 
 
+def test_a_table_that_is_transposed_for_a_product_may_have_16_bits():
+    text = """g (int64[N] x) => (float[N, 300] y) {
+        e = Gather (table, x)
+        a = MatMul (e, w)
+        t = Transpose <perm = [1, 0]> (table)
+        y = MatMul (a, t)
+    }"""
+    rng = np.random.default_rng(3)
+    arrays = {"table": rng.normal(0, 0.2, (300, 64)), "w": rng.normal(0, 0.2, (64, 64))}
+    model = tiny_model(text, {name: array.astype(np.float32) for name, array in arrays.items()})
+    x = rng.integers(0, 300, 400)
+    given = {"calibration_data": x, "min_sqnr": 60.0, "max_above_8_bits": 1.0}
+    made = quarkfast.quantize(model, preset="MATMUL_NBITS", **given)
+    (expected,), (got,) = run_exactly(model, {"x": x[:9]}), run_exactly(made.proto, {"x": x[:9]})
+    assert np.square(got - expected).sum() < 10**-6 * np.square(expected).sum()
+
+
 def test_a_metric_is_asked_for():
     x = _samples(64, 9)
     answers = run_exactly(_model(), {"x": x})[0].argmax(axis=1)

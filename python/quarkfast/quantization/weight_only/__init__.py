@@ -2,12 +2,13 @@
 
 from quarkfast.quantization.weight_only.casts import WIDE, widened
 from quarkfast.quantization.weight_only.coded import CodedWeight
-from quarkfast.quantization.weight_only.place import StoredWeight, WeightPlacement, place_weights
+from quarkfast.quantization.weight_only.place import Reader, StoredWeight, WeightPlacement, place_weights
 from quarkfast.quantization.weight_only.plan import StreamedWeight, WeightPlan, plan_weights
 
 __all__ = [
     "WIDE",
     "CodedWeight",
+    "Reader",
     "StoredWeight",
     "StreamedWeight",
     "WeightPlacement",

@@ -10,7 +10,7 @@ from quarkfast.graph.rewriting import splice
 from quarkfast.graph.runtimes import runtime_notes
 from quarkfast.graph.streams import Stream
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
-from quarkfast.quantization.weight_only import StoredWeight, StreamedWeight, WeightPlan
+from quarkfast.quantization.weight_only import Reader, StoredWeight, StreamedWeight, WeightPlan
 
 __all__ = ["rewrite"]
 
@@ -58,7 +58,8 @@ class _Rewriter:
             node = self._decoder(parts, weight, stem)
             graph.insert_before(graph[0], node)
             for reader in weight.readers:
-                reader.node.replace_input_with(reader.index, node.outputs[0])
+                where = _untransposed(reader, weight.value)
+                where.node.replace_input_with(where.index, node.outputs[0])
 
     def finish(self) -> None:
         """Drops what nothing reads any more and imports the domain in use."""
@@ -115,6 +116,13 @@ class _Rewriter:
         new = nodes[-1].outputs[0]
         new.name, new.type, new.shape = old.name, old.type, old.shape
         ir.convenience.replace_nodes_and_values(graph_of(old), product, [product], nodes, [old], [new])
+
+
+def _untransposed(reader: Reader, weight: ir.Value) -> Reader:
+    """Returns the input that takes a weight as it lies: that of a Transpose where one stands in front of a product."""
+    value = reader.node.inputs[reader.index]
+    producer = None if value is None or value is weight else value.producer()
+    return reader if producer is None else Reader(producer, 0)
 
 
 def _is_read(value: ir.Value) -> bool:
