@@ -314,7 +314,8 @@ def test_layers_beside_weights_alone_are_excluded_or_refused():
     options = {"UseGPTQ": True}
     config = quarkfast.QConfig(layer, layer_type_config={None: ["Gemm"]}, extra_options=options)
     assert scheme_of(config).exclude_op_types == ("Gemm",)
-    with pytest.raises(ConfigError, match="INT8_WO: expected one type for all weights, got layers"):
+    message = "layers: expected weight alone in INT8_WO, which leaves the rest, got activation"
+    with pytest.raises(ConfigError, match=message):
         scheme_of(quarkfast.QConfig(layer, specific_layer_config={layer: ["head"]}, extra_options=options))
 
 

@@ -7,6 +7,7 @@ from quarkfast.config.presets import PRESETS, find_preset
 from quarkfast.config.rules import BiasKind, Change, LayerRule, TensorRule
 from quarkfast.config.scheme import Encoding, Scheme, Shares
 from quarkfast.config.spec import Granularity, ScaleKind, TensorSpec
+from quarkfast.config.stored_weights import stored_forms
 from quarkfast.config.types import check_types, default_bias, takes_int32_bias
 
 __all__ = [
@@ -31,5 +32,6 @@ __all__ = [
     "load_config",
     "match_names",
     "scheme_from",
+    "stored_forms",
     "takes_int32_bias",
 ]

@@ -242,7 +242,7 @@ def _read_tensor(name: str, plain: Any) -> TensorRule:
 
 
 def _change(plain: Any, where: str, granularities: tuple[str, ...]) -> Change:
-    """Returns a change; groups are for weights that are stored alone, all of which have one form."""
+    """Returns a change; groups are for weights that are stored alone, where the preset has them."""
     change = Change.of(plain, where)
     found = dict(change.values).get("granularity", "tensor")
     if found not in granularities:

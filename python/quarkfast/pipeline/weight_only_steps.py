@@ -24,6 +24,13 @@ def choose_weights(context: Context) -> bool:
 
     context.weight_plan = plan_weights(context.model, context.scheme)
     context.unchanged = not context.weight_plan.weights
+    idle = context.weight_plan.placement.idle
+    if idle:
+        names = ", ".join(map(repr, idle))
+        context.notes.append(
+            f"tensors: expected weights that are stored, got {names}, which stay as they are; their entries change "
+            "nothing"
+        )
     return False
 
 

@@ -71,7 +71,8 @@ def widen_weights(context: Context) -> bool:
 
 
 def _stored(context: Context) -> list[_Stored]:
-    """Returns the weights that layers multiply by, those that lose most by their codes first."""
+    """Returns the weights that layers multiply by in the scheme's own form, those that lose most by it first."""
+    own = {rule.tensor for rule in context.scheme.tensors}
     moved, of_weight = context.weight_plan.moved, dict[str, dict[str, FloatBias]]()
     for layer in linear_layers(context.model, added=True):
         if layer.bias is not None and layer.bias in moved:
@@ -79,5 +80,6 @@ def _stored(context: Context) -> list[_Stored]:
     found = [
         _Stored(name, 0, array_of_tensor(each.values), each, of_weight.get(name, {}))
         for name, each in context.weight_plan.coded(context.scheme).items()
+        if name not in own and each.planned.slot.spec == context.scheme.weight
     ]
     return sorted(found, key=lambda each: expected_noise(each.values), reverse=True)

@@ -2,8 +2,9 @@
 
 from quarkfast.quantization.weight_only.casts import WIDE, widened
 from quarkfast.quantization.weight_only.coded import CodedWeight
-from quarkfast.quantization.weight_only.place import Reader, StoredWeight, WeightPlacement, place_weights
+from quarkfast.quantization.weight_only.place import StoredWeight, WeightPlacement, place_weights
 from quarkfast.quantization.weight_only.plan import StreamedWeight, WeightPlan, plan_weights
+from quarkfast.quantization.weight_only.uses import Reader
 
 __all__ = [
     "WIDE",

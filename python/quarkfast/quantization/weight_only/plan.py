@@ -94,7 +94,7 @@ def _codes(slot: StoredWeight, scheme: Scheme, notes: list[str]) -> Stream:
     tensor, stem, spec = tensor_of(slot.value), name_of(slot.value), slot.spec
     if not slot.has_codes:
         return cast_stream(tensor, stem, spec.dtype, notes)
-    if scheme.encoding == "nbits":
+    if scheme.encoding == "nbits" and not slot.gathered:
         return nbits_stream(tensor, stem, spec, transposed=slot.axis == 1)
     if spec.granularity == "group" and slot.axis is not None:
         return group_stream(tensor, stem, slot.axis, spec)

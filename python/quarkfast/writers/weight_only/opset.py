@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quarkfast.config import Scheme
+from quarkfast.config import Scheme, TensorSpec, stored_forms
 from quarkfast.deferred import ir
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.subgraphs import graphs_of
@@ -15,15 +15,23 @@ _HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 def lowest_opset(model: ir.Model, scheme: Scheme) -> int:
     """Returns the oldest operator set that carries `scheme` for the weights of `model`.
 
-    MatMulNBits is no standard operator and needs none. Cast knows bfloat16 from 13 on; DequantizeLinear knows channels
-    from 13, float16 from 19, groups and 4-bit codes from 21.
+    MatMulNBits is no standard operator and needs none; beside one of 8 bits tables have channels. Cast knows bfloat16
+    from 13 on; DequantizeLinear knows channels from 13, float16 from 19, groups and 4-bit codes from 21.
     """
-    if scheme.encoding == "nbits":
+    halves = any(value.dtype in _HALVES for graph in graphs_of(model) for value in graph.initializers.values())
+    return max(_oldest(spec, scheme.encoding == "nbits", halves) for spec in stored_forms(scheme))
+
+
+def _oldest(spec: TensorSpec, packed: bool, halves: bool) -> int:
+    """Returns the oldest operator set for one form of a weight; `halves` says that weights may be 16-bit floats."""
+    if spec.stays_float:
         return 10
-    if scheme.encoding == "cast":
+    if not spec.format.is_integer:
         return 13
-    if scheme.weight.granularity == "group" or qtype(scheme.weight.dtype).stored_bits == 4:
+    if packed:
+        return 13 if spec.format.bits == 8 else 10
+    if spec.granularity == "group" or qtype(spec.dtype).stored_bits == 4:
         return 21
-    if any(value.dtype in _HALVES for graph in graphs_of(model) for value in graph.initializers.values()):
+    if halves:
         return 19
-    return 13 if scheme.weight.granularity == "channel" else 10
+    return 13 if spec.granularity == "channel" else 10

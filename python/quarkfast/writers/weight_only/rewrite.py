@@ -22,7 +22,7 @@ def rewrite(model: ir.Model, plan: WeightPlan, scheme: Scheme) -> list[str]:
 
     1. A constant is replaced by codes or 16-bit floats with DequantizeLinear or Cast behind it, at the beginning of its
        graph. Only the planned inputs read that.
-    2. Where Gather looks rows up in a table of codes, DequantizeLinear follows the Gather.
+    2. Where Gather looks rows up in a table, DequantizeLinear or Cast follows the Gather.
     3. With ``"nbits"`` a MatMulNBits takes the place of MatMul or Gemm; an Add behind it adds Gemm's C. Products whose
        weight is wide stay.
     4. Graph inputs and outputs keep their names and types. What nothing reads any more is dropped.
@@ -48,12 +48,12 @@ class _Rewriter:
         weight = planned.slot
         graph, stem = graph_of(weight.value), name_of(weight.value)
         parts = self._register(graph, planned.codes)
-        if self._encoding == "nbits" and weight.has_codes:
+        if self._encoding == "nbits" and weight.has_codes and not weight.gathered:
             for reader in weight.readers:
                 self._multiply(reader.node, parts, weight)
         elif weight.gathered:
             for reader in weight.readers:
-                self._decode_rows(reader.node, parts, stem)
+                self._decode_rows(reader.node, parts, weight, stem)
         else:
             node = self._decoder(parts, weight, stem)
             graph.insert_before(graph[0], node)
@@ -79,22 +79,18 @@ class _Rewriter:
 
     def _decoder(self, parts: list[ir.Value], weight: StoredWeight, stem: str) -> ir.Node:
         attributes = {} if weight.axis is None else {"axis": weight.axis}
-        if not weight.has_codes:
-            node = ir.node("Cast", parts, {"to": int(ir.DataType.FLOAT)})
-        else:
-            if weight.spec.granularity == "group":
-                attributes["block_size"] = weight.spec.group_size
-            node = ir.node("DequantizeLinear", parts, attributes)
+        if weight.spec.granularity == "group":
+            attributes["block_size"] = weight.spec.group_size
+        node = _decoding(parts, weight, attributes)
         self._builder.call(node, f"{stem}_{node.op_type}")
         node.outputs[0].type, node.outputs[0].shape = weight.value.type, weight.value.shape
         return node
 
-    def _decode_rows(self, gather: ir.Node, parts: list[ir.Value], stem: str) -> None:
-        """Lets `gather` look codes up; their channels are the last axis of what it gives."""
+    def _decode_rows(self, gather: ir.Node, parts: list[ir.Value], weight: StoredWeight, stem: str) -> None:
+        """Lets `gather` look codes or 16-bit floats up; their channels are the last axis of what it gives."""
         rows = gather.outputs[0]
-        attributes = {"axis": -1} if tensor_of(parts[1]).shape else {}
-        node = ir.node("DequantizeLinear", [rows, *parts[1:]], attributes)
-        self._builder.call(node, f"{stem}_DequantizeLinear")
+        node = _decoding([rows, *parts[1:]], weight, {} if weight.axis is None else {"axis": -1})
+        self._builder.call(node, f"{stem}_{node.op_type}")
         node.outputs[0].type, node.outputs[0].shape = rows.type, rows.shape
         inner = self._builder.fresh(f"{name_of(rows)}_quantized") if rows.is_graph_output() else ""
         splice(graph_of(rows), rows, (node,), node.outputs[0], inner)
@@ -116,6 +112,13 @@ class _Rewriter:
         new = nodes[-1].outputs[0]
         new.name, new.type, new.shape = old.name, old.type, old.shape
         ir.convenience.replace_nodes_and_values(graph_of(old), product, [product], nodes, [old], [new])
+
+
+def _decoding(inputs: list[ir.Value], weight: StoredWeight, attributes: dict[str, int]) -> ir.Node:
+    """Returns the node that makes floats of codes, or of 16-bit floats."""
+    if not weight.has_codes:
+        return ir.node("Cast", inputs, {"to": int(ir.DataType.FLOAT)})
+    return ir.node("DequantizeLinear", inputs, attributes)
 
 
 def _untransposed(reader: Reader, weight: ir.Value) -> Reader:
