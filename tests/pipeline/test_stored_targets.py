@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, numpy_helper
 
 import quarkfast
 from quarkfast.cli import main
@@ -71,16 +74,62 @@ def test_more_scales_and_more_bits_come_next(preset):
     assert made.summary.above_8_bits.weights <= 0.25
 
 
-def test_layers_that_matter_get_more_bits():
-    made = _quantized("INT8_WO", 25.0, weight_type="int4", max_above_8_bits=0.5)
-    assert made.summary.levers[-1].kept
-    assert made.summary.levers[-1].lever.startswith("weights that alone leave ")
-    assert 0 < made.summary.above_8_bits.weights <= 0.5
+def _bits(made):
+    """Returns name of a weight -> bits of what stands for it."""
+    stored = {each.name: each for each in made.proto.graph.initializer}
+    bits = {name: numpy_helper.to_array(stored[f"{name}_float16"]).itemsize * 8
+            for name in SHAPES if f"{name}_float16" in stored}  # fmt: skip
+    for name in SHAPES.keys() - bits.keys():
+        if f"{name}_nbits" in stored:
+            bits[name] = stored[f"{name}_nbits"].dims[-1] * 8 // 128
+        else:
+            bits[name] = 4 if stored[f"{name}_quantized"].data_type in (TensorProto.INT4, TensorProto.UINT4) else 8
+    return bits
+
+
+FEW_BITS = [
+    ("INT8_WO", {"weight_type": "int4"}),
+    ("INT4_WO", {}),
+    ("INT4_WO", {"weight_symmetric": False}),
+    ("INT4_WO", {"weight_type": "uint4"}),
+    ("MATMUL_NBITS", {}),
+    ("MATMUL_NBITS", {"weight_symmetric": False}),
+]
+
+
+@pytest.mark.parametrize(("preset", "options"), FEW_BITS, ids=str)
+def test_weights_of_fewer_bits_that_matter_have_8(preset, options):
+    made = _quantized(preset, 24.0, max_above_8_bits=0.0, group_size=128, **options)
+    *_, last = made.summary.levers
+    assert last.kept
+    assert last.lever.startswith("weights that alone leave ")
+    assert last.assured >= 24.0
+    assert made.summary.above_8_bits.weights == 0
+    assert 8 in _bits(made).values()
+    assert not {*_bits(made).values()} - {4, 8}
+    assert any("have 8 bits" in note or "has 8 bits" in note for note in made.summary.notes)
     x = _samples(24, 7)
-    (expected,), (got,) = run_exactly(_model(), {"x": x}), run_exactly(made.proto, {"x": x})
-    asked = quarkfast.quantize(_model(), preset="INT8_WO", calibration_data=_samples(), weight_type="int4")
-    (had,) = run_exactly(asked.proto, {"x": x})
+    asked = quarkfast.quantize(_model(), preset=preset, calibration_data=_samples(), **options)
+    expected, got, had = (run_exactly(each, {"x": x})[0] for each in (_model(), made.proto, asked.proto))
     assert np.square(got - expected).sum() < np.square(had - expected).sum() / 2
+
+
+@pytest.mark.parametrize(("preset", "options"), FEW_BITS, ids=str)
+def test_those_that_8_bits_cannot_carry_have_16(preset, options):
+    made = _quantized(preset, 60.0, max_above_8_bits=0.6, group_size=128, **options)
+    bits = _bits(made)
+    assert {*bits.values()} == {8, 16}
+    wide = sum(np.prod(SHAPES[name]) for name, each in bits.items() if each == 16)
+    assert made.summary.above_8_bits.weights == pytest.approx(wide / sum(map(np.prod, SHAPES.values())))
+    (note,) = (each for each in made.summary.notes if each.startswith("weights:"))
+    assert sum(int(found) for found in re.findall(r"(\d) \('", note)) == len(SHAPES)  # each is counted once
+
+
+def test_packed_products_have_no_8_bits_where_onnxruntime_does_not_compute_them(monkeypatch):
+    monkeypatch.setattr("quarkfast.ort.runtime_version", lambda: "1.22.1")
+    made = _quantized("MATMUL_NBITS", 60.0, max_above_8_bits=0.9)
+    assert {*_bits(made).values()} <= {4, 16}
+    assert 16 in _bits(made).values()
 
 
 @pytest.mark.parametrize(

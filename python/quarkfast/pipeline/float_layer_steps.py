@@ -17,7 +17,7 @@ from quarkfast.graph.external_constants import proto_and_folder
 from quarkfast.graph.placement import Placement
 from quarkfast.pipeline.context import Context
 from quarkfast.pipeline.simulate import clone_model
-from quarkfast.pipeline.weight_precision_steps import choose_form_if_run, note_of
+from quarkfast.pipeline.weight_precision_steps import choose_forms_if_run, note_of
 from quarkfast.quantization import place
 from quarkfast.quantization.weight_precision import Form, Weight, weights_of
 from quarkfast.reconstruction import InputMeans, LinearLayer, linear_layers
@@ -124,7 +124,7 @@ def leave_layers_float(context: Context) -> bool:
     """
     model = clone_model(context.model)
     weights = _candidates(context, model)
-    choice = choose_form_if_run(context, weights, _FLOAT, model, context.effort.up_to(_ENOUGH))
+    choice = choose_forms_if_run(context, weights, [_FLOAT], model, context.effort.up_to(_ENOUGH))
     if choice is None or not choice.names:
         return False
     nodes = set[str]().union(*(each.nodes for each in weights if each.name in choice.names[_FLOAT.name]))

@@ -22,7 +22,7 @@ def has_larger_groups(scheme: Scheme) -> bool:
 
 
 def widen_stored_weights(ladder: Ladder) -> None:
-    """Stores weights as 16-bit floats that cost the outputs most; beside activations of 8 bits their layers stay float.
+    """Stores weights in more bits that cost the outputs most; beside activations of 8 bits their layers stay float.
 
     They are chosen with the nearest codes. What codes that are chosen by outputs bring beyond these is taken off.
     """

@@ -34,7 +34,7 @@ from quarkfast.writers import lowest_opset
 
 __all__ = [
     "MOST_TRIED",
-    "choose_form_if_run",
+    "choose_forms_if_run",
     "forms_taken",
     "may_raise_precision",
     "may_run_for_weights",
@@ -88,10 +88,10 @@ def may_run_for_weights(context: Context) -> bool:
     return small and not scheme.strict and (asked or has_eight_bits(scheme.weight)) and context.source.has_data
 
 
-def choose_form_if_run(
+def choose_forms_if_run(
     context: Context,
     weights: Sequence[Candidate],
-    form: Form,
+    forms: Sequence[Form],
     model: ir.Model | None = None,
     effort: Effort | None = None,
 ) -> Choice | None:
@@ -100,7 +100,7 @@ def choose_form_if_run(
     Args:
         context: Where samples come from.
         weights: Those that may have it, the likeliest first.
-        form: That form.
+        forms: What they may have, the cheapest first.
         model: What samples run through, with the constants of these; None for the context's own.
         effort: How far they are improved; None for the context's own.
     """
@@ -108,7 +108,7 @@ def choose_form_if_run(
     if feed is None or not weights or sum(each.values.nbytes for each in weights) > MOST_TRIED:
         return None
     try:
-        choice = _choose(context, weights, feed, [form], model, effort)
+        choice = _choose(context, weights, feed, forms, model, effort)
     except ModelError as error:  # of a model that is quantized without being run
         context.notes.append(f"samples were not run to judge weights: {error}")
         return None

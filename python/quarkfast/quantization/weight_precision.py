@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from quarkfast.config import Scheme, TensorSpec
 from quarkfast.config.rules import Change, TensorRule
 from quarkfast.deferred import ir
+from quarkfast.formats import find
 from quarkfast.graph.access import array_of, name_of, rank_of
 from quarkfast.graph.operators import find_operator
 from quarkfast.graph.placement import ConstantSlot, Placement
@@ -127,7 +128,7 @@ class Effort(NamedTuple):
         splits: At most so many halvings of a set of weights, with two runs of the samples each.
         logits: Whether logits count as outputs do.
         of_worst: Whether the noise is that of the worst sample, and not of all together.
-        largest_share: At most this part of the bytes of weights gets a form that costs bytes.
+        largest_share: At most this part of the bytes of weights gets a form of more than 8 bits.
     """
 
     most: float | None = None
@@ -158,6 +159,16 @@ class Form(NamedTuple):
     name: str
     change: Change
     is_free: bool
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether weights of it have more than 8 bits, which few may have."""
+        dtype = dict(self.change.values).get("dtype")
+        return dtype is not None and find(dtype).bits > 8
+
+    def is_of(self, change: Change) -> bool:
+        """Whether a weight with that change has the form."""
+        return set(self.change.values) <= set(change.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +252,8 @@ def choose_forms(weights: Sequence[Candidate], noise: Noise, forms: Sequence[For
        said of 25 dB, of half of the noise and of a quarter is so by default, see `Effort`.)
     2. Otherwise those that gain a decibel by it get a scale for each channel, if the outputs gain a decibel too.
     3. Where that is not enough, those that make most noise get 16 bits, as many as bring the outputs to 25 dB, but no
-       more than a quarter of the bytes of weights, and only if it halves the noise.
+       more than a quarter of the bytes of weights, and only if it halves the noise. Of fewer bits than 8, those have 8
+       first that make most, however many they are.
     4. Which make most noise is found by halving the set that makes most by itself, over and over.
 
     Args:
@@ -251,9 +263,10 @@ def choose_forms(weights: Sequence[Candidate], noise: Noise, forms: Sequence[For
         effort: How far they are improved.
     """
     search = _Search(weights, noise, effort)
-    before, found = search.noise, dict[str, tuple[Candidate, ...]]()
+    before = search.noise
     for form in forms:
-        found[form.name] = search.use(form)
+        search.use(form)
+    found = {form.name: search.weights_of(form) for form in forms}
     names = {form: tuple(weight.name for weight in each) for form, each in found.items() if each}
     shares = {form: _bytes_of(found[form]) / _bytes_of(weights) for form in names}
     rules = tuple(TensorRule(name, change) for name, change in search.changes.items())
@@ -281,29 +294,33 @@ class _Search:
         self.changes: dict[str, Change] = {}
         self.noise = self._noise_of(self._weights, {})
 
-    def use(self, form: Form) -> tuple[Candidate, ...]:
-        """Gives weights a form where it is needed and pays; returns those that have it."""
+    def weights_of(self, form: Form) -> tuple[Candidate, ...]:
+        """Returns the weights that have a form, and no wider one in its place."""
+        return tuple(
+            each for each in self._weights if each.name in self.changes and form.is_of(self.changes[each.name])
+        )
+
+    def use(self, form: Form) -> None:
+        """Gives weights a form where it is needed and pays."""
         if self.noise <= self.most:
-            return ()
+            return
         wanted = self.noise * (max(self._effort.gain, 1 / _DECIBEL) if form.is_free else self._effort.gain)
         # Before the weights of another form take the place of these in memory.
         errors = {each.name: self._error(each, self.changes) for each in self._weights} if form.is_free else {}
         everywhere = self._with(form.change, self._weights)
         least = self._noise_of(self._weights, everywhere)
         if least > wanted:
-            return ()
+            return
         if form.is_free:
             gain = [each for each in self._weights if errors[each.name] > _DECIBEL * self._error(each, everywhere)]
             chosen = frozenset(gain)
         else:
-            most = max(self.most - least, 0.0)
-            chosen = _chosen(self._split(most), most, self._effort.largest_share * _bytes_of(self._weights))
+            most, share = max(self.most - least, 0.0), self._effort.largest_share if form.is_wide else 1.0
+            chosen = _chosen(self._split(most), most, share * _bytes_of(self._weights))
         changes = self._with(form.change, chosen)
         noise = least if changes == everywhere else self._noise_of(self._weights, changes)
-        if noise > wanted:
-            return ()
-        self.changes, self.noise = changes, noise
-        return tuple(weight for weight in self._weights if weight in chosen)
+        if noise <= wanted:
+            self.changes, self.noise = changes, noise
 
     def _with(self, change: Change, weights: Iterable[Candidate]) -> dict[str, Change]:
         made = {name: dict(each.values) for name, each in self.changes.items()}

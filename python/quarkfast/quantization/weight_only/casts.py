@@ -13,10 +13,7 @@ from quarkfast.graph.access import shape_of
 from quarkfast.graph.streams import Append, Output, Stream
 from quarkfast.quantization.weight_only.layout import Layout
 
-__all__ = ["WIDE", "cast_stream", "widened"]
-
-WIDE = "float16"
-"""The type of a weight that 8 bits cannot carry."""
+__all__ = ["cast_stream", "cast_values"]
 
 
 def cast_stream(tensor: ir.TensorProtocol, name: str, dtype: str, notes: list[str]) -> Stream:
@@ -51,7 +48,7 @@ def cast_stream(tensor: ir.TensorProtocol, name: str, dtype: str, notes: list[st
     return Stream((Output(f"{name}_{dtype}", ir.DataType(row.onnx), shape_of(tensor)),), run)
 
 
-def widened(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Returns what :func:`cast_stream` stores of finite numbers in that type."""
-    row = qtype(WIDE)
+def cast_values(values: NDArray[np.float32], dtype: str) -> NDArray[np.float32]:
+    """Returns what :func:`cast_stream` stores of finite numbers, in float32."""
+    row = qtype(dtype)
     return np.clip(values, row.qmin, row.qmax).astype(row.dtype).astype(np.float32)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from quarkfast.config import Scheme
+from quarkfast.config import Change, Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of, tensor_of
 from quarkfast.graph.streams import Stream
 from quarkfast.quantization.float_bias import FloatBias
-from quarkfast.quantization.weight_only.casts import WIDE, cast_stream
+from quarkfast.quantization.weight_only.casts import cast_stream
 from quarkfast.quantization.weight_only.coded import CodedWeight
 from quarkfast.quantization.weight_only.codes import channel_stream, group_stream
 from quarkfast.quantization.weight_only.nbits import nbits_stream
@@ -65,17 +65,19 @@ class WeightPlan:
         weights = tuple(coded[name].planned if name in coded else weight for name, weight in named)
         return replace(self, weights=weights, moved={**self.moved, **moved})
 
-    def with_wide(self, names: Collection[str], biases: Collection[str]) -> WeightPlan:
-        """Returns the plan with some weights as 16-bit floats, and some biases as they were."""
-        weights = tuple(self._widened(each) if name_of(each.slot.value) in names else each for each in self.weights)
+    def with_forms(self, changes: Mapping[str, Change], scheme: Scheme, biases: Collection[str]) -> WeightPlan:
+        """Returns the plan with other forms of some weights, by name, and with some biases as they were."""
+        weights = tuple(self.changed(each, changes.get(name_of(each.slot.value)), scheme) for each in self.weights)
         placement = replace(self.placement, weights=[each.slot for each in weights])
         moved = {name: bias for name, bias in self.moved.items() if name not in biases}
         return replace(self, placement=placement, weights=weights, moved=moved)
 
-    def _widened(self, weight: StreamedWeight) -> StreamedWeight:
-        value = weight.slot.value
-        stream = cast_stream(tensor_of(value), name_of(value), WIDE, self.notes)
-        return StreamedWeight(replace(weight.slot, spec=weight.slot.spec.with_type(WIDE)), stream)
+    def changed(self, weight: StreamedWeight, change: Change | None, scheme: Scheme) -> StreamedWeight:
+        """Returns a weight in another form, with its nearest codes; as it is without one."""
+        if change is None:
+            return weight
+        slot = replace(weight.slot, spec=change.apply(weight.slot.spec))
+        return StreamedWeight(slot, _codes(slot, scheme, self.notes))
 
 
 def plan_weights(model: ir.Model, scheme: Scheme) -> WeightPlan:
