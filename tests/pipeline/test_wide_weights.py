@@ -103,6 +103,11 @@ def test_its_bias_is_what_it_was(rng):
     assert (strict != original).all()
 
 
+def test_biases_that_stay_do_not_keep_it_from_that(rng):
+    made = quarkfast.quantize(_model(), preset="INT8_WO", calibration_data=_samples(rng), bias_correction=False)
+    assert _types(made)["narrow_float16"] == np.float16
+
+
 def test_both_weights_of_a_recurrent_layer_are_looked_at_by_themselves(rng):
     model = _model(RECURRENT)
     made = quarkfast.quantize(model, preset="INT8_WO", calibration_data=_samples(rng, text=RECURRENT))

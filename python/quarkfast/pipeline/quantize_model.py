@@ -82,7 +82,7 @@ def quantize_model(
         if path is not None:
             check_not_a_source(path, model, external_files(loaded))
     if scheme.weights_only and scheme.rounding == "nearest":
-        source = CalibrationSource(calibration_data if scheme.bias_correction else None, None, max_memory)
+        source = CalibrationSource(calibration_data, None, max_memory)
     else:
         source = CalibrationSource(calibration_data, calibration, max_memory)
     if source.calibration is not None and scheme.rounding != "nearest":
