@@ -125,6 +125,22 @@ def test_those_that_8_bits_cannot_carry_have_16(preset, options):
     assert sum(int(found) for found in re.findall(r"(\d) \('", note)) == len(SHAPES)  # each is counted once
 
 
+@pytest.mark.parametrize("preset", ["INT4_WO", "MATMUL_NBITS"])
+def test_biases_are_corrected_for_the_codes_of_8_bits(preset):
+    """The mean of what a layer adds too much is what its bias takes off."""
+    rng = np.random.default_rng(6)
+    arrays = {"w": rng.normal(0, 0.2, (INPUTS, 8)), "b": rng.normal(0, 1, 8)}
+    text = f"g (float[N, {INPUTS}] x) => (float[N, 8] y) {{ y = Gemm (x, w, b) }}"
+    model = tiny_model(text, {name: array.astype(np.float32) for name, array in arrays.items()})
+    x = (rng.normal(0, 0.1, (64, INPUTS)) + rng.normal(size=INPUTS)).astype(np.float32)
+    given = {"preset": preset, "calibration_data": x, "min_sqnr": 60.0, "rounding": "nearest", "group_size": 32}
+    made, plain = (quarkfast.quantize(model, bias_correction=each, **given) for each in (True, False))
+    (expected,), *found = (run_exactly(each, {"x": x}) for each in (model, made.proto, plain.proto))
+    assert [each.summary.levers[-1].lever[:7] for each in (made, plain)] == ["weights", "weights"]
+    off, before = (np.abs((got - expected).mean(axis=0)).max() for (got,) in found)
+    assert off < before / 4
+
+
 def test_packed_products_have_no_8_bits_where_onnxruntime_does_not_compute_them(monkeypatch):
     monkeypatch.setattr("quarkfast.ort.runtime_version", lambda: "1.22.1")
     made = _quantized("MATMUL_NBITS", 60.0, max_above_8_bits=0.9)

@@ -38,6 +38,7 @@ class Context(Protocol):
         channels_between: The largest magnitude of each channel between layers that may be equalized, by tensor; empty
             where no sample was run for that.
         channel_maxima: The largest magnitude of each channel over the samples, by tensor; None without real samples.
+        input_means: The mean of what layers read, by node, of those whose biases were corrected.
         has_real_samples: Whether there are statistics of samples to be had that are not random.
         samples: Number of samples.
         statistics: What these showed of the tensors that were requested.
@@ -57,6 +58,7 @@ class Context(Protocol):
     placement: Placement
     channels_between: Mapping[str, NDArray[np.float32]]
     channel_maxima: Mapping[str, NDArray[np.float32]] | None
+    input_means: Mapping[str, NDArray[np.float64]]
     samples: int
     statistics: Mapping[str, TensorStatistics]
     ranges: Mapping[str, Range]

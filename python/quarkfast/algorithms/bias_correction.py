@@ -142,7 +142,9 @@ def _correct(context: Context, settings: BiasCorrectionSettings) -> bool:
     judges += others[settings.more_of_few_outputs :] if few else []
     changed = decoded | {name: tensor.decoded() for name, tensor in corrected.items()}
     noise = _noise(context, own, (decoded, changed), judges or fitting, layers[-1].data if few else "")
-    return _keep_if_better(context, corrected, *noise)
+    kept = _keep_if_better(context, corrected, *noise)
+    context.input_means = means if kept else {}
+    return kept
 
 
 def _keep_if_better(context: Context, corrected: Mapping[str, Any], before: float, after: float) -> bool:

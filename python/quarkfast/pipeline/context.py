@@ -125,6 +125,7 @@ class Context(ModelContext):
         request: The statistics that the steps of the stage wanted.
         calibration: What came of that; None where nothing was wanted.
         channel_maxima: The largest magnitude of each channel over the samples, by tensor; None without real samples.
+        input_means: The mean of what layers read, ``[groups, inputs]``, by node, of those whose biases were corrected.
         statistics: Of activations, by tensor.
         ranges: The range to keep of each activation.
         functions: A placement, and the activations that functions read in it, if they have been looked for.
@@ -168,6 +169,7 @@ class Context(ModelContext):
     request: StatisticsRequest = field(default_factory=StatisticsRequest)
     calibration: Calibration | None = None
     channel_maxima: Mapping[str, NDArray[np.float32]] | None = None
+    input_means: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     statistics: Mapping[str, TensorStatistics] = field(default_factory=dict)
     ranges: Mapping[str, Range] = field(default_factory=dict)
     functions: tuple[Placement, Mapping[str, ScalarFunction]] | None = None

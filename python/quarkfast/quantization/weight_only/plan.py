@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from quarkfast.config import Change, Scheme
@@ -65,11 +65,10 @@ class WeightPlan:
         weights = tuple(coded[name].planned if name in coded else weight for name, weight in named)
         return replace(self, weights=weights, moved={**self.moved, **moved})
 
-    def with_forms(self, changes: Mapping[str, Change], scheme: Scheme, biases: Collection[str]) -> WeightPlan:
-        """Returns the plan with other forms of some weights, by name, and with some biases as they were."""
+    def with_forms(self, changes: Mapping[str, Change], scheme: Scheme, moved: Mapping[str, FloatBias]) -> WeightPlan:
+        """Returns the plan with other forms of some weights, by name, and with those biases moved and no others."""
         weights = tuple(self.changed(each, changes.get(name_of(each.slot.value)), scheme) for each in self.weights)
         placement = replace(self.placement, weights=[each.slot for each in weights])
-        moved = {name: bias for name, bias in self.moved.items() if name not in biases}
         return replace(self, placement=placement, weights=weights, moved=moved)
 
     def changed(self, weight: StreamedWeight, change: Change | None, scheme: Scheme) -> StreamedWeight:
