@@ -141,6 +141,19 @@ def test_biases_are_corrected_for_the_codes_of_8_bits(preset):
     assert off < before / 4
 
 
+def test_all_have_8_bits_where_the_first_samples_say_that_none_needs_them():
+    rng = np.random.default_rng(6)
+    arrays = {"w": rng.normal(0, 0.2, (INPUTS, 8)), "b": rng.normal(0, 1, 8)}
+    text = f"g (float[N, {INPUTS}] x) => (float[N, 8] y) {{ y = Gemm (x, w, b) }}"
+    model = tiny_model(text, {name: array.astype(np.float32) for name, array in arrays.items()})
+    x = rng.normal(size=(64, INPUTS)).astype(np.float32)
+    x[:8] *= 1e-4  # of which any weights make nearly the same
+    given = {"calibration_data": x, "rounding": "nearest", "weight_type": "int4", "bias_correction": False}
+    made = quarkfast.quantize(model, preset="INT8_WO", min_sqnr=30.0, **given)
+    assert _levers(made) == ["as asked", "no weights of fewer than 8 bits"]
+    assert made.summary.levers[-1].assured >= 30
+
+
 def test_packed_products_have_no_8_bits_where_onnxruntime_does_not_compute_them(monkeypatch):
     monkeypatch.setattr("quarkfast.ort.runtime_version", lambda: "1.22.1")
     made = _quantized("MATMUL_NBITS", 60.0, max_above_8_bits=0.9)

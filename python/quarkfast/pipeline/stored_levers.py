@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from quarkfast.config import Scheme
@@ -15,6 +16,8 @@ __all__ = ["SMALL_GROUP", "has_larger_groups", "widen_stored_weights"]
 SMALL_GROUP = 32
 """Weights that share a scale where more of them share one too coarse."""
 
+_FAR = Effort(gain=1.0, splits=SPLITS, logits=True, of_worst=True)
+
 
 def has_larger_groups(scheme: Scheme) -> bool:
     """Whether more weights share a scale than need to."""
@@ -24,27 +27,40 @@ def has_larger_groups(scheme: Scheme) -> bool:
 def widen_stored_weights(ladder: Ladder) -> None:
     """Stores weights in more bits that cost the outputs most; beside activations of 8 bits their layers stay float.
 
-    They are chosen with the nearest codes. What codes that are chosen by outputs bring beyond these is taken off.
+    They are chosen with the nearest codes. What codes that are chosen by outputs bring beyond these is taken off. Where
+    the samples that choose say that few weights matter, and others that they do, as many have more bits in the end as
+    may.
     """
     plan = ladder.plan
     if ladder.is_met or plan.scheme.strict:
         return
     plain = ladder.with_nearest_codes()
-    gained, seen = ladder.gain(plain, ladder.best), {plain.data}
-    for wanted in _wanted(ladder):
-        most = 10 ** ((gained - wanted) / 10)
-        effort = Effort(
-            most, gain=1.0, splits=SPLITS, logits=True, of_worst=True, largest_share=ladder.goal.largest_share
-        )
+    seen = {plain.data}
+    for lever, effort in _efforts(ladder, ladder.gain(plain, ladder.best)):
         widened = replace(plan, effort=effort)
         # Codes chosen by outputs take longer than to see whether anything changes.
         changed = ladder.quantize(widened.plain).data
         if changed in seen:
             continue
         seen.add(changed)
-        ladder.pull(f"weights that alone leave {decibels(most)}", widened)
+        ladder.pull(lever, widened)
         if ladder.is_met:
             break
+
+
+def _efforts(ladder: Ladder, gained: float) -> Iterator[tuple[str, Effort]]:
+    """Yields how far weights may be improved, in words and as numbers, the least first.
+
+    Args:
+        ladder: The ladder.
+        gained: What codes that are chosen by outputs bring, in dB.
+    """
+    share = ladder.goal.largest_share
+    for wanted in _wanted(ladder):
+        most = 10 ** ((gained - wanted) / 10)
+        yield f"weights that alone leave {decibels(most)}", _FAR._replace(most=most, largest_share=share)
+    yield "no weights of fewer than 8 bits", _FAR._replace(most=0.0, largest_share=0.0)
+    yield "more bits for as many weights as may have them", _FAR._replace(most=0.0, largest_share=share)
 
 
 def _wanted(ladder: Ladder) -> list[float]:
