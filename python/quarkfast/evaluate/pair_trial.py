@@ -1,9 +1,9 @@
-"""What single Q/DQ pairs of a quantized model do to its outputs, on a few samples."""
+"""What single Q/DQ pairs of a quantized model, or roundings to blocks, do to its outputs, on a few samples."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from quarkfast.evaluate.logits import Logits, logits_of
 from quarkfast.evaluate.output_parts import OutputParts
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.ranked_outputs import judge_unranked
+from quarkfast.formats import BLOCK_OPERATORS
 
 __all__ = ["PairTrial"]
 
@@ -159,7 +160,7 @@ def _with_switches(model: onnx.ModelProto) -> list[str]:
     outputs = {each.name for each in graph.output}
     nodes, tensors, inside = list[onnx.NodeProto](), list[str](), set[str]()
     for node in graph.node:
-        source = codes.get(node.input[0]) if node.op_type in _DEQUANTIZE else None
+        source = _rounding(node, codes)
         if source is None or source.input[0] in constants:
             nodes.append(node)
             continue
@@ -170,7 +171,7 @@ def _with_switches(model: onnx.ModelProto) -> list[str]:
             graph.input.append(onnx.helper.make_tensor_value_info(f"{_SWITCH}{index}", onnx.TensorProto.BOOL, []))
             graph.output.append(onnx.helper.make_tensor_value_info(f"{_SIZE}{index}", onnx.TensorProto.INT64, []))
             nodes.append(onnx.helper.make_node("Size", [tensor], [f"{_SIZE}{index}"]))
-        alone = read[source.output[0]] == 1 and source.output[0] not in outputs
+        alone = source is not node and read[source.output[0]] == 1 and source.output[0] not in outputs
         inside |= {source.output[0]} if alone else set()
         nodes.append(_choice(f"{_SWITCH}{tensors.index(tensor)}", [source] if alone else [], node, tensor))
     kept = [node for node in nodes if not inside & set(node.output)]
@@ -178,6 +179,13 @@ def _with_switches(model: onnx.ModelProto) -> list[str]:
     del graph.node[:]
     graph.node.extend(copies)
     return tensors
+
+
+def _rounding(node: onnx.NodeProto, codes: Mapping[str, onnx.NodeProto]) -> onnx.NodeProto | None:
+    """Returns the node that reads what the end of a pair gives rounded: that of blocks is one node; None for others."""
+    if node.op_type in BLOCK_OPERATORS:
+        return node
+    return codes.get(node.input[0]) if node.op_type in _DEQUANTIZE else None
 
 
 def _choice(switch: str, before: Sequence[onnx.NodeProto], pair: onnx.NodeProto, tensor: str) -> onnx.NodeProto:

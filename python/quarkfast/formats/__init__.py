@@ -11,6 +11,7 @@ from quarkfast.formats.format import Format
 from quarkfast.formats.scalar import FLOAT32, SCALAR_FORMATS, ScalarFormat
 
 __all__ = [
+    "BLOCK_OPERATORS",
     "FLOAT32",
     "BlockFormat",
     "Format",
@@ -20,8 +21,15 @@ __all__ = [
     "find_by_quant_type",
     "get",
     "weight_formats",
+    "wider",
     "wider_integer",
 ]
+
+
+BLOCK_OPERATORS = frozenset(row.operator for row in BLOCK_FORMATS.values())
+"""Quark's operators that round a tensor to a block format."""
+
+_BFLOAT16 = "bfloat16"
 
 
 def find(name: str) -> Format:
@@ -76,6 +84,18 @@ def weight_formats() -> tuple[str, ...]:
 
 def _rows() -> tuple[Format, ...]:
     return *SCALAR_FORMATS.values(), *BLOCK_FORMATS.values()
+
+
+def wider(name: str) -> str | None:
+    """Returns the format of 16 bits that values take which are too much for another, or None where that is as wide.
+
+    Integers have twice as many bits; blocks become bfloat16, which has as many exponents as there are values.
+
+    Example:
+        >>> wider("uint8"), wider("bfp16"), wider("float16")
+        ('uint16', 'bfloat16', None)
+    """
+    return _BFLOAT16 if find(name).is_block else wider_integer(name)
 
 
 def wider_integer(name: str, bits: int = 16) -> str | None:

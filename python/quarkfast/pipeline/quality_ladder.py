@@ -203,7 +203,7 @@ class Ladder:
         return least + max(_MARGIN, found.doubt)
 
     def _shares(self, best: _Result) -> WideShares:
-        if best.plan.scheme.has_scales:
+        if not best.plan.scheme.stores_codes:
             return wide_shares(best.data, best.summary.records or Records(), self._judged[0])
         return stored_shares(best.data)
 
@@ -215,7 +215,7 @@ class Ladder:
         with self.clock.stage("judge"):
             shares = self._shares(best)
         # What stays float by itself takes nothing off what levers may widen of weights.
-        wide = shares.activations if best.plan.scheme.has_scales else 0.0
+        wide = 0.0 if best.plan.scheme.stores_codes else shares.activations
         told = self.goal.notes(best.quality, self._float, wide)
         notes = (*best.summary.notes, *self.notes, *told)
         seconds = dict(self.clock.seconds)

@@ -11,7 +11,7 @@ from quarkfast.config.rules import Change, TensorRule
 from quarkfast.errors import ConfigError, UnsupportedError
 from quarkfast.evaluate.constant_trial import decibels
 from quarkfast.evaluate.pair_trial import PairTrial
-from quarkfast.formats import wider_integer
+from quarkfast.formats import wider
 from quarkfast.pipeline.float_nodes import nodes_left_float
 from quarkfast.pipeline.further_equalization import equalized_further, further_equalization
 from quarkfast.pipeline.louder_activations import LouderActivations
@@ -148,7 +148,7 @@ def widen_activations(ladder: Ladder) -> Plan | None:
         The last plan that was tried; None without any.
     """
     plan, tried = ladder.plan, None
-    wide, target = wider_integer(plan.scheme.activation.dtype), plan.target
+    wide, target = wider(plan.scheme.activation.dtype), plan.target
     if ladder.is_met or wide is None:
         return None
     takes = not target.activation_types or wide in target.activation_types

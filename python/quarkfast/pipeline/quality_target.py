@@ -67,8 +67,8 @@ def quantize_to_goal(
         QuarkfastError: As :func:`quarkfast.quantize`. Nothing is left behind.
     """
     scheme, target = resolve(preset, options)
-    if not scheme.has_scales and not scheme.stores_codes:
-        raise ConfigError(f"{goal.name}: expected a preset of integers, got {scheme.name}")
+    if not (scheme.has_scales or scheme.stores_codes or scheme.activation.is_block):
+        raise ConfigError(f"{goal.name}: expected a preset of integers or blocks, got {scheme.name}")
     if calibration_data is None:
         raise ConfigError(f"{goal.name}: expected calibration_data to judge outputs on, got none")
     ladder = Ladder(model, path, scheme, calibration_data, max_memory, goal, clock, histograms)

@@ -10,7 +10,7 @@ import onnx
 
 from quarkfast import ort
 from quarkfast.evaluate.partial_model import Feed
-from quarkfast.formats import find
+from quarkfast.formats import BLOCK_OPERATORS, find
 from quarkfast.graph.shape_inference import inferred
 from quarkfast.quantization import Records
 
@@ -18,9 +18,14 @@ __all__ = ["WideShares", "share_above_8_bits", "stored_activations", "stored_sha
 
 _FLOAT_BITS = 32
 
+# Elements of blocks have no more; exponents that they share are at most a bit of each.
+_BLOCK_BITS = 8
+
 # Their results are what they read under another shape: nothing is stored for them.
 _VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-_PAIRS = frozenset({"QuantizeLinear", "DequantizeLinear", "ExtendedQuantizeLinear", "ExtendedDequantizeLinear"})
+_PAIRS = BLOCK_OPERATORS | {
+    *("QuantizeLinear", "DequantizeLinear", "ExtendedQuantizeLinear", "ExtendedDequantizeLinear"),
+}
 _SIZE = "quarkfast_size_"
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
 
@@ -96,9 +101,12 @@ def share_above_8_bits(sized: Iterable[tuple[int, int]]) -> float:
 
 
 def bits_of(records: Records, name: str) -> int:
-    """Returns how many bits the codes of a tensor have; those of float32 where it has none."""
+    """Returns how many bits the codes of a tensor have, without exponents of blocks; those of float32 without codes."""
     record = records.tensors.get(name)
-    return _FLOAT_BITS if record is None else math.ceil(find(record.dtype).bits)
+    if record is None:
+        return _FLOAT_BITS
+    row = find(record.dtype)
+    return min(math.ceil(row.bits), _BLOCK_BITS) if row.is_block else math.ceil(row.bits)
 
 
 def stored_activations(model: bytes, records: Records, feed: Feed) -> dict[str, int]:
@@ -106,7 +114,7 @@ def stored_activations(model: bytes, records: Records, feed: Feed) -> dict[str, 
 
     These are inputs with codes and what nodes compute, but for views and for what a device computes along with the
     node that reads it: results of quantized nodes that have no pair, and what a function that is written out computes
-    on its way.
+    on its way. Of formats for operands of products alone, it is these operands: the rest of such a model is float.
 
     Args:
         model: The quantized model.
@@ -116,8 +124,11 @@ def stored_activations(model: bytes, records: Records, feed: Feed) -> dict[str, 
     Raises:
         ModelError: If ONNX Runtime does not take the model or the sample.
     """
+    rounded = {name: find(each.dtype) for name, each in records.tensors.items() if each.kind == "activation"}
+    if any(row.operands_only for row in rounded.values()):
+        return _sizes(model, rounded, feed)
     computed = {name for node in records.nodes for name in node.outputs}
-    wanted = [name for name, each in records.tensors.items() if each.kind == "activation" and name not in computed]
+    wanted = [name for name in rounded if name not in computed]
     along = records.inner - records.tensors.keys()
     for node in records.nodes:
         codes = [name for name in node.outputs if name in records.tensors]

@@ -1,0 +1,106 @@
+"""Quality targets where values share exponents in blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+import quarkfast
+from quarkfast.cli import main
+from quarkfast.cli.exit_codes import ExitCode
+from quarkfast.errors import ConfigError
+from quarkfast.evaluate import sqnr
+from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.pipeline.wide_bytes import stored_activations, wide_shares
+from support.tiny_models import tiny_model
+
+PIXELS, UNITS = 64, 256
+TEXT = f"""g (float[N, {PIXELS}] x) => (float[N, 8] y) {{
+    a = MatMul (x, edges)
+    b = Relu (a)
+    c = MatMul (b, v)
+    d = Relu (c)
+    y = MatMul (d, w)
+}}"""
+BLOCKS = ["BFP16", "MX9", "MXINT8"]
+
+
+def _model():
+    """A first layer that looks at differences of neighbours: a step of two in each of them is what it sees."""
+    rng = np.random.default_rng(4)
+    edges = np.diag([0.0, *[1.0] * (PIXELS - 1)]) - np.eye(PIXELS, k=1)
+    arrays = {"edges": edges, "v": rng.normal(0, 0.2, (PIXELS, UNITS)), "w": rng.normal(0, 0.2, (UNITS, 8))}
+    return tiny_model(TEXT, {name: array.astype(np.float32) for name, array in arrays.items()})
+
+
+def _samples(count=120, seed=1):
+    """Rows of pixels that change by a few from one to the next, whole numbers from 129 to 255."""
+    steps = np.random.default_rng(seed).integers(-3, 4, (count, PIXELS)).cumsum(axis=1)
+    return np.clip(190 + steps, 129, 255).astype(np.float32)
+
+
+def _quantized(preset, **options):
+    return quarkfast.quantize(_model(), preset=preset, calibration_data=_samples(), **options)
+
+
+def _ratio(made):
+    feed = {"x": _samples(40, 8)}
+    return sqnr(*(exact_session(each).run(None, feed)[0] for each in (_model(), made.model_bytes)))
+
+
+@pytest.mark.parametrize("preset", BLOCKS)
+def test_what_blocks_cannot_carry_becomes_bfloat16(preset):
+    least = 26.0
+    assert _ratio(_quantized(preset)) < least - 6
+    made = _quantized(preset, min_sqnr=least)
+    assert made.summary.levers[-1].lever.startswith("bfloat16 for 1 activation ('x'; ")
+    assert made.summary.levers[-1].kept
+    assert made.summary.levers[-1].assured >= least
+    assert _ratio(made) > least
+    assert 0 < made.summary.above_8_bits.activations <= 0.25
+    assert made.summary.above_8_bits.weights == 0
+    assert made.model_bytes == _quantized(preset, min_sqnr=least).model_bytes
+
+
+def test_codes_by_outputs_come_first():
+    made = _quantized("MX6", min_sqnr=70.0)
+    names = [each.lever for each in made.summary.levers]
+    assert names.index("rounding=descent") < next(i for i, name in enumerate(names) if name.startswith("bfloat16"))
+
+
+def test_none_becomes_wider_where_none_may():
+    made = _quantized("BFP16", min_sqnr=60.0, max_above_8_bits=0.0)
+    assert not any("bfloat16" in each.lever for each in made.summary.levers)
+    assert made.summary.above_8_bits.activations == 0
+    assert "min_sqnr: 60 dB cannot be met" in made.summary.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("preset", "stored"),
+    [
+        ("BFP16", {"x": 128, "b": 128, "d": 512, "y": 16}),
+        ("MX9", {"x": 128, "b": 128, "d": 512}),  # operands of products: the rest of such a model is float
+    ],
+)
+def test_blocks_have_8_bits(preset, stored):
+    feed = {"x": _samples(2)}
+    made = _quantized(preset, tensors={"x": {"dtype": "bfloat16"}})
+    assert stored_activations(made.model_bytes, made.summary.records, feed) == stored
+    shares = wide_shares(made.model_bytes, made.summary.records, feed)
+    assert shares == (pytest.approx(128 / sum(stored.values())), 0.0)
+
+
+def test_the_command_line_takes_the_target(tmp_path, capsys):
+    onnx.save(_model(), tmp_path / "m.onnx")
+    np.savez(tmp_path / "x.npz", x=_samples())
+    given = ["quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--calibration-data", tmp_path / "x.npz"]
+    assert main([*map(str, given), "-p", "BFP16", "--min-sqnr", "26"]) == ExitCode.OK
+    assert "bfloat16 for 1 activation" in " ".join(capsys.readouterr().out.split())
+    assert (tmp_path / "q.onnx").read_bytes() == _quantized("BFP16", min_sqnr=26.0).model_bytes
+
+
+@pytest.mark.parametrize("preset", ["BF16", "FP16", "BF16_WO"])
+def test_presets_of_16_bit_floats_take_none(preset):
+    with pytest.raises(ConfigError, match=f"min_sqnr: expected a preset of integers or blocks, got {preset}"):
+        _quantized(preset, min_sqnr=20.0)
