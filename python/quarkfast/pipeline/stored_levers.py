@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from quarkfast.config import Scheme
@@ -35,32 +34,22 @@ def widen_stored_weights(ladder: Ladder) -> None:
     if ladder.is_met or plan.scheme.strict:
         return
     plain = ladder.with_nearest_codes()
-    seen = {plain.data}
-    for lever, effort in _efforts(ladder, ladder.gain(plain, ladder.best)):
+    gained, share, seen = ladder.gain(plain, ladder.best), ladder.goal.largest_share, {plain.data}
+
+    def pull(lever: str, effort: Effort) -> None:
+        """Pulls a lever where weights change by it; codes chosen by outputs take longer than to see that."""
         widened = replace(plan, effort=effort)
-        # Codes chosen by outputs take longer than to see whether anything changes.
-        changed = ladder.quantize(widened.plain).data
-        if changed in seen:
-            continue
-        seen.add(changed)
-        ladder.pull(lever, widened)
-        if ladder.is_met:
-            break
+        changed = plain.data if ladder.is_met else ladder.quantize(widened.plain).data
+        if changed not in seen:
+            seen.add(changed)
+            ladder.pull(lever, widened)
 
-
-def _efforts(ladder: Ladder, gained: float) -> Iterator[tuple[str, Effort]]:
-    """Yields how far weights may be improved, in words and as numbers, the least first.
-
-    Args:
-        ladder: The ladder.
-        gained: What codes that are chosen by outputs bring, in dB.
-    """
-    share = ladder.goal.largest_share
     for wanted in _wanted(ladder):
         most = 10 ** ((gained - wanted) / 10)
-        yield f"weights that alone leave {decibels(most)}", _FAR._replace(most=most, largest_share=share)
-    yield "no weights of fewer than 8 bits", _FAR._replace(most=0.0, largest_share=0.0)
-    yield "more bits for as many weights as may have them", _FAR._replace(most=0.0, largest_share=share)
+        pull(f"weights that alone leave {decibels(most)}", _FAR._replace(most=most, largest_share=share))
+    if len(seen) == 1 and plan.scheme.weight.format.bits < 8:
+        pull("no weights of fewer than 8 bits", _FAR._replace(most=0.0, largest_share=0.0))
+    pull("more bits for as many weights as may have them", _FAR._replace(most=0.0, largest_share=share))
 
 
 def _wanted(ladder: Ladder) -> list[float]:

@@ -72,7 +72,7 @@ def raise_precision(context: Context) -> bool:
         return False
     forms = forms_taken(context.scheme, context.target)
     asked = [(each.slot, each.axis) for each in weights], forms, context.effort
-    choice = context.once("forms of weights", asked, lambda: _choose(context, weights, feed, forms))
+    choice = context.once("forms of weights", asked, lambda: _choose(context, weights, feed, forms, context.effort))
     if choice is None or not choice.is_wanted:
         return False
     return _take(context, choice, len(weights))
@@ -107,8 +107,14 @@ def choose_forms_if_run(
     feed, _ = context.source.sample_to_measure(context.model, context.scheme)
     if feed is None or not weights or sum(each.values.nbytes for each in weights) > MOST_TRIED:
         return None
+    effort = context.effort if effort is None else effort
+    moving = [(each.name, *each.companions) for each in weights]  # biases that are moved along with codes
     try:
-        choice = _choose(context, weights, feed, forms, model, effort)
+        choice = context.once(
+            "forms of stored weights",
+            (moving, context.scheme.weight, forms, effort),
+            lambda: _choose(context, weights, feed, forms, effort, model),
+        )
     except ModelError as error:  # of a model that is quantized without being run
         context.notes.append(f"samples were not run to judge weights: {error}")
         return None
@@ -120,14 +126,13 @@ def _choose(
     weights: Sequence[Candidate],
     feed: Feed,
     forms: Sequence[Form],
+    effort: Effort,
     model: ir.Model | None = None,
-    effort: Effort | None = None,
 ) -> Choice | None:
     """Returns the forms by a few samples; None for a model that gives other outputs each time it runs.
 
     Those are as many as have numbers enough, the first alone where its outputs do.
     """
-    effort = context.effort if effort is None else effort
     values = {name: array for each in weights for name, array in {each.name: each.values, **each.companions}.items()}
     proto, folder = proto_and_folder(with_constants_as_inputs(context.model if model is None else model, values))
     if effort.logits:
