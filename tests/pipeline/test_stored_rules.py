@@ -50,8 +50,8 @@ def _as_half(array, _axis, code):
 
 
 def _forms(**others):
-    """Returns groups of 4 bits for all weights of layers, and forms (function, axes, code) for others."""
-    return dict.fromkeys(SUMS, (_groups, SUMS, "int4")) | others
+    """Returns groups of 4 bits for layers, 8 bits for the table, and forms (function, axes, code) of others."""
+    return dict.fromkeys(SUMS, (_groups, SUMS, "int4")) | {"table": (_channels, CHANNELS, "int8")} | others
 
 
 CASES = {
@@ -66,11 +66,12 @@ CASES = {
         {"tensors": {"w2": {"granularity": "channel"}}},
         _forms(w2=(_channels, CHANNELS, "int4")),
     ),
-    "a table in 8 bits": (
+    "a table in floats as it is": (
         "INT4_WO",
-        {"layers": [{"op_types": ["Gather"], "weight": {"dtype": "int8"}}]},
-        _forms(table=(_channels, CHANNELS, "int8")),
+        {"layers": [{"op_types": ["Gather"], "weight": {"dtype": "float32"}}]},
+        dict.fromkeys(SUMS, (_groups, SUMS, "int4")),
     ),
+    "fewer bits kept from a table": ("INT4_WO", {"strict": True}, dict.fromkeys(SUMS, (_groups, SUMS, "int4"))),
     "a table in floats": (
         "INT4_WO",
         {"layers": [{"op_types": ["Gather"], "weight": {"dtype": "float16"}}]},
@@ -84,7 +85,7 @@ CASES = {
     "float weights": (
         "INT4_WO",
         {"layers": [{"op_types": ["Gemm"], "weight": {"dtype": "float32"}}]},
-        dict.fromkeys(("w1", "w4"), (_groups, SUMS, "int4")),
+        {name: form for name, form in _forms().items() if name not in ("w2", "w3")},
     ),
 }
 
@@ -108,19 +109,20 @@ def test_models_compute_what_weights_of_those_forms_compute(rng, name):
 @pytest.mark.parametrize(
     ("rule", "types"),
     [
-        ({"w3": {"dtype": "int8"}}, ["Gather", "MatMulNBits", "MatMulNBits", "Add", "MatMulNBits", "MatMulNBits"]),
+        ({"w3": {"dtype": "int8"}}, ["MatMulNBits", "MatMulNBits", "Add", "MatMulNBits", "MatMulNBits"]),
         (
             {"t4": {"dtype": "float16"}},
-            ["Cast", "Gather", "MatMulNBits", "MatMulNBits", "Add", "MatMulNBits", "MatMul"],
+            ["Cast", "MatMulNBits", "MatMulNBits", "Add", "MatMulNBits", "MatMul"],
         ),
-        ({"t4": {"dtype": "float32"}}, ["Gather", "MatMulNBits", "MatMulNBits", "Add", "MatMulNBits", "MatMul"]),
+        ({"t4": {"dtype": "float32"}}, ["MatMulNBits", "MatMulNBits", "Add", "MatMulNBits", "MatMul"]),
     ],
     ids=str,
 )
 def test_products_are_packed_in_the_bits_of_their_weight(rng, rule, types):
     proto, x = weight_layers(rng), rng.integers(0, 50, 9)
     asked, changed = (quarkfast.quantize(proto, preset="MATMUL_NBITS", tensors=each).proto for each in ({}, rule))
-    assert [node.op_type for node in changed.graph.node] == types
+    looked_up = ("Gather", "DequantizeLinear")
+    assert [node.op_type for node in changed.graph.node if node.op_type not in looked_up] == types
     bits = {node.name: node.attribute for node in changed.graph.node if node.op_type == "MatMulNBits"}
     wide = [name for name, each in bits.items() if any(a.name == "bits" and a.i == 8 for a in each)]
     assert len(wide) == ("int8" in str(rule))
@@ -130,14 +132,25 @@ def test_products_are_packed_in_the_bits_of_their_weight(rng, rule, types):
 
 def test_tables_of_eight_bits_stand_beside_packed_products(rng):
     proto, x = weight_layers(rng), rng.integers(0, 50, 9)
-    rule = {"op_types": ["Gather"], "weight": {"dtype": "int8"}}
-    made = quarkfast.quantize(proto, preset="MATMUL_NBITS", layers=[rule])
+    made, packed = (quarkfast.quantize(proto, preset="MATMUL_NBITS", strict=each) for each in (False, True))
     types = [node.op_type for node in made.proto.graph.node]
     assert types == ["Gather", "DequantizeLinear", "MatMulNBits", "MatMulNBits", "Add", "MatMulNBits", "MatMulNBits"]
-    packed = quarkfast.quantize(proto, preset="MATMUL_NBITS")
+    assert types[:1] + types[2:] == [node.op_type for node in packed.proto.graph.node]
     table = changed_weights(packed.proto, lambda name, w: _channels(w, 1, "int8") if name == "table" else w)
     (expected,), (got,) = run_exactly(table, {"x": x}), run_exactly(made.proto, {"x": x})
     np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("preset", ["MATMUL_NBITS", "INT4_WO"])
+@pytest.mark.parametrize("opset", [11, 13])
+def test_tables_beside_groups_are_written_in_any_operator_set(preset, opset):
+    table = np.random.default_rng(2).normal(size=(50, 64)).astype(np.float32)
+    text = "g (int64[N] x) => (float[N, 64] y) { e = Gather (table, x)  y = MatMul (e, w) }"
+    model = tiny_model(text, {"table": table, "w": np.eye(64, dtype=np.float32)}, opset=opset)
+    made = quarkfast.quantize(model, preset=preset)
+    assert made.summary.opset == (21 if preset == "INT4_WO" else 13)
+    (got,) = run_exactly(made.proto, {"x": np.arange(50)})
+    assert sqnr(table, got) > 15
 
 
 def _tied():
@@ -149,16 +162,20 @@ def _tied():
 @pytest.mark.parametrize(
     ("preset", "dtype", "stored"),
     [
-        ("MATMUL_NBITS", "int8", {"table", "table_nbits"}),  # rows cannot be looked up in the layout of a product
+        ("MATMUL_NBITS", "int4", {"table_quantized", "table_nbits"}),
+        ("MATMUL_NBITS", "int8", {"table_quantized", "table_nbits"}),  # no rows in the layout of a product
         ("MATMUL_NBITS", "float16", {"table_float16"}),
         ("INT4_WO", "float16", {"table_float16"}),
-        ("INT8_WO", "int4", {"table", "table_quantized"}),  # nor those of 4 bits
+        ("INT4_WO", "int4", {"table_quantized", "table_quantized_1"}),  # nor of 4 bits
+        ("INT4_WO", "int8", {"table_quantized"}),
+        ("INT8_WO", "int4", {"table_quantized", "table_quantized_1"}),
+        ("INT8_WO", "int8", {"table_quantized"}),
     ],
 )
 def test_a_table_that_a_product_reads_too(preset, dtype, stored):
     made = quarkfast.quantize(_tied(), preset=preset, tensors={"table": {"dtype": dtype}})
     names = [each.name for each in made.proto.graph.initializer if each.name.startswith("table")]
-    assert {name for name in names if not name.endswith(("_scale", "_zero_point"))} == stored
+    assert {name for name in names if "_scale" not in name and "_zero_point" not in name} == stored
     x = np.arange(0, 300, 7)
     (expected,), (got,) = run_exactly(_tied(), {"x": x}), run_exactly(made.proto, {"x": x})
     assert sqnr(expected, got) > 15

@@ -193,7 +193,7 @@ def test_a_table_that_is_transposed_for_a_product_may_have_16_bits():
     model = tiny_model(text, {name: array.astype(np.float32) for name, array in arrays.items()})
     x = rng.integers(0, 300, 400)
     given = {"calibration_data": x, "min_sqnr": 60.0, "max_above_8_bits": 1.0}
-    made = quarkfast.quantize(model, preset="MATMUL_NBITS", **given)
+    made = quarkfast.quantize(model, preset="MATMUL_NBITS", exclude_op_types=["Gather"], **given)
     (expected,), (got,) = run_exactly(model, {"x": x[:9]}), run_exactly(made.proto, {"x": x[:9]})
     assert np.square(got - expected).sum() < 10**-6 * np.square(expected).sum()
 

@@ -101,13 +101,14 @@ def describe(placement: Placement, scheme: Scheme) -> ModelPlan:
 
 def describe_weights(placement: WeightPlacement, scheme: Scheme) -> ModelPlan:
     """Puts a placement of stored weights into words."""
+    weights = dict[str, str]()
+    for weight in placement.weights:
+        name, form = str(weight.value.name), _in_words(weight.spec, weight.axis if weight.has_codes else None)
+        weights[name] = f"{weights[name]}, for Gather {form}" if name in weights else form
     return ModelPlan(
         scheme,
         {},
-        {
-            str(weight.value.name): _in_words(weight.spec, weight.axis if weight.has_codes else None)
-            for weight in placement.weights
-        },
+        weights,
         {},
         dict(placement.quantized),
         {left.node: left.reason for left in placement.left_float},

@@ -13,6 +13,7 @@ from quarkfast import ort
 from quarkfast.algorithms.bias_correction import corrected_bias
 from quarkfast.config import Scheme
 from quarkfast.config.rules import Change
+from quarkfast.formats import wider_integer
 from quarkfast.graph.access import array_of_tensor
 from quarkfast.pipeline.context import Context
 from quarkfast.pipeline.weight_precision_steps import MOST_TRIED, choose_forms_if_run, note_of
@@ -128,8 +129,8 @@ def forms_of_stored(scheme: Scheme) -> list[Form]:
     weight, packed = scheme.weight, scheme.encoding == "nbits"
     if weight.format.bits >= 8 or (packed and not _packs_bytes()):
         return [_WIDE]
-    dtype = "int8" if weight.format.signed else "uint8"
-    return [Form("8 bits", Change.of({"dtype": dtype, "symmetric": weight.symmetric}, "weights"), is_free=False), _WIDE]
+    change = Change.of({"dtype": wider_integer(weight.dtype, bits=8), "symmetric": weight.symmetric}, "weights")
+    return [Form("8 bits", change, is_free=False), _WIDE]
 
 
 def _packs_bytes() -> bool:

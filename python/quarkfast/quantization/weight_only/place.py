@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from quarkfast.config import Scheme, TensorSpec
@@ -73,11 +73,13 @@ def place_weights(model: ir.Model, scheme: Scheme) -> WeightPlacement:
 
     1. Integer codes: constant weights of MatMul and Gemm, also where a Transpose stands in between; unless they are
        grouped, those of Conv and ConvTranspose, and W and R of GRU, LSTM and RNN, with a scale for each row of a gate;
-       and in 8 bits, tables in which Gather looks rows up. Where rules of layers or tensors say so, 16-bit floats.
+       and in 8 bits, tables in which Gather looks rows up, where other weights have fewer unless the scheme is strict.
+       Where rules of layers or tensors say so, 16-bit floats.
     2. 16-bit floats: every float32 constant of at least 256 elements, whatever nodes read it.
     3. A constant is stored once. Where layers read it along different axes, or in different forms, the first decides;
        the others stay float.
-    4. A table that is a layer's weight too is turned back as a whole; beside a MatMulNBits its rows are read in floats.
+    4. A table that is a layer's weight too is turned back as a whole; it is stored for itself as well where the layer's
+       has fewer than 8 bits, or lies as MatMulNBits reads it.
     5. Constants of a transform of the inputs that a logarithm or a root reads stay (Fourier, constant-Q, mel;
        `quarkfast.quantization.steep_functions`).
 
@@ -94,7 +96,7 @@ def place_weights(model: ir.Model, scheme: Scheme) -> WeightPlacement:
     if scheme.encoding == "cast":
         placement = _place_casts(model, scheme.weight, objection)
     else:
-        forms = Forms(choices, packed=scheme.encoding == "nbits")
+        forms = Forms(choices, packed=scheme.encoding == "nbits", strict=scheme.strict)
         placement = _place_codes(list(nodes_of(model.graph)), forms, objection)
     placement.idle = choices.idle({name_of(weight.value) for weight in placement.weights} | _left_float(scheme))
     if placement.weights and not scheme.own_operators:
@@ -132,17 +134,33 @@ def _place_codes(nodes: list[ir.Node], forms: Forms, objection: Callable[[ir.Nod
             placement.leave(node, reason)
         for use in () if reason or isinstance(found, str) else found:
             uses.setdefault(use.value, []).append(use)
-    for value, each in uses.items():
-        layers = [use for use in each if use.node.op_type != "Gather"]
-        first = (layers or each)[0]
-        whole = [use for use in each if layers and use not in layers and not forms.packed]
-        same = [use for use in each if use.form == first.form or use in whole]
-        # A Transpose that several products read is one reader.
-        readers = tuple(dict.fromkeys(use.reader for use in same))
-        stored = StoredWeight(value, first.axis, readers, first.spec, gathered=not layers)
-        placement.store(stored, [use.node for use in same])
-        for use in each:
-            if use not in same:
-                how = "along the axis" if use.axis != first.axis else "in the form"
-                placement.leave(use.node, f"its weight {name_of(value)!r} is stored {how} of {name_of(first.node)!r}")
+    for each in uses.values():
+        tables = [use for use in each if use.node.op_type == "Gather"]
+        layers = [use for use in each if use not in tables]
+        if layers and not _has_rows(layers[0], forms):
+            _store(placement, layers)
+            _store(placement, tables)
+        else:
+            _store(placement, [*layers, *tables], turned_back=tables if layers else ())
     return placement
+
+
+def _has_rows(layer: Use, forms: Forms) -> bool:
+    """Whether rows of what a layer multiplies by may be read: those of few bits, or in the layout of a product, not."""
+    return not layer.spec.format.is_integer or (layer.spec.format.bits >= 8 and not forms.packed)
+
+
+def _store(placement: WeightPlacement, uses: Sequence[Use], turned_back: Collection[Use] = ()) -> None:
+    """Stores a constant in the form of the first that uses it, for those of the same form and for `turned_back`."""
+    if not uses:
+        return
+    first = uses[0]
+    same = [use for use in uses if use.form == first.form or use in turned_back]
+    # A Transpose that several products read is one reader.
+    readers = tuple(dict.fromkeys(use.reader for use in same))
+    stored = StoredWeight(first.value, first.axis, readers, first.spec, gathered=first.node.op_type == "Gather")
+    placement.store(stored, [use.node for use in same])
+    for use in uses:
+        if use not in same:
+            how, weight = "along the axis" if use.axis != first.axis else "in the form", name_of(first.value)
+            placement.leave(use.node, f"its weight {weight!r} is stored {how} of {name_of(first.node)!r}")

@@ -62,12 +62,17 @@ class WeightPlan:
         moved = {name: each for name, each in found.items() if isinstance(each, FloatBias)}
         coded = {name: each for name, each in found.items() if isinstance(each, CodedWeight)}
         named = ((name_of(weight.slot.value), weight) for weight in self.weights)
-        weights = tuple(coded[name].planned if name in coded else weight for name, weight in named)
+        weights = tuple(
+            coded[name].planned if name in coded and not weight.slot.gathered else weight for name, weight in named
+        )
         return replace(self, weights=weights, moved={**self.moved, **moved})
 
     def with_forms(self, changes: Mapping[str, Change], scheme: Scheme, moved: Mapping[str, FloatBias]) -> WeightPlan:
         """Returns the plan with other forms of some weights, by name, and with those biases moved and no others."""
-        weights = tuple(self.changed(each, changes.get(name_of(each.slot.value)), scheme) for each in self.weights)
+        weights = tuple(
+            each if each.slot.gathered else self.changed(each, changes.get(name_of(each.slot.value)), scheme)
+            for each in self.weights
+        )
         placement = replace(self.placement, weights=[each.slot for each in weights])
         return replace(self, placement=placement, weights=weights, moved=moved)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
+from quarkfast.formats import wider_integer
 from quarkfast.graph.access import is_constant, is_standard, name_of, rank_of, shape_of
 from quarkfast.graph.operators import find_operator
 from quarkfast.graph.recurrent import GATE_AXIS, RECURRENT_WEIGHTS, is_recurrent
@@ -62,10 +63,12 @@ class Forms:
     Attributes:
         choices: What the scheme says of nodes and tensors.
         packed: Whether products with codes become MatMulNBits.
+        strict: Whether tables have as many bits as other weights, or stay as they are.
     """
 
     choices: Choices
     packed: bool
+    strict: bool
 
     def of(self, node: ir.Node, value: ir.Value) -> TensorSpec | str:
         """Returns the form of a constant that `node` reads; or why it has none."""
@@ -144,18 +147,23 @@ def _find_use(node: ir.Node, forms: Forms) -> Use | str | None:
 
 
 def _find_table(node: ir.Node, forms: Forms) -> Use | str | None:
-    """Returns a table, which has a scale for each column where other weights have groups: rows are looked up alone."""
+    """Returns a table, which has 8 bits where other weights have fewer, and a scale for each column in place of groups.
+
+    Rows are looked up alone, and ONNX Runtime looks up none of fewer bits.
+    """
     value = node.inputs[0]
     if value is None or not is_constant(value) or not _is_large(value):
         return None
     spec = forms.of(node, value)
     if isinstance(spec, str):
         return spec
-    if spec.format.is_integer and spec.format.bits != 8:
+    byte = wider_integer(spec.dtype, bits=8)
+    if byte is not None and forms.strict:
         return "onnxruntime looks up rows of 8-bit codes, not of fewer bits"
     if node.attributes.get_int("axis", 0) != 0 or rank_of(value) != 2:
         return "it does not look up rows of a table"
-    spec = replace(spec, granularity="channel") if spec.granularity == "group" else spec
+    one = spec.granularity == "tensor"
+    spec = replace(spec, dtype=byte or spec.dtype, granularity="tensor" if one else "channel")
     return Use(node, Reader(node, 0), value, _channels(spec, 1), spec)
 
 

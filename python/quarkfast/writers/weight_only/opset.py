@@ -5,7 +5,8 @@ from __future__ import annotations
 from quarkfast.config import Scheme, TensorSpec, stored_forms
 from quarkfast.deferred import ir
 from quarkfast.formats.scalar import qtype
-from quarkfast.graph.subgraphs import graphs_of
+from quarkfast.graph.access import is_constant
+from quarkfast.graph.subgraphs import graphs_of, nodes_of
 
 __all__ = ["lowest_opset"]
 
@@ -15,11 +16,14 @@ _HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 def lowest_opset(model: ir.Model, scheme: Scheme) -> int:
     """Returns the oldest operator set that carries `scheme` for the weights of `model`.
 
-    MatMulNBits is no standard operator and needs none; beside one of 8 bits tables have channels. Cast knows bfloat16
-    from 13 on; DequantizeLinear knows channels from 13, float16 from 19, groups and 4-bit codes from 21.
+    MatMulNBits is no standard operator and needs none, but tables beside it have channels. Cast knows bfloat16 from 13
+    on; DequantizeLinear knows channels from 13, float16 from 19, groups and 4-bit codes from 21.
     """
+    packed = scheme.encoding == "nbits"
+    tables = any(node.op_type == "Gather" and is_constant(node.inputs[0]) for node in nodes_of(model.graph))
     halves = any(value.dtype in _HALVES for graph in graphs_of(model) for value in graph.initializers.values())
-    return max(_oldest(spec, scheme.encoding == "nbits", halves) for spec in stored_forms(scheme))
+    beside = 13 if packed and tables else 10
+    return max(beside, *(_oldest(spec, packed, halves) for spec in stored_forms(scheme)))
 
 
 def _oldest(spec: TensorSpec, packed: bool, halves: bool) -> int:
@@ -29,7 +33,7 @@ def _oldest(spec: TensorSpec, packed: bool, halves: bool) -> int:
     if not spec.format.is_integer:
         return 13
     if packed:
-        return 13 if spec.format.bits == 8 else 10
+        return 10
     if spec.granularity == "group" or qtype(spec.dtype).stored_bits == 4:
         return 21
     if halves:
