@@ -31,7 +31,6 @@ _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BF
 
 # The first input behind codes: scales and zero points, which may have as many axes.
 _PARAMETERS = {"DequantizeLinear": 1, "DynamicQuantizeLSTM": 3, "GatherBlockQuantized": 2, "MatMulNBits": 2}
-_NONE = 1 << 30
 
 
 class WideShares(NamedTuple):
@@ -73,7 +72,8 @@ def wide_shares(model: bytes, records: Records, feed: Feed) -> WideShares:
 def stored_shares(model: bytes) -> WideShares:
     """Returns what part of a model has more than 8 bits whose weights alone have codes that are known beforehand."""
     graph = onnx.load_model_from_string(model).graph
-    parameters = {name for node in graph.node for name in node.input[_PARAMETERS.get(node.op_type, _NONE) :]}
+    decoding = ((node, _PARAMETERS[node.op_type]) for node in graph.node if node.op_type in _PARAMETERS)
+    parameters = {name for node, first in decoding for name in node.input[first:]}
     packed = {node.input[1]: _packed(node) for node in graph.node if node.op_type == "MatMulNBits"}
     found = [
         (packed.get(each.name, math.prod(each.dims)), _FLOAT_BITS if each.data_type in _FLOATS else 8)
