@@ -29,7 +29,7 @@ def test_the_summary_holds_what_the_first_row_measures(preset):
     assert not any("poor" in note for note in result.summary.notes)
 
 
-@pytest.mark.parametrize("preset", ["A8W8", "U8S8", "XINT8", "BF16", "FP16"])
+@pytest.mark.parametrize("preset", ["A8W8", "U8S8", "XINT8", "BFP16", "BF16", "FP16"])
 def test_poor_outputs_are_named(preset):
     """Steps of 79, or of 64 where bfloat16 holds 10000, make 10001 and 10002 the same."""
     proto = tiny_model("g (float[N, 4] x) => (float[N, 4] y) { y = Softmax(x) }")

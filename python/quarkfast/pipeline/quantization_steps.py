@@ -288,8 +288,9 @@ def measure_outputs(context: Context) -> bool:
 def _remedies(context: Context) -> str:
     """Returns in words what brings outputs nearer, of what the preset takes and was not asked for."""
     scheme, dynamic = context.scheme, context.scheme.encoding == "dynamic"
-    codes = (dynamic or takes_ranges(context)) and scheme.weight.format.is_integer and scheme.rounding == "nearest"
-    found = [*_BETTER_CODES] if codes else list[str]()
+    codes = (dynamic or takes_ranges(context)) and scheme.weight.format.is_integer
+    chosen = (codes or scheme.activation.is_block) and scheme.rounding == "nearest"
+    found = [*_BETTER_CODES] if chosen else list[str]()
     found += [_FLOAT_LAYERS] if dynamic else [_FLOAT_LAYERS, _MORE_BITS]
     return ", ".join([*found[:-1], f"or {found[-1]}" if len(found) > 1 else found[-1]])
 
