@@ -63,6 +63,15 @@ def test_what_blocks_cannot_carry_becomes_bfloat16(preset):
     assert made.model_bytes == _quantized(preset, min_sqnr=least).model_bytes
 
 
+def test_they_do_where_the_first_samples_have_more_decibels():
+    """Eight of them choose: pixels that change by 60 hide a step of two."""
+    x = _samples()
+    x[:8] = 190 + 60 * (-1.0) ** np.arange(PIXELS)
+    made = quarkfast.quantize(_model(), preset="BFP16", calibration_data=x, min_sqnr=26.0)
+    assert made.summary.levers[-1].lever.startswith("bfloat16 for")
+    assert made.summary.levers[-1].assured >= 26
+
+
 def test_codes_by_outputs_come_first():
     made = _quantized("MX6", min_sqnr=70.0)
     names = [each.lever for each in made.summary.levers]

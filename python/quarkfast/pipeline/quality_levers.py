@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from quarkfast.config.options.changes import set_rounding, set_shift_activations
@@ -160,11 +160,11 @@ def widen_activations(ladder: Ladder) -> Plan | None:
         given = (ladder.reference, ladder.calibration, ladder.tensors, share)
         louder = LouderActivations(plain.data, records, *given)
     before: set[str] = set()
-    for more in AIMS:
+    for aim in _aims(ladder):
         with ladder.clock.stage("choose tensors", louder.runs) as report:
-            names, share = louder.choose(ladder.aim(more), report)
+            names, share = louder.choose(aim, report)
         louder.close()  # it takes as much memory as a quantization
-        if before >= set(names) and ladder.goal.metric is not None:
+        if before >= set(names):
             continue
         pulled = _widen(ladder, plan, names, share, wide) if takes else _leave_float(ladder, plan, names, plain)
         tried = pulled or tried
@@ -172,6 +172,18 @@ def widen_activations(ladder: Ladder) -> Plan | None:
             break
         before = set(names)
     return tried
+
+
+def _aims(ladder: Ladder) -> Iterator[float]:
+    """Yields the ratios in dB to choose activations for, until that changes anything or, with a metric, is enough.
+
+    The few samples that choose may have more than is wanted where those that are judged have less.
+    """
+    least = ladder.aim(0.0)
+    if ladder.goal.min_sqnr is not None:
+        yield least
+    for more in AIMS:
+        yield ladder.aim(more) if ladder.goal.min_sqnr is None else least + more
 
 
 def _widen(ladder: Ladder, plan: Plan, names: Sequence[str], share: float, wide: str) -> Plan | None:
