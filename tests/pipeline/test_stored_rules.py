@@ -141,6 +141,16 @@ def test_tables_of_eight_bits_stand_beside_packed_products(rng):
     np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize("code", ["int4", "int8"])
+def test_tables_of_float16_models_are_read_in_float16(rng, code):
+    proto, x = weight_layers(rng, np.float16), rng.integers(0, 50, 9)
+    made = quarkfast.quantize(proto, preset="MATMUL_NBITS", weight_type=code)
+    onnx.checker.check_model(made.proto)
+    assert made.summary.opset == 19  # the first whose DequantizeLinear has float16 scales
+    (expected,), (got,) = run_exactly(proto, {"x": x}), run_exactly(made.proto, {"x": x})
+    assert sqnr(expected.astype(np.float32), got.astype(np.float32)) > 12
+
+
 @pytest.mark.parametrize("preset", ["MATMUL_NBITS", "INT4_WO"])
 @pytest.mark.parametrize("opset", [11, 13])
 def test_tables_beside_groups_are_written_in_any_operator_set(preset, opset):

@@ -4,7 +4,7 @@ from quarkfast.quantization.weight_only.casts import cast_values
 from quarkfast.quantization.weight_only.coded import CodedWeight
 from quarkfast.quantization.weight_only.place import StoredWeight, WeightPlacement, place_weights
 from quarkfast.quantization.weight_only.plan import StreamedWeight, WeightPlan, plan_weights
-from quarkfast.quantization.weight_only.uses import Reader
+from quarkfast.quantization.weight_only.uses import Reader, reads_table
 
 __all__ = [
     "CodedWeight",
@@ -16,4 +16,5 @@ __all__ = [
     "cast_values",
     "place_weights",
     "plan_weights",
+    "reads_table",
 ]

@@ -13,7 +13,7 @@ from quarkfast.graph.operators import find_operator
 from quarkfast.graph.recurrent import GATE_AXIS, RECURRENT_WEIGHTS, is_recurrent
 from quarkfast.graph.selection import Choices
 
-__all__ = ["Forms", "Reader", "Use", "find_uses", "is_worth_it"]
+__all__ = ["Forms", "Reader", "Use", "find_uses", "is_worth_it", "reads_table"]
 
 # Smaller constants keep their type: they hold no bytes worth saving, and bounds, scales and shapes are among them.
 _SMALLEST = 256
@@ -95,13 +95,22 @@ def find_uses(node: ir.Node, forms: Forms) -> list[Use] | str:
     """Returns the weights of `node`, none if there is nothing to say; or why they stay float."""
     if is_recurrent(node):
         return _find_recurrent(node, forms)
-    found = _find_table(node, forms) if node.op_type == "Gather" and is_standard(node) else _find_use(node, forms)
+    if node.op_type == "Gather" and is_standard(node):
+        found = _find_table(node, forms) if reads_table(node) else None
+    else:
+        found = _find_use(node, forms)
     return found if isinstance(found, str) else [] if found is None else [found]
 
 
 def is_worth_it(value: ir.Value) -> bool:
     """Whether a constant has enough elements that their bytes count."""
     return _size(value) >= _SMALLEST
+
+
+def reads_table(node: ir.Node) -> bool:
+    """Whether `node` looks up what may be stored in a narrower type."""
+    value = node.inputs[0] if node.op_type == "Gather" and is_standard(node) else None
+    return value is not None and is_constant(value) and _is_large(value)
 
 
 def _find_recurrent(node: ir.Node, forms: Forms) -> list[Use] | str:
@@ -146,14 +155,13 @@ def _find_use(node: ir.Node, forms: Forms) -> Use | str | None:
     return Use(node, reader, value, _channels(spec, channel), spec)
 
 
-def _find_table(node: ir.Node, forms: Forms) -> Use | str | None:
+def _find_table(node: ir.Node, forms: Forms) -> Use | str:
     """Returns a table, which has 8 bits where other weights have fewer, and a scale for each column in place of groups.
 
     Rows are looked up alone, and ONNX Runtime looks up none of fewer bits.
     """
     value = node.inputs[0]
-    if value is None or not is_constant(value) or not _is_large(value):
-        return None
+    assert value is not None
     spec = forms.of(node, value)
     if isinstance(spec, str):
         return spec

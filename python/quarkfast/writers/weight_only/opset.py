@@ -5,8 +5,8 @@ from __future__ import annotations
 from quarkfast.config import Scheme, TensorSpec, stored_forms
 from quarkfast.deferred import ir
 from quarkfast.formats.scalar import qtype
-from quarkfast.graph.access import is_constant
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
+from quarkfast.quantization.weight_only import reads_table
 
 __all__ = ["lowest_opset"]
 
@@ -16,13 +16,14 @@ _HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 def lowest_opset(model: ir.Model, scheme: Scheme) -> int:
     """Returns the oldest operator set that carries `scheme` for the weights of `model`.
 
-    MatMulNBits is no standard operator and needs none, but tables beside it have channels. Cast knows bfloat16 from 13
-    on; DequantizeLinear knows channels from 13, float16 from 19, groups and 4-bit codes from 21.
+    MatMulNBits is no standard operator and needs none, but tables beside it have codes for each column. Cast knows
+    bfloat16 from 13 on; DequantizeLinear knows channels from 13, float16 from 19, groups and 4-bit codes from 21.
     """
     packed = scheme.encoding == "nbits"
-    tables = any(node.op_type == "Gather" and is_constant(node.inputs[0]) for node in nodes_of(model.graph))
     halves = any(value.dtype in _HALVES for graph in graphs_of(model) for value in graph.initializers.values())
-    beside = 13 if packed and tables else 10
+    tables = packed and not scheme.strict and any(map(reads_table, nodes_of(model.graph)))
+    columns = TensorSpec("int8", granularity="channel")
+    beside = _oldest(columns, False, halves) if tables else 10
     return max(beside, *(_oldest(spec, packed, halves) for spec in stored_forms(scheme)))
 
 
