@@ -15,16 +15,10 @@ from quarkfast.errors import ConfigError
 from quarkfast.evaluate import sqnr
 from quarkfast.quantization.weight_only.scales import scales_of
 from support.tiny_models import run_exactly, tiny_model
-from support.weight_models import changed_weights, weight_layers
+from support.weight_models import changed_weights, tied_model, weight_layers
 
 SUMS = {"w1": 0, "w2": 0, "w3": 1, "w4": 1}
 CHANNELS = {"table": 1, "w1": 1, "w2": 1, "w3": 0, "w4": 0}
-TIED = """g (int64[N] x) => (float[N, 300] y) {
-    e = Gather (table, x)
-    a = MatMul (e, w)
-    t = Transpose <perm = [1, 0]> (table)
-    y = MatMul (a, t)
-}"""
 
 
 def _groups(array, axis, code, size=128):
@@ -163,12 +157,6 @@ def test_tables_beside_groups_are_written_in_any_operator_set(preset, opset):
     assert sqnr(table, got) > 15
 
 
-def _tied():
-    rng = np.random.default_rng(3)
-    arrays = {"table": rng.normal(0, 0.2, (300, 64)), "w": rng.normal(0, 0.2, (64, 64))}
-    return tiny_model(TIED, {name: array.astype(np.float32) for name, array in arrays.items()})
-
-
 @pytest.mark.parametrize(
     ("preset", "dtype", "stored"),
     [
@@ -183,11 +171,11 @@ def _tied():
     ],
 )
 def test_a_table_that_a_product_reads_too(preset, dtype, stored):
-    made = quarkfast.quantize(_tied(), preset=preset, tensors={"table": {"dtype": dtype}})
+    made = quarkfast.quantize(tied_model(), preset=preset, tensors={"table": {"dtype": dtype}})
     names = [each.name for each in made.proto.graph.initializer if each.name.startswith("table")]
     assert {name for name in names if "_scale" not in name and "_zero_point" not in name} == stored
     x = np.arange(0, 300, 7)
-    (expected,), (got,) = run_exactly(_tied(), {"x": x}), run_exactly(made.proto, {"x": x})
+    (expected,), (got,) = run_exactly(tied_model(), {"x": x}), run_exactly(made.proto, {"x": x})
     assert sqnr(expected, got) > 15
 
 

@@ -14,6 +14,7 @@ from quarkfast.cli import main
 from quarkfast.cli.exit_codes import ExitCode
 from quarkfast.pipeline.wide_bytes import stored_shares
 from support.tiny_models import run_exactly, tiny_model
+from support.weight_models import tied_model
 
 INPUTS, UNITS = 64, 48
 TEXT = """g (float[N, 64] x) => (float[N, 8] y) {
@@ -182,16 +183,7 @@ def test_layers_of_dynamic_stay_float_for_it():
 
 
 def test_a_table_that_is_transposed_for_a_product_may_have_16_bits():
-    text = """g (int64[N] x) => (float[N, 300] y) {
-        e = Gather (table, x)
-        a = MatMul (e, w)
-        t = Transpose <perm = [1, 0]> (table)
-        y = MatMul (a, t)
-    }"""
-    rng = np.random.default_rng(3)
-    arrays = {"table": rng.normal(0, 0.2, (300, 64)), "w": rng.normal(0, 0.2, (64, 64))}
-    model = tiny_model(text, {name: array.astype(np.float32) for name, array in arrays.items()})
-    x = rng.integers(0, 300, 400)
+    model, x = tied_model(), np.random.default_rng(3).integers(0, 300, 400)
     given = {"calibration_data": x, "min_sqnr": 60.0, "max_above_8_bits": 1.0}
     made = quarkfast.quantize(model, preset="MATMUL_NBITS", exclude_op_types=["Gather"], **given)
     (expected,), (got,) = run_exactly(model, {"x": x[:9]}), run_exactly(made.proto, {"x": x[:9]})

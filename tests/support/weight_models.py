@@ -34,6 +34,19 @@ def weight_layers(rng: np.random.Generator, dtype: type[np.floating[Any]] = np.f
     return tiny_model(text, {name: array.astype(dtype) for name, array in arrays.items()})
 
 
+def tied_model() -> onnx.ModelProto:
+    """Gather of a table -> MatMul -> MatMul with the same table, transposed, over [N] of int64."""
+    rng = np.random.default_rng(3)
+    arrays = {"table": rng.normal(0, 0.2, (300, 64)), "w": rng.normal(0, 0.2, (64, 64))}
+    text = """g (int64[N] x) => (float[N, 300] y) {
+        e = Gather (table, x)
+        a = MatMul (e, w)
+        t = Transpose <perm = [1, 0]> (table)
+        y = MatMul (a, t)
+    }"""
+    return tiny_model(text, {name: array.astype(np.float32) for name, array in arrays.items()})
+
+
 def changed_weights(
     proto: onnx.ModelProto, change: Callable[[str, NDArray[Any]], Any], opset: int | None = None
 ) -> onnx.ModelProto:
