@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from quarkfast import _core
 from quarkfast.kernels import Histogram, Moments, Range
+from quarkfast.statistics.compact_histogram import CompactHistogram
 from quarkfast.statistics.request import TensorRequest
 
 __all__ = ["TensorStatistics", "merge_statistics", "read_collector"]
@@ -81,7 +82,7 @@ def read_collector(collector: Any, slot: int, request: TensorRequest) -> TensorS
     return TensorStatistics(
         seen,
         collector.extremes(slot),
-        None if counts is None else Histogram(counts, exponent, seen),
+        None if counts is None else CompactHistogram(counts, exponent, seen),
         collector.moments(slot) if request.moments else None,
         collector.channel_absmax(slot) if request.channel_axis is not None else None,
     )
