@@ -56,13 +56,26 @@ def test_the_order_and_the_parts_of_rows_change_no_bit(rng, outputs):
     assert once.count == merged.count
 
 
+@OUTPUTS
+def test_groups_of_many_rows_do_not_meet(rng, outputs):
+    rows, missing = _rows(rng, count=9999), _rows(rng, count=9999)  # of which one group is counted at once
+    weights, steps = _weights(rng, outputs), _steps(rows, missing)
+    together = GramMatrices(weights, *steps)
+    together.add(rows, missing)
+    for group in range(2):
+        alone = GramMatrices(weights[[group]], *steps)
+        alone.add(rows[[group]], missing[[group]])
+        for name in ("gram", "missing", "mean", "missing_mean"):
+            assert getattr(together, name)[group].tobytes() == getattr(alone, name)[0].tobytes()
+
+
 @pytest.mark.parametrize("inputs", [9, 600])
 def test_outputs_are_whole_numbers_whose_sums_are_exact(rng, inputs):
     """All weights and inputs as large as can be: every sum is below 2^53, and so the same in any order."""
     weights = np.full((1, 2, inputs), 1.9999999, np.float32)
     found = GramMatrices(weights, 1.0, 1.0)
     codes = np.full((1, 64, inputs), 2.0**15)
-    outputs = found._outputs.of(codes)
+    outputs = found._outputs.of(codes, slice(None))
     assert np.array_equal(outputs, np.rint(outputs))
     assert 2.0**20 <= np.abs(outputs).max() <= 2.0**22
 

@@ -13,7 +13,7 @@ from quarkfast.reconstruction.activation_store import ActivationStore
 __all__ = ["stored_feeds"]
 
 # Bytes of samples to keep in memory.
-_BUDGET = 1 << 20
+_BUDGET = 1 << 18
 
 
 class _StoredFeed(Feed):

@@ -27,6 +27,9 @@ _WEIGHT_BITS, _OUTPUT_BITS = 22, 22
 # block begins at the diagonal: of many inputs half of it is there.
 _BLOCK = 256
 
+# Numbers in rows of several groups that are counted at once, whose copies in float64 take four times as much.
+_AT_ONCE = 1 << 15
+
 # Rows that are written and read at once.
 _ROWS = 128
 
@@ -91,14 +94,18 @@ class GramMatrices:
 
     def add(self, rows: NDArray[np.floating], missing: NDArray[np.floating] | None = None) -> None:
         """Adds rows ``[groups, n, k]`` of the quantized model, and what each lacks to that of the float model."""
-        codes = counted(rows, self._step)
-        self.count += codes.shape[1]
-        self._gram.add(codes)
-        self._sum += codes.sum(axis=1)
-        if missing is not None and self._missing_step is not None:
-            lacking = counted(missing, self._missing_step)
-            self._missing_sum += lacking.sum(axis=1)
-            _add_products(self._missing, self._outputs.of(lacking) if self._outputs else lacking, codes)
+        groups, count, inputs = rows.shape
+        self.count += count
+        at_once = max(1, _AT_ONCE // max(count * inputs, 1))
+        for begin in range(0, groups, at_once):
+            part = slice(begin, begin + at_once)
+            codes = counted(rows[part], self._step)
+            self._gram.add(codes, part)
+            self._sum[part] += codes.sum(axis=1)
+            if missing is not None and self._missing_step is not None:
+                lacking = counted(missing[part], self._missing_step)
+                self._missing_sum[part] += lacking.sum(axis=1)
+                _add_products(self._missing[part], self._outputs.of(lacking, part) if self._outputs else lacking, codes)
 
     def without_rows(self) -> GramMatrices:
         """Returns matrices of no rows, which share the weights with these."""
@@ -161,9 +168,9 @@ class _SymmetricSums:
         self._blocks = [np.zeros((groups, min(_BLOCK, inputs - begin), inputs - begin)) for begin in self._begins]
         self._aside: list[ActivationStore] = []
 
-    def add(self, codes: Values) -> None:
+    def add(self, codes: Values, groups: slice) -> None:
         for begin, block in zip(self._begins, self._blocks, strict=True):
-            block += codes[..., begin : begin + _BLOCK].transpose(0, 2, 1) @ codes[..., begin:]
+            block[groups] += codes[..., begin : begin + _BLOCK].transpose(0, 2, 1) @ codes[..., begin:]
 
     def set_aside(self) -> None:
         store = ActivationStore(0)
@@ -216,9 +223,9 @@ class _Outputs:
         self._shift = _powers_of_two(np.abs(self._codes).sum(axis=-1, keepdims=True)) * 2.0 ** (_BITS - _OUTPUT_BITS)
         self.steps = steps * self._shift
 
-    def of(self, codes: Values) -> Values:
-        found = codes @ self._codes.transpose(0, 2, 1)
-        found /= self._shift.transpose(0, 2, 1)
+    def of(self, codes: Values, groups: slice) -> Values:
+        found = codes @ self._codes[groups].transpose(0, 2, 1)
+        found /= self._shift[groups].transpose(0, 2, 1)
         return np.rint(found, out=found)
 
 

@@ -84,7 +84,7 @@ def rows_at(
         return [np.broadcast_to(rows, (groups, *rows.shape[1:])) for rows in steps]
     if layer.window is None:
         return [x.reshape(-1, x.shape[-1])[places][None] for x in inputs]
-    taken = [each.reshape(len(places), groups, numbers) for each in _patches(layer.window, inputs, places)]
+    taken = (each.reshape(len(places), groups, numbers) for each in _patches(layer.window, inputs, places))
     return [np.ascontiguousarray(rows.transpose(1, 0, 2)) for rows in taken]
 
 

@@ -24,7 +24,7 @@ __all__ = ["ReferenceOutputs"]
 _MOST = 100.0
 
 # Bytes of outputs of the float model to keep in memory.
-_BUDGET = 1 << 20
+_BUDGET = 1 << 18
 
 
 class ReferenceOutputs:

@@ -25,7 +25,7 @@ _ROWS_PER_INPUT, _FEWEST, _MOST = 8, 2048, 16384
 
 # Rows to multiply at once: at least so many, and of few numbers so many bytes. Their copies in float64 take four times
 # as much.
-_CHUNK_ROWS, _CHUNK = 256, 512 << 10
+_CHUNK_ROWS, _CHUNK = 256, 128 << 10
 
 
 class LayerStatistics(NamedTuple):
@@ -157,7 +157,8 @@ def _rows(
             chunk.append(rows_at(layer, [own, *_missing(own, *floats)], places))
         rows = sum(each[0].size for each in chunk) // inputs
         if sample == part[-1] or (rows >= _CHUNK_ROWS and rows * inputs * own.itemsize >= _CHUNK):
-            chunk = [[np.concatenate(each, axis=1) for each in zip(*chunk, strict=True)]]
+            if len(chunk) > 1:
+                chunk = [[np.concatenate(each, axis=1) for each in zip(*chunk, strict=True)]]
             yield chunk.pop()  # which nothing here holds while it is added, nor while the next is taken
 
 

@@ -17,9 +17,9 @@ from quarkfast.reconstruction.stages import StagedModel
 
 __all__ = ["Feed", "go_through"]
 
-# Bytes of tensors between two stages to keep in memory, of each of the two models; more of them lie in a file, which
-# costs no time that could be measured.
-_BUDGET = 1 << 20
+# Bytes of tensors between two stages to keep in memory, of each of the two models: none, for a file costs no time that
+# could be measured, and small arrays among what sessions take keep the memory of these from being given back.
+_BUDGET = 0
 
 # Bytes of tensors that sessions compute until the memory of these is given back.
 _COMPUTED = 16 << 20
