@@ -13,7 +13,7 @@ from quarkfast.graph.placement import LeftFloat
 from quarkfast.graph.selection import Choices
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
 from quarkfast.quantization.steep_functions import STEEP, transforms_of_inputs
-from quarkfast.quantization.weight_only.uses import Forms, Reader, Use, find_uses, is_worth_it
+from quarkfast.quantization.weight_only.uses import FormRules, Reader, Use, find_uses, saves_bytes
 
 __all__ = ["StoredWeight", "WeightPlacement", "place_weights"]
 
@@ -96,8 +96,8 @@ def place_weights(model: ir.Model, scheme: Scheme) -> WeightPlacement:
     if scheme.encoding == "cast":
         placement = _place_casts(model, scheme.weight, objection)
     else:
-        forms = Forms(choices, packed=scheme.encoding == "nbits", strict=scheme.strict)
-        placement = _place_codes(list(nodes_of(model.graph)), forms, objection)
+        rules = FormRules(choices, packed=scheme.encoding == "nbits", strict=scheme.strict)
+        placement = _place_codes(list(nodes_of(model.graph)), rules, objection)
     placement.idle = choices.idle({name_of(weight.value) for weight in placement.weights} | _left_float(scheme))
     if placement.weights and not scheme.own_operators:
         check_pairs_run(model)
@@ -108,7 +108,7 @@ def _place_casts(model: ir.Model, spec: TensorSpec, objection: Callable[[ir.Node
     placement = WeightPlacement()
     for graph in graphs_of(model):
         for value in graph.initializers.values():
-            if value.dtype != ir.DataType.FLOAT or not is_worth_it(value):
+            if value.dtype != ir.DataType.FLOAT or not saves_bytes(value):
                 continue
             uses = [Reader(node, index) for node, index in value.uses()]
             readers = tuple(use for use in uses if not objection(use.node))
@@ -125,10 +125,10 @@ def _left_float(scheme: Scheme) -> set[str]:
     return {rule.tensor for rule in scheme.tensors if rule.change.apply(scheme.weight).stays_float}
 
 
-def _place_codes(nodes: list[ir.Node], forms: Forms, objection: Callable[[ir.Node], str]) -> WeightPlacement:
+def _place_codes(nodes: list[ir.Node], rules: FormRules, objection: Callable[[ir.Node], str]) -> WeightPlacement:
     placement, uses = WeightPlacement(), dict[ir.Value, list[Use]]()
     for node in nodes:
-        found = find_uses(node, forms)
+        found = find_uses(node, rules)
         reason = objection(node) or (found if isinstance(found, str) else "")
         if found and reason:
             placement.leave(node, reason)
@@ -137,7 +137,7 @@ def _place_codes(nodes: list[ir.Node], forms: Forms, objection: Callable[[ir.Nod
     for each in uses.values():
         tables = [use for use in each if use.node.op_type == "Gather"]
         layers = [use for use in each if use not in tables]
-        if layers and not _has_rows(layers[0], forms):
+        if layers and not _has_rows(layers[0], rules):
             _store(placement, layers)
             _store(placement, tables)
         else:
@@ -145,9 +145,9 @@ def _place_codes(nodes: list[ir.Node], forms: Forms, objection: Callable[[ir.Nod
     return placement
 
 
-def _has_rows(layer: Use, forms: Forms) -> bool:
+def _has_rows(layer: Use, rules: FormRules) -> bool:
     """Whether rows of what a layer multiplies by may be read: those of few bits, or in the layout of a product, not."""
-    return not layer.spec.format.is_integer or (layer.spec.format.bits >= 8 and not forms.packed)
+    return not layer.spec.format.is_integer or (layer.spec.format.bits >= 8 and not rules.packed)
 
 
 def _store(placement: WeightPlacement, uses: Sequence[Use], turned_back: Collection[Use] = ()) -> None:

@@ -13,7 +13,7 @@ from quarkfast.graph.operators import find_operator
 from quarkfast.graph.recurrent import GATE_AXIS, RECURRENT_WEIGHTS, is_recurrent
 from quarkfast.graph.selection import Choices
 
-__all__ = ["Forms", "Reader", "Use", "find_uses", "is_worth_it", "reads_table"]
+__all__ = ["FormRules", "Reader", "Use", "find_uses", "reads_table", "saves_bytes"]
 
 # Smaller constants keep their type: they hold no bytes worth saving, and bounds, scales and shapes are among them.
 _SMALLEST = 256
@@ -57,8 +57,8 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Forms:
-    """What becomes of weights.
+class FormRules:
+    """What says in which form weights are stored.
 
     Attributes:
         choices: What the scheme says of nodes and tensors.
@@ -91,18 +91,18 @@ class Forms:
         return spec
 
 
-def find_uses(node: ir.Node, forms: Forms) -> list[Use] | str:
+def find_uses(node: ir.Node, rules: FormRules) -> list[Use] | str:
     """Returns the weights of `node`, none if there is nothing to say; or why they stay float."""
     if is_recurrent(node):
-        return _find_recurrent(node, forms)
+        return _find_recurrent(node, rules)
     if node.op_type == "Gather" and is_standard(node):
-        found = _find_table(node, forms) if reads_table(node) else None
+        found = _find_table(node, rules) if reads_table(node) else None
     else:
-        found = _find_use(node, forms)
+        found = _find_use(node, rules)
     return found if isinstance(found, str) else [] if found is None else [found]
 
 
-def is_worth_it(value: ir.Value) -> bool:
+def saves_bytes(value: ir.Value) -> bool:
     """Whether a constant has enough elements that their bytes count."""
     return _size(value) >= _SMALLEST
 
@@ -113,14 +113,14 @@ def reads_table(node: ir.Node) -> bool:
     return value is not None and is_constant(value) and _is_large(value)
 
 
-def _find_recurrent(node: ir.Node, forms: Forms) -> list[Use] | str:
+def _find_recurrent(node: ir.Node, rules: FormRules) -> list[Use] | str:
     """Returns the weights of the inputs and of the state, whose channels are the rows of all gates of a direction."""
     found = []
     for index in RECURRENT_WEIGHTS:
         value = node.inputs[index]
         if value is None:
             return _NOT_CONSTANT
-        spec = forms.of_layer(node, value)
+        spec = rules.of_layer(node, value)
         if isinstance(spec, str):
             return spec
         if reason := _why_unfit(value):
@@ -129,7 +129,7 @@ def _find_recurrent(node: ir.Node, forms: Forms) -> list[Use] | str:
     return found
 
 
-def _find_use(node: ir.Node, forms: Forms) -> Use | str | None:
+def _find_use(node: ir.Node, rules: FormRules) -> Use | str | None:
     operator = find_operator(node)
     if operator is None or node.op_type not in _LAYERS:
         large = any(is_constant(value) and value is not None and _is_large(value) for value in node.inputs)
@@ -145,28 +145,28 @@ def _find_use(node: ir.Node, forms: Forms) -> Use | str | None:
         return reason
     rank = rank_of(value)
     channel = 0 if transposed else operator.channel_axis(node, rank)
-    spec = forms.of_layer(node, value)
+    spec = rules.of_layer(node, value)
     if isinstance(spec, str):
         return spec
-    if forms.packed and spec.format.is_integer:
+    if rules.packed and spec.format.is_integer:
         return _why_no_nbits(node, rank) or Use(node, Reader(node, operator.weight), value, 1 - channel, spec)
     if spec.granularity == "group":
         return Use(node, reader, value, 1 - channel if rank == 2 else rank - 2, spec)
     return Use(node, reader, value, _channels(spec, channel), spec)
 
 
-def _find_table(node: ir.Node, forms: Forms) -> Use | str:
+def _find_table(node: ir.Node, rules: FormRules) -> Use | str:
     """Returns a table, which has 8 bits where other weights have fewer, and a scale for each column in place of groups.
 
     Rows are looked up alone, and ONNX Runtime looks up none of fewer bits.
     """
     value = node.inputs[0]
     assert value is not None
-    spec = forms.of(node, value)
+    spec = rules.of(node, value)
     if isinstance(spec, str):
         return spec
     byte = wider_integer(spec.dtype, bits=8)
-    if byte is not None and forms.strict:
+    if byte is not None and rules.strict:
         return "onnxruntime looks up rows of 8-bit codes, not of fewer bits"
     if node.attributes.get_int("axis", 0) != 0 or rank_of(value) != 2:
         return "it does not look up rows of a table"
