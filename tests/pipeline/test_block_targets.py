@@ -9,29 +9,12 @@ import pytest
 import quarkfast
 from quarkfast.cli import main
 from quarkfast.cli.exit_codes import ExitCode
-from quarkfast.errors import ConfigError
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.pipeline.wide_bytes import stored_activations, wide_shares
-from support.tiny_models import tiny_model
+from support.difference_model import PIXELS, difference_model
 
-PIXELS, UNITS = 64, 256
-TEXT = f"""g (float[N, {PIXELS}] x) => (float[N, 8] y) {{
-    a = MatMul (x, edges)
-    b = Relu (a)
-    c = MatMul (b, v)
-    d = Relu (c)
-    y = MatMul (d, w)
-}}"""
 BLOCKS = ["BFP16", "MX9", "MXINT8"]
-
-
-def _model():
-    """A first layer that looks at differences of neighbours: a step of two in each of them is what it sees."""
-    rng = np.random.default_rng(4)
-    edges = np.diag([0.0, *[1.0] * (PIXELS - 1)]) - np.eye(PIXELS, k=1)
-    arrays = {"edges": edges, "v": rng.normal(0, 0.2, (PIXELS, UNITS)), "w": rng.normal(0, 0.2, (UNITS, 8))}
-    return tiny_model(TEXT, {name: array.astype(np.float32) for name, array in arrays.items()})
 
 
 def _samples(count=120, seed=1):
@@ -41,12 +24,12 @@ def _samples(count=120, seed=1):
 
 
 def _quantized(preset, **options):
-    return quarkfast.quantize(_model(), preset=preset, calibration_data=_samples(), **options)
+    return quarkfast.quantize(difference_model(), preset=preset, calibration_data=_samples(), **options)
 
 
 def _ratio(made):
     feed = {"x": _samples(40, 8)}
-    return sqnr(*(exact_session(each).run(None, feed)[0] for each in (_model(), made.model_bytes)))
+    return sqnr(*(exact_session(each).run(None, feed)[0] for each in (difference_model(), made.model_bytes)))
 
 
 @pytest.mark.parametrize("preset", BLOCKS)
@@ -67,7 +50,7 @@ def test_they_do_where_the_first_samples_have_more_decibels():
     """Eight of them choose: pixels that change by 60 hide a step of two."""
     x = _samples()
     x[:8] = 190 + 60 * (-1.0) ** np.arange(PIXELS)
-    made = quarkfast.quantize(_model(), preset="BFP16", calibration_data=x, min_sqnr=26.0)
+    made = quarkfast.quantize(difference_model(), preset="BFP16", calibration_data=x, min_sqnr=26.0)
     assert made.summary.levers[-1].lever.startswith("bfloat16 for")
     assert made.summary.levers[-1].assured >= 26
 
@@ -101,15 +84,9 @@ def test_blocks_have_8_bits(preset, stored):
 
 
 def test_the_command_line_takes_the_target(tmp_path, capsys):
-    onnx.save(_model(), tmp_path / "m.onnx")
+    onnx.save(difference_model(), tmp_path / "m.onnx")
     np.savez(tmp_path / "x.npz", x=_samples())
     given = ["quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--calibration-data", tmp_path / "x.npz"]
     assert main([*map(str, given), "-p", "BFP16", "--min-sqnr", "26"]) == ExitCode.OK
     assert "bfloat16 for 1 activation" in " ".join(capsys.readouterr().out.split())
     assert (tmp_path / "q.onnx").read_bytes() == _quantized("BFP16", min_sqnr=26.0).model_bytes
-
-
-@pytest.mark.parametrize("preset", ["BF16", "FP16", "BF16_WO"])
-def test_presets_of_16_bit_floats_take_none(preset):
-    with pytest.raises(ConfigError, match=f"min_sqnr: expected a preset of integers or blocks, got {preset}"):
-        _quantized(preset, min_sqnr=20.0)

@@ -108,7 +108,7 @@ def _raises(session, data):
         ({"metric": _raises}, "metric: expected a number, got OSError: no labels"),
         ({"metric": lambda session, data: "good"}, "metric: expected a number, got ValueError"),
         ({"metric": lambda session, data: float("nan")}, "metric: expected a finite number, got nan"),
-        ({"preset": "BF16", "weight_type": "bfloat16"}, "max_drop: expected a preset of integers or blocks, got BF16"),
+        ({"preset": "BF16_WO", "weight_type": "bfloat16"}, "max_drop: expected a preset that levers change, "),
     ],
 )
 def test_what_is_no_metric_is_refused(tmp_path, options, message):

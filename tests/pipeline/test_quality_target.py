@@ -303,7 +303,7 @@ def test_the_same_bytes_on_every_run():
     [
         (
             {"preset": "BF16_WO", "weight_type": "bfloat16"},
-            "min_sqnr: expected a preset of integers or blocks, got BF16_WO",
+            "min_sqnr: expected a preset that levers change, got BF16_WO",
         ),
         ({"calibration_data": None}, "min_sqnr: expected calibration_data to judge outputs on, got none"),
         ({"calibration_data": "random"}, "min_sqnr: expected real samples to judge outputs on, got random ones"),

@@ -1,4 +1,4 @@
-"""What single Q/DQ pairs of a quantized model, or roundings to blocks, do to its outputs, on a few samples."""
+"""What single pairs of a quantized model (Q/DQ, Casts), or roundings to blocks, do to its outputs on a few samples."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ _SWITCH = "quarkfast_switch_"
 _SIZE = "quarkfast_size_"
 _QUANTIZE = ("QuantizeLinear", "ExtendedQuantizeLinear")
 _DEQUANTIZE = ("DequantizeLinear", "ExtendedDequantizeLinear")
+_HALVES = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
 
 _Parts = list[NDArray[np.float64]]
 
@@ -155,7 +156,7 @@ def _with_switches(model: onnx.ModelProto) -> list[str]:
     """
     graph = model.graph
     constants = {each.name for each in graph.initializer}
-    codes = {node.output[0]: node for node in graph.node if node.op_type in _QUANTIZE}
+    codes = {node.output[0]: node for node in graph.node if node.op_type in _QUANTIZE or _cast_to(node) in _HALVES}
     read = Counter(name for node in graph.node for name in node.input)
     outputs = {each.name for each in graph.output}
     nodes, tensors, inside = list[onnx.NodeProto](), list[str](), set[str]()
@@ -185,7 +186,13 @@ def _rounding(node: onnx.NodeProto, codes: Mapping[str, onnx.NodeProto]) -> onnx
     """Returns the node that reads what the end of a pair gives rounded: that of blocks is one node; None for others."""
     if node.op_type in BLOCK_OPERATORS:
         return node
-    return codes.get(node.input[0]) if node.op_type in _DEQUANTIZE else None
+    ends = node.op_type in _DEQUANTIZE or _cast_to(node) == onnx.TensorProto.FLOAT
+    return codes.get(node.input[0]) if ends else None
+
+
+def _cast_to(node: onnx.NodeProto) -> int | None:
+    """Returns the type that a Cast gives; None of other nodes."""
+    return next((each.i for each in node.attribute if each.name == "to"), None) if node.op_type == "Cast" else None
 
 
 def _choice(switch: str, before: Sequence[onnx.NodeProto], pair: onnx.NodeProto, tensor: str) -> onnx.NodeProto:

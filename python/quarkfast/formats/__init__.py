@@ -29,7 +29,7 @@ __all__ = [
 BLOCK_OPERATORS = frozenset(row.operator for row in BLOCK_FORMATS.values())
 """Quark's operators that round a tensor to a block format."""
 
-_BFLOAT16 = "bfloat16"
+_BFLOAT16, _BYTE = "bfloat16", 8
 
 
 def find(name: str) -> Format:
@@ -87,15 +87,19 @@ def _rows() -> tuple[Format, ...]:
 
 
 def wider(name: str) -> str | None:
-    """Returns the format of 16 bits that values take which are too much for another, or None where that is as wide.
+    """Returns the format that values take which are too much for another, or None where that is wide enough.
 
-    Integers have twice as many bits; blocks become bfloat16, which has as many exponents as there are values.
+    Integers of up to 8 bits become those of 16; blocks and floats of 8 bits become bfloat16, which has as many
+    exponents as there are values; floats of 16 bits become float32.
 
     Example:
-        >>> wider("uint8"), wider("bfp16"), wider("float16")
-        ('uint16', 'bfloat16', None)
+        >>> wider("uint8"), wider("int16"), wider("bfp16"), wider("float16")
+        ('uint16', None, 'bfloat16', 'float32')
     """
-    return _BFLOAT16 if find(name).is_block else wider_integer(name)
+    row = find(name)
+    if row.is_integer or row is FLOAT32:
+        return wider_integer(name)
+    return _BFLOAT16 if row.is_block or row.bits <= _BYTE else FLOAT32.name
 
 
 def wider_integer(name: str, bits: int = 16) -> str | None:

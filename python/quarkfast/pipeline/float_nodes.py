@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 import onnx
 
 from quarkfast.evaluate.partial_model import Feed
-from quarkfast.pipeline.wide_bytes import bits_of, share_above_8_bits, sized_weights, stored_activations
+from quarkfast.pipeline.wide_bytes import bits_of, share_above, sized_weights, stored_activations
 from quarkfast.quantization import Records
 from quarkfast.quantization.records import NodeRecord
 
@@ -17,13 +17,13 @@ _FLOAT_BITS = 32
 
 
 def nodes_left_float(
-    model: bytes, records: Records, ranked: Sequence[str], feed: Feed, largest_share: float
+    model: bytes, records: Records, ranked: Sequence[str], feed: Feed, largest_share: float, bits: int = 8
 ) -> list[str]:
     """Returns names of the quantized nodes without which activations have no pair, in the order in which they run.
 
     A tensor has none where the node that computes it and all that read it stay float, and with them what a device
     computes along with these. Tensors are taken in their order, but for one with which too much of the bytes of
-    activations or of weights would have more than 8 bits; weights that all have more may stay float.
+    activations or of weights would have more than `bits`; weights that all have more may stay float.
 
     Args:
         model: The quantized model.
@@ -31,11 +31,12 @@ def nodes_left_float(
         ranked: Names of activations that have codes, what matters most first.
         feed: A sample, which decides sizes.
         largest_share: At most this part of either may have more.
+        bits: The most that count as few.
 
     Raises:
         ModelError: If ONNX Runtime does not take the model or the sample.
     """
-    graph, found = _Graph(model, records, feed, largest_share), set[int]()
+    graph, found = _Graph(model, records, feed, largest_share, bits), set[int]()
     for name in ranked:
         wider = found | graph.around(name)
         if wider > found and graph.fits(wider):
@@ -46,8 +47,8 @@ def nodes_left_float(
 class _Graph:
     """Nodes by their index, and what has codes between them."""
 
-    def __init__(self, model: bytes, records: Records, feed: Feed, largest_share: float) -> None:
-        self._records, self._nodes, self._largest = records, records.nodes, largest_share
+    def __init__(self, model: bytes, records: Records, feed: Feed, largest_share: float, bits: int) -> None:
+        self._records, self._nodes, self._largest, self._bits = records, records.nodes, largest_share, bits
         self._makers = {name: index for index, node in enumerate(self._nodes) for name in node.outputs}
         self._readers: dict[str, list[int]] = {}
         for index, node in enumerate(self._nodes):
@@ -71,12 +72,12 @@ class _Graph:
         return found
 
     def fits(self, found: Collection[int]) -> bool:
-        """Whether no more of the bytes of each kind has more than 8 bits than may, or than had them before.
+        """Whether no more of the bytes of each kind has more bits than may, or than had them before.
 
         Some node has to stay quantized.
         """
         return len(found) < self._quantized and all(
-            share_above_8_bits(sized(found)) <= max(self._largest, share_above_8_bits(sized(())))
+            share_above(sized(found), self._bits) <= max(self._largest, share_above(sized(()), self._bits))
             for sized in (self._stored, self._held)
         )
 

@@ -36,6 +36,7 @@ class LouderActivations:
         samples: Sequence[Feed],
         given: Collection[str],
         largest_share: float,
+        bits: int = 8,
     ) -> None:
         """Opens a session.
 
@@ -45,7 +46,8 @@ class LouderActivations:
             reference: The float model.
             samples: Samples that calibrate.
             given: Names of the tensors of the model as it is given: no rule can name another.
-            largest_share: At most this part of the bytes of activations may have more than 8 bits in the end.
+            largest_share: At most this part of the bytes of activations may have more bits in the end.
+            bits: The most that count as few.
         """
         self._samples = samples[:_DECIDING]
         self._trial = PairTrial(model, reference, self._samples)
@@ -55,12 +57,12 @@ class LouderActivations:
         for name in self._trial.sizes:
             record = records.tensors.get(name)
             members.setdefault((record and record.root) or name, []).append(name)
-        narrow = [name for name in members if name in given and bits_of(records, name) <= 8]
+        narrow = [name for name in members if name in given and bits_of(records, name) <= bits]
         self._members = {name: members[name] for name in narrow}
         self._sizes = {name: sum(stored.get(each, 0) for each in members[name]) for name in narrow}
         self._others = tuple(self._trial.sizes.keys() - {each for name in narrow for each in members[name]})
         self._total = max(sum(stored.values()), 1)
-        wide = sum(size for name, size in stored.items() if bits_of(records, name) > 8)
+        wide = sum(size for name, size in stored.items() if bits_of(records, name) > bits)
         self._limit = max(largest_share * self._total - wide, 0.0)
         self._noise, self._own = cache(self._trial.noise), cache(self._own_noise)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +40,8 @@ _HELD_APART = 16
 # others than those that are judged.
 _MARGIN = 1.0
 
+_BYTE = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -52,6 +55,12 @@ class Plan:
     def makes_up(self) -> bool:
         """Whether codes of weights or biases make up for what activations lose: they are wrong beside others."""
         return self.scheme.rounding != "nearest" or self.scheme.output_bias_correction
+
+    @property
+    def few_bits(self) -> int:
+        """The most bits of an activation that levers may give more: 8, or 16 where the preset gives all of them 16."""
+        row = self.scheme.activation.format
+        return _BYTE if row.is_block else max(_BYTE, math.ceil(row.bits))
 
     @property
     def plain(self) -> Plan:
@@ -202,9 +211,9 @@ class Ladder:
             return found.worst + more
         return least + max(_MARGIN, found.doubt)
 
-    def _shares(self, best: _Result) -> WideShares:
+    def _shares(self, best: _Result, bits: int = _BYTE) -> WideShares:
         if not best.plan.scheme.stores_codes:
-            return wide_shares(best.data, best.summary.records or Records(), self._judged[0])
+            return wide_shares(best.data, best.summary.records or Records(), self._judged[0], bits)
         return stored_shares(best.data)
 
     def finish(self) -> tuple[bytes, Summary]:
@@ -214,8 +223,8 @@ class Ladder:
             save_bytes(best.data, self._path)
         with self.clock.stage("judge"):
             shares = self._shares(best)
-        # What stays float by itself takes nothing off what levers may widen of weights.
-        wide = 0.0 if best.plan.scheme.stores_codes else shares.activations
+            # What stays float by itself takes nothing off what levers may widen of weights.
+            wide = 0.0 if best.plan.scheme.stores_codes else self._shares(best, best.plan.few_bits).activations
         told = self.goal.notes(best.quality, self._float, wide)
         notes = (*best.summary.notes, *self.notes, *told)
         seconds = dict(self.clock.seconds)

@@ -11,7 +11,7 @@ from quarkfast.config.rules import Change, TensorRule
 from quarkfast.errors import ConfigError, UnsupportedError
 from quarkfast.evaluate.constant_trial import decibels
 from quarkfast.evaluate.pair_trial import PairTrial
-from quarkfast.formats import wider
+from quarkfast.formats import FLOAT32, wider
 from quarkfast.pipeline.float_nodes import nodes_left_float
 from quarkfast.pipeline.further_equalization import equalized_further, further_equalization
 from quarkfast.pipeline.louder_activations import LouderActivations
@@ -140,9 +140,9 @@ def improve_weights(ladder: Ladder) -> Effort | None:
 
 
 def widen_activations(ladder: Ladder) -> Plan | None:
-    """Gives 16 bits to the activations that take most from the outputs, to more of them until that is enough.
+    """Gives more bits to the activations that take most from the outputs, to more of them until that is enough.
 
-    Where the target takes no 16 bits, the nodes around them stay float.
+    Where these are float32, or the target does not take the wider type, the nodes around them stay float.
 
     Returns:
         The last plan that was tried; None without any.
@@ -151,13 +151,14 @@ def widen_activations(ladder: Ladder) -> Plan | None:
     wide, target = wider(plan.scheme.activation.dtype), plan.target
     if ladder.is_met or wide is None:
         return None
-    takes = not target.activation_types or wide in target.activation_types
-    if not takes:
+    floats = wide == FLOAT32.name
+    takes = not floats and (not target.activation_types or wide in target.activation_types)
+    if not takes and not floats:
         ladder.notes.append(f"{ladder.goal.name}: {target.name} takes no {wide} activations")
     plain = ladder.with_nearest_codes()
     with ladder.clock.stage("choose tensors"):
         records, share = plain.summary.records or Records(), ladder.goal.largest_share
-        given = (ladder.reference, ladder.calibration, ladder.tensors, share)
+        given = (ladder.reference, ladder.calibration, ladder.tensors, share, plan.few_bits)
         louder = LouderActivations(plain.data, records, *given)
     before: set[str] = set()
     for aim in _aims(ladder):
@@ -209,7 +210,8 @@ def _leave_float(ladder: Ladder, plan: Plan, names: Sequence[str], plain: Quanti
     """Leaves nodes float so that activations need no codes; returns the plan that was pulled, if there are any."""
     with ladder.clock.stage("choose tensors"):
         records = plain.summary.records or Records()
-        nodes = nodes_left_float(plain.data, records, names, ladder.calibration[0], ladder.goal.largest_share)
+        given = (names, ladder.calibration[0], ladder.goal.largest_share, plan.few_bits)
+        nodes = nodes_left_float(plain.data, records, *given)
     if not nodes:
         return None
     exclude = (*plan.scheme.exclude, *(f"^{re.escape(name)}" for name in nodes))

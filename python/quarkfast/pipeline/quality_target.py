@@ -63,12 +63,12 @@ def quantize_to_goal(
     A lever stays where it helps. What was tried is in the summary, and a note where the target is not met.
 
     Raises:
-        ConfigError: If the preset has no integer codes, or there are no samples.
+        ConfigError: If the preset stores weights as floats and rounds nothing else, or there are no samples.
         QuarkfastError: As :func:`quarkfast.quantize`. Nothing is left behind.
     """
     scheme, target = resolve(preset, options)
-    if not (scheme.has_scales or scheme.stores_codes or scheme.activation.is_block):
-        raise ConfigError(f"{goal.name}: expected a preset of integers or blocks, got {scheme.name}")
+    if scheme.weights_only and not scheme.stores_codes:
+        raise ConfigError(f"{goal.name}: expected a preset that levers change, got {scheme.name}")
     if calibration_data is None:
         raise ConfigError(f"{goal.name}: expected calibration_data to judge outputs on, got none")
     ladder = Ladder(model, path, scheme, calibration_data, max_memory, goal, clock, histograms)

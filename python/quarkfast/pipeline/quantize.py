@@ -161,7 +161,7 @@ def quantize(
             metric of a method of range estimation.
         metric_data: What `metric` is given as it stands; None for the feeds that are held apart.
         max_above_8_bits: The most of the bytes of activations, and of weights, to which `min_sqnr` and `max_drop` give
-            more than 8 bits, from 0 to 1; None for a quarter.
+            more than 8 bits, with presets of 16-bit activations more than 16, from 0 to 1; None for a quarter.
         progress: Called as stages begin and samples are read: stage, samples done, samples in all or None.
         histograms: Whether a histogram of each activation is gathered for :meth:`QuantizedModel.write_report` also
             where no method reads it. The model is the same.

@@ -14,7 +14,7 @@ from quarkfast.formats import BLOCK_OPERATORS, find
 from quarkfast.graph.shape_inference import inferred
 from quarkfast.quantization import Records
 
-__all__ = ["WideShares", "share_above_8_bits", "stored_activations", "stored_shares", "wide_shares"]
+__all__ = ["WideShares", "share_above", "stored_activations", "stored_shares", "wide_shares"]
 
 _FLOAT_BITS = 32
 
@@ -27,7 +27,8 @@ _PAIRS = BLOCK_OPERATORS | {
     *("QuantizeLinear", "DequantizeLinear", "ExtendedQuantizeLinear", "ExtendedDequantizeLinear"),
 }
 _SIZE = "quarkfast_size_"
-_FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+_HALVES = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+_FLOATS = (onnx.TensorProto.FLOAT, *_HALVES)
 
 # The first input behind codes: scales and zero points, which may have as many axes.
 _PARAMETERS = {"DequantizeLinear": 1, "DynamicQuantizeLSTM": 3, "GatherBlockQuantized": 2, "MatMulNBits": 2}
@@ -52,21 +53,22 @@ class WideShares(NamedTuple):
         )
 
 
-def wide_shares(model: bytes, records: Records, feed: Feed) -> WideShares:
-    """Returns what part of a quantized model has more than 8 bits.
+def wide_shares(model: bytes, records: Records, feed: Feed, bits: int = 8) -> WideShares:
+    """Returns what part of a quantized model has more than 8 bits, or than `bits`.
 
     Args:
         model: The quantized model.
         records: What is known of its nodes and tensors.
         feed: A sample, which decides sizes.
+        bits: The most that count as few.
 
     Raises:
         ModelError: If ONNX Runtime does not take the model or the sample.
     """
     proto = onnx.load_model_from_string(model)
     stored = stored_activations(model, records, feed)
-    activations = share_above_8_bits((size, bits_of(records, name)) for name, size in stored.items())
-    return WideShares(activations, share_above_8_bits(sized_weights(proto.graph, records).values()))
+    activations = share_above([(size, bits_of(records, name)) for name, size in stored.items()], bits)
+    return WideShares(activations, share_above(sized_weights(proto.graph, records).values(), bits))
 
 
 def stored_shares(model: bytes) -> WideShares:
@@ -80,7 +82,7 @@ def stored_shares(model: bytes) -> WideShares:
         for each in graph.initializer
         if sum(size > 1 for size in each.dims) > 1 and each.name not in parameters
     ]
-    return WideShares(1.0, share_above_8_bits(found))
+    return WideShares(1.0, share_above(found))
 
 
 def _packed(node: onnx.NodeProto) -> int:
@@ -89,15 +91,15 @@ def _packed(node: onnx.NodeProto) -> int:
     return int(attributes["K"]) * int(attributes["N"])
 
 
-def share_above_8_bits(sized: Iterable[tuple[int, int]]) -> float:
-    """Returns the part of elements that have more than 8 bits, from pairs of a number of elements and their bits.
+def share_above(sized: Iterable[tuple[int, int]], most: int = 8) -> float:
+    """Returns the part of elements that have more than `most` bits, from pairs of a number of elements and their bits.
 
     Example:
-        >>> share_above_8_bits([(300, 8), (100, 16)])
+        >>> share_above([(300, 8), (100, 16)])
         0.25
     """
     found = list(sized)
-    return sum(size for size, bits in found if bits > 8) / max(sum(size for size, _ in found), 1)
+    return sum(size for size, bits in found if bits > most) / max(sum(size for size, _ in found), 1)
 
 
 def bits_of(records: Records, name: str) -> int:
@@ -169,6 +171,8 @@ def sized_weights(graph: onnx.GraphProto, records: Records) -> dict[str, tuple[i
         for each in records.tensors.values()
         if each.kind in ("weight", "constant") and each.shape is not None and len(each.shape) > 1
     }
-    read = {name for node in graph.node if node.op_type not in _PAIRS for name in node.input}
+    halves = {each.name for each in graph.initializer if each.data_type in _HALVES}
+    decoding = {node.input[0] for node in graph.node if node.op_type == "Cast" and node.input[0] in halves}
+    read = {name for node in graph.node if node.op_type not in _PAIRS for name in node.input} - decoding
     left = [each for each in graph.initializer if each.data_type in _FLOATS and len(each.dims) > 1]
     return found | {each.name: (math.prod(each.dims), _FLOAT_BITS) for each in left if each.name in read}
