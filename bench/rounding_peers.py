@@ -3,7 +3,8 @@
 PYTHON is the one of an environment that has the peer. On each of ``--models`` and each number of ``--images``, the
 peers' AdaRound and AdaQuant, with their own options, run beside ``quarkfast quantize --rounding descent``, in A8W8 also
 with ``--shift-activations``. 1,000 other images judge with exact sums; seconds are the processor time of whole
-processes with one thread. Prints a Markdown table. WORK keeps the models.
+processes. All run on one processor: a thread on the other half of a core would count seconds in which it does little.
+Prints a Markdown table. WORK keeps the models.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, nargs="+", default=[64, 256])
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
+    os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])  # that of all processes it starts, too
     x, _ = images(given.shared / "data" / "cifar10_eval.npz", 1000)
     print("| model | preset | images | tool | SQNR | CPU s |\n| :-- | :-- | --: | :-- | --: | --: |", flush=True)
     for name in given.models:
@@ -76,7 +78,7 @@ def absolute(path: str) -> Path:
 
 
 def processor_time(command: list[str], folder: Path) -> float:
-    """Runs a command in a folder, for Quark writes a table of layers into it, with one thread.
+    """Runs a command in a folder, for Quark writes a table of layers into it.
 
     Returns:
         What processor time it and its children took, in seconds.
