@@ -43,6 +43,16 @@ def test_poor_outputs_get_it_without_an_option(preset, tmp_path):
 
 
 @pytest.mark.usefixtures("easily")
+def test_so_do_those_of_shifted_activations():
+    left, asked = (quantized(shift_activations=True, output_bias_correction=on) for on in (False, True))
+    result = quantized(shift_activations=True)
+    assert any(note.startswith("activation shifting: ") for note in result.summary.notes)
+    assert is_added(result)
+    assert result.model_bytes == asked.model_bytes
+    assert ratio(result) > ratio(left)
+
+
+@pytest.mark.usefixtures("easily")
 @pytest.mark.parametrize("tried", [True, False])
 def test_progress_tells_of_its_layers_where_it_is_tried(tried):
     heard = []

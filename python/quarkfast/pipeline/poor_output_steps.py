@@ -34,8 +34,8 @@ def may_correct_biases(context: Context) -> bool:
     """Whether output bias correction may be tried: there are biases with codes, and nobody has said whether to."""
     scheme = context.scheme
     said = scheme.output_bias_correction or not scheme.bias_correction or scheme.strict
-    plain = scheme.rounding == "nearest" and not scheme.shift_activations
-    return context.uncorrected is not None and plain and scheme.codes_biases and not said
+    nearest = scheme.rounding == "nearest"
+    return context.uncorrected is not None and nearest and scheme.codes_biases and not said
 
 
 def keep_unwritten(context: Context) -> bool:

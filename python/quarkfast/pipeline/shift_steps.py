@@ -103,5 +103,11 @@ def balance_biases(context: Context) -> bool:
 
 
 def settle_shifted_limits(context: Context) -> bool:
-    """Moves limits onto the ends of codes where these do the same."""
-    return context.shifted is not None and settle_limits(context.shifted.limits)
+    """Moves limits onto the ends of codes where these do the same.
+
+    They are looked for by name: the model may be a copy of the one that lost offsets (`keep_unwritten`).
+    """
+    if context.shifted is None:
+        return False
+    names = {name_of(node) for node in context.shifted.limits}
+    return settle_limits(node for node in context.model.graph if name_of(node) in names)
