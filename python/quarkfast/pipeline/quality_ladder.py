@@ -222,10 +222,10 @@ class Ladder:
         if self._path is not None:
             save_bytes(best.data, self._path)
         with self.clock.stage("judge"):
-            shares, few = self._shares(best), best.plan.few_bits
+            shares, few, wide = self._shares(best), best.plan.few_bits, 0.0
             # What stays float by itself takes nothing off what levers may widen of weights.
-            beyond = shares if few == _BYTE or best.plan.scheme.stores_codes else self._shares(best, few)
-            wide = 0.0 if best.plan.scheme.stores_codes else beyond.activations
+            if not best.plan.scheme.stores_codes:
+                wide = (shares if few == _BYTE else self._shares(best, few)).activations
         told = self.goal.notes(best.quality, self._float, wide)
         notes = (*best.summary.notes, *self.notes, *told)
         seconds = dict(self.clock.seconds)
