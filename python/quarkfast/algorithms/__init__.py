@@ -9,7 +9,6 @@ from quarkfast.algorithms.cross_layer_equalization import CROSS_LAYER_EQUALIZATI
 from quarkfast.algorithms.hadamard_rotation import HADAMARD_ROTATION
 from quarkfast.algorithms.outlier_channel_splitting import OUTLIER_CHANNEL_SPLITTING
 from quarkfast.algorithms.output_bias_correction import OUTPUT_BIAS_CORRECTION
-from quarkfast.algorithms.peak_ranges import PEAK_RANGES
 from quarkfast.algorithms.product_channels import smoothable_axes
 from quarkfast.algorithms.range_method import RANGE_METHOD
 from quarkfast.algorithms.range_search import RANGE_SEARCH
@@ -25,7 +24,6 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     CHANNEL_SMOOTHING,
     SCALE_ALIGNMENT,
     RANGE_METHOD,
-    PEAK_RANGES,
     RANGE_SEARCH,
     BIAS_CORRECTION,
     OUTPUT_BIAS_CORRECTION,

@@ -143,7 +143,7 @@ class Algorithm:
         >>> from quarkfast.algorithms import ALGORITHMS
         >>> from quarkfast.config import PRESETS
         >>> [each.name for each in ALGORITHMS if each.settings(PRESETS["A8W8"])]
-        ['cross-layer equalization', 'range method', 'peak ranges', 'bias correction']
+        ['cross-layer equalization', 'range method', 'bias correction']
     """
 
     name: str

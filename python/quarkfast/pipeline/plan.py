@@ -36,8 +36,8 @@ def plan(model: ModelSource, preset: str | Scheme = "A8W8", **options: Any) -> M
         recipe: sort, inline functions, convert opset, clean, widen half precision, check constants, fold
         constants, fold BatchNormalization, split affine steps, fold affine steps, cross-layer equalization,
         check new constants, infer types, remove no-ops, merge Concats, convert for target, place, keep constants
-        in files, choose ranges, compute scales, plan codes, range method, peak ranges, bias correction,
-        check for target, insert, serialize
+        in files, choose ranges, compute scales, plan codes, range method, bias correction, check for target,
+        insert, serialize
         quantized: 1 Relu
         activation: 'x': int8
         activation: 'y': int8
