@@ -25,15 +25,15 @@ PRESETS = (
 
 # Field of the classes, key of FastFinetune, a value that is honoured, the setting that it becomes, one that is refused.
 SETTINGS = [
-    ("num_iterations", "NumIterations", 20, "num_iterations", 0),
-    ("learning_rate", "LearningRate", 0.02, "learning_rate", -1.0),
+    ("num_iterations", "NumIterations", 20, None, 0),
+    ("learning_rate", "LearningRate", 0.02, None, -1.0),
     ("data_size", "DataSize", 1e9, "samples", float("inf")),
-    ("early_stop", "EarlyStop", True, "early_stop", "yes"),
+    ("early_stop", "EarlyStop", True, None, "yes"),
     ("update_bias", "UpdateBias", False, "update_bias", "no"),
     ("target_op_type", "TargetOpType", ["Conv"], "op_types", []),
-    ("reg_param", "RegParam", 0.1, "reg_param", 0),
-    ("beta_range", "BetaRange", (10, 3), "beta_range", (20, 0.5)),
-    ("warm_start", "WarmStart", 0.3, "warm_start", 1.0),
+    ("reg_param", "RegParam", 0.1, None, 0),
+    ("beta_range", "BetaRange", (10, 3), None, (20, 0.5)),
+    ("warm_start", "WarmStart", 0.3, None, 1.0),
     ("batch_size", "BatchSize", 8, None, 0),
     ("num_batches", "NumBatches", 4, None, 0),
     ("dynamic_batch", "DynamicBatch", True, None, 2),
@@ -184,8 +184,7 @@ def test_a_ready_made_configuration_has_its_solver(name):
     (algorithm,) = config.algo_config
     expected = ("AdaRound", 1000) if "ADAROUND" in name else ("AdaQuant", 3000)
     assert (algorithm.name, algorithm.num_iterations) == expected
-    rounding, options = rounding_of(config)
-    assert (rounding, options["num_iterations"]) == (expected[0].lower(), expected[1])
+    assert rounding_of(config)[0] == expected[0].lower()
 
 
 def test_algorithms_beside_the_configuration_do_what_those_in_it_do(tmp_path):

@@ -54,8 +54,8 @@ def test_paths_and_tuples_are_taken(tmp_path):
     assert data_source_of(legacy(SaveAndRestore=tmp_path / "ranges.json")).saved == str(tmp_path / "ranges.json")
     fields = QuantizationConfig(nodes_to_exclude=("conv",), per_channel=np.True_, optimize_model=None)
     assert scheme_of(fields) == scheme_of(QuantizationConfig(nodes_to_exclude=["conv"], per_channel=True))
-    config = quarkfast.QConfig(LAYER, algo_config=(quarkfast.AdaRoundConfig(num_iterations=np.int64(5)),))
-    assert dict(scheme_of(config).rounding_options)["num_iterations"] == 5
+    config = quarkfast.QConfig(LAYER, algo_config=(quarkfast.AdaRoundConfig(data_size=np.int64(5)),))
+    assert dict(scheme_of(config).rounding_options)["samples"] == 5
 
 
 def test_a_configuration_is_not_changed():

@@ -13,7 +13,7 @@ from quarkfast import _core
 from quarkfast.algorithms.algorithm import Context
 from quarkfast.algorithms.bias_correction import bias_of
 from quarkfast.algorithms.held_apart import Gains, split_samples
-from quarkfast.algorithms.rounding import SOLVERS, CoordinateDescent, Gptq, RoundingProblem, Solver
+from quarkfast.algorithms.rounding import DESCENDING, SOLVERS, CoordinateDescent, Gptq, RoundingProblem, Solver
 from quarkfast.algorithms.rounding.error_feedback import round_with_feedback
 from quarkfast.algorithms.rounding.group_scales import solve_with_scales
 from quarkfast.algorithms.rounding.inverse_factors import InverseFactors
@@ -230,6 +230,8 @@ def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
     if not context.has_real_samples:
         context.notes.append("weight rounding was left out: the samples are random")
         return False
+    if context.scheme.rounding in DESCENDING:
+        context.notes.append(f"rounding: {context.scheme.rounding!r} runs 'descent', which solves the same problem")
     fitting, apart = split_samples(context, settings.samples)
     both = settings.from_float_input
     models = context.simulate([name for layer in layers for name in (layer.weight, layer.bias) if name])

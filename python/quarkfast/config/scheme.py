@@ -80,7 +80,7 @@ class Scheme:
         portable: For targets on ONNX Runtime's processor kernels, whether weights leave the sums of layers in 16 bits,
             so that processors without VNNI give what others do (`quarkfast.quantization.portable_weights`).
         rounding: How codes of weights are chosen: ``"nearest"`` to the weights, or by ``"descent"``, ``"adaround"``,
-            ``"adaquant"`` or ``"gptq"``, so that outputs of layers are nearest
+            ``"adaquant"`` (both run descent) or ``"gptq"``, so that outputs of layers are nearest
             (`quarkfast.algorithms.weight_rounding`).
         rounding_options: Settings of that which differ from its own, names and values.
         bias_correction: Whether biases make up for what rounded weights add to the mean of a layer's output, where that

@@ -17,7 +17,7 @@ __all__ = ["FINETUNING_KEYS", "FinetuningKey", "finetuned", "finetuning_of"]
 
 _NAMES = {"adaround": "AdaRound", "adaquant": "AdaQuant", "descent": "descent"}
 _ROUNDINGS: Mapping[str, WeightRounding] = {"adaround": "adaround", "adaquant": "adaquant", "descent": "descent"}
-_STEPS = ("adaround", "adaquant")  # Those that take steps; descent ends by itself.
+_STEPS = ("adaround", "adaquant")
 _ROUND = ("adaround",)
 
 
@@ -88,14 +88,15 @@ FINETUNING_KEYS: Mapping[str, FinetuningKey] = MappingProxyType(
     {
         "OptimAlgorithm": FinetuningKey(lambda value: str(value).lower() in _NAMES, "adaround, adaquant or descent"),
         "DataSize": FinetuningKey(_count, "a count", "samples"),
-        "NumIterations": FinetuningKey(_count, "a count", "num_iterations", _STEPS, (1000, 3000)),
-        "LearningRate": FinetuningKey(_positive, "a number above 0", "learning_rate", _STEPS, (0.1, 1e-5)),
-        "EarlyStop": FinetuningKey(_flag, "True or False", "early_stop", _STEPS, (True, False)),
         "UpdateBias": FinetuningKey(_flag, "True or False", "update_bias"),
         "TargetOpType": FinetuningKey(_names, "a list of operator types", "op_types"),
-        "RegParam": FinetuningKey(_positive, "a number above 0", "reg_param", _ROUND, (0.01,)),
-        "BetaRange": FinetuningKey(_pair, "two numbers of at least 1", "beta_range", _ROUND, ((20, 2), [20, 2])),
-        "WarmStart": FinetuningKey(_part, "a number from 0 to below 1", "warm_start", _ROUND, (0.2,)),
+        # Steps of gradient descent; coordinate descent, which runs in their place, ends by itself.
+        "NumIterations": FinetuningKey(_count, "a count", None, _STEPS, (1000, 3000)),
+        "LearningRate": FinetuningKey(_positive, "a number above 0", None, _STEPS, (0.1, 1e-5)),
+        "EarlyStop": FinetuningKey(_flag, "True or False", None, _STEPS, (True, False)),
+        "RegParam": FinetuningKey(_positive, "a number above 0", None, _ROUND, (0.01,)),
+        "BetaRange": FinetuningKey(_pair, "two numbers of at least 1", None, _ROUND, ((20, 2), [20, 2])),
+        "WarmStart": FinetuningKey(_part, "a number from 0 to below 1", None, _ROUND, (0.2,)),
         # The form holds all samples at once, and nothing is drawn at random.
         "BatchSize": FinetuningKey(_count, "a count"),
         "NumBatches": FinetuningKey(_count, "a count"),
