@@ -123,3 +123,48 @@ def test_refining_twice_changes_nothing():
 def test_one_scale_a_channel_is_refused():
     with pytest.raises(ConfigError, match="per_channel: expected False for XINT8, got True; its target has one shift"):
         quarkfast.quantize(conv_relu_model(), preset="XINT8", per_channel=True, calibration_data=samples())
+
+
+def _conv(weight, bias, ranges):
+    text = "g (float[N, 3, 8, 8] x) => (float[N, 3, 8, 8] y) { y = Conv(x, w, b) }"
+    model, _, positions = _refine(tiny_model(text, {"w": weight, "b": np.array(bias, np.float32)}), ranges)
+    (conv,) = list(model.graph)
+    return conv, positions
+
+
+@pytest.mark.parametrize("channels", [[1e-5, 1e-5, 1e-5], [1e-4, 1e-9, 1e-9]])
+def test_a_weight_gives_way_where_its_bias_would_not_fit(channels):
+    weight = np.tile(np.array(channels, np.float32).reshape(3, 1, 1, 1), (1, 3, 1, 1))
+    conv, positions = _conv(weight, [6.2, -5.0, 3.0], {"x": 3.9, "y": 6.3})
+    # 127 codes of 2^-4 reach 7.9, of 2^-5 only 3.97; the accelerator shifts biases by 15 bits at most.
+    assert positions.of_input(conv, 2) == 4
+    assert positions.of_input(conv, 0) + positions.of_input(conv, 1) == 4 + 15
+
+
+def test_a_bias_that_fits_leaves_its_weight_alone():
+    weight = np.full((3, 3, 1, 1), 1e-2, np.float32)
+    conv, positions = _conv(weight, [1.9, -1.0, 0.5], {"x": 3.9, "y": 2.0})
+    assert 127 * 2.0 ** -positions.of_input(conv, 2) >= 1.9
+    assert positions.of_input(conv, 1) == 13  # 82 codes
+
+
+def test_an_output_gives_way_where_its_steps_would_be_finer_than_those_of_the_products():
+    weight = np.full((3, 3, 1, 1), 0.9, np.float32)
+    conv, positions = _conv(weight, [-8.0, -8.0, -8.0], {"x": 3.9, "y": 1e-5})
+    assert [positions.of_input(conv, 0), positions.of_input(conv, 1), positions.of_output(conv)] == [5, 7, 12]
+
+
+def test_weights_far_smaller_than_their_bias_keep_it_whole():
+    rng = np.random.default_rng(0)
+    constants = {
+        "w": (2e-5 * rng.standard_normal((4, 3, 3, 3))).astype(np.float32),
+        "b": np.array([5, -4.5, 3, -6.2], np.float32),
+    }
+    text = "g (float[N, 3, 8, 8] x) => (float[N, 4, 6, 6] y) { y = Conv(x, w, b) }"
+    model = tiny_model(text, constants)
+    x = rng.standard_normal((8, 3, 8, 8)).astype(np.float32)
+    result = quarkfast.quantize(model, preset="XINT8", calibration_data=x)
+    whole = onnxruntime.InferenceSession(result.model_bytes).run(None, {"x": x})[0]
+    reference = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+    # Half a step of the output, and the products, which are less than that step.
+    assert np.abs(whole - reference).max() <= 2**-5 + 2**-4

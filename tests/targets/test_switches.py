@@ -151,7 +151,10 @@ LIMITS = {
         SUM.replace("Add", "Mul"), {}, {"a": (-100, 100), "b": (-100, 100), "y": (-0.001, 0.001)},
         lambda i, o: sum(i) - o >= 0,
     ),
-    "shift_cut": (CONV, SMALL, {"x": (-0.9, 0.9), "y": (-120, 120)}, lambda i, o: i[0] + i[1] - o <= 16),
+    "shift_cut": (
+        CONV, {**SMALL, "b": np.full(3, 0.1, np.float32)}, {"x": (-0.9, 0.9), "y": (-120, 120)},
+        lambda i, o: i[0] + i[1] - o <= 16,
+    ),
     "shift_bias": (CONV, SMALL, {"x": (-0.9, 0.9), "y": (-120, 120)}, lambda i, o: i[0] + i[1] - i[2] <= 15),
     "hard_sigmoid": (
         "g (float[N, 4] x) => (float[N, 4] y) { y = HardSigmoid<alpha = 0.16666667, beta = 0.5>(x) }",

@@ -85,18 +85,29 @@ def shift_write_product(node: ir.Node, positions: Positions) -> None:
 
 
 def shift_cut(node: ir.Node, positions: Positions) -> None:
-    """The sum of products is shifted right by 0 to 16 bits to its output; the weight's position moves to allow it."""
+    """The sum of products is shifted right by 0 to 16 bits to its output.
+
+    Where that is more, the weight gets coarser steps. Where the output has finer steps than the products, it gets
+    theirs: a weight of finer steps, as Quark has it, would be clipped.
+    """
     data, weight, out = positions.of_input(node, 0), positions.of_input(node, 1), positions.of_output(node)
     if data is not None and weight is not None and out is not None:
-        positions.move_input(node, 1, _within(weight + data - out, 0, 16) + out - data)
+        positions.move_output(node, min(out, weight + data))
+        positions.move_input(node, 1, min(weight, 16 + out - data))
 
 
 def shift_bias(node: ir.Node, positions: Positions) -> None:
-    """The bias is shifted to the sum of products by at most 15 bits left, and right no further than its bits reach."""
+    """The bias is shifted to the sum of products by at most 15 bits left, and right no further than its bits reach.
+
+    Where that is more, the weight gets coarser steps, as far as its products have those of the output: a bias of
+    finer steps, as Quark has it, would be clipped.
+    """
     data, weight, bias = (positions.of_input(node, index) for index in range(3))
     out = positions.of_output(node)
     if data is None or weight is None or bias is None or out is None:
         return
+    weight = max(min(weight, bias + 15 - data), min(weight, out - data))
+    positions.move_input(node, 1, weight)
     cut = weight + data - out
     lowest = 0 if _feeds_leaky_relu(node) else min(0, -(24 - (8 + cut)))
     positions.move_input(node, 2, weight + data - _within(weight + data - bias, lowest, 15))
