@@ -153,3 +153,65 @@ def test_a_quality_target_judges_rows_that_belong_together():
     sessions = exact_session(proto), exact_session(result.model_bytes)
     expected, got = (np.concatenate([each.run(None, feed)[0] for feed in others]) for each in sessions)
     assert abs(told - sqnr(expected, got)) < 5
+
+
+MIXING = {
+    **{name: end for name, end in TOGETHER.items() if name != "rows by a fixed number"},
+    "a product of the batch with itself": "t = Transpose <perm = [1, 0]> (a) y = MatMul(a, t) }",
+    "a Reshape of all": "b = Reshape(a, all) c = ReduceMean <axes = [1], keepdims = 1> (b) y = Sub(a, c) }",
+    "a statistic of the batch": "y, m, v = BatchNormalization <training_mode = 1> (a, ones, zeros, zeros, ones) }",
+}
+MORE = {"all": np.int64([1, -1]), "ones": np.ones(4, np.float32), "zeros": np.zeros(4, np.float32)}
+
+
+def _opened(end, data=None, **options):
+    model = load_model(tiny_model(LAYER + end, CONSTANTS | MORE))
+    given = RNG.normal(0, 1, (32, 4)).astype(np.float32) if data is None else data
+    return open_data(given, model_inputs(model), **options), model
+
+
+@pytest.mark.parametrize("end", MIXING.values(), ids=MIXING)
+def test_rows_of_arrays_that_change_each_other_run_alone(end):
+    samples, model = _opened(end)
+    keep_whole_samples(samples, model)
+    assert samples.single
+    assert not samples.unsized
+    assert [len(feed["x"]) for feed in samples] == [1] * 32
+
+
+@pytest.mark.parametrize("end", APART.values(), ids=APART)
+def test_rows_of_arrays_that_count_by_themselves_are_joined(end):
+    samples, model = _opened(end)
+    keep_whole_samples(samples, model)
+    assert samples.unsized
+
+
+def test_rows_that_change_each_other_are_not_joined_to_be_judged():
+    samples, model = _opened(MIXING["Softmax over rows"], _feeds(8, 1))
+    cut_to_rows(samples, model, 4)
+    assert [len(feed["x"]) for feed in samples] == [1] * 8
+
+
+def test_a_batch_size_that_is_asked_for_joins_rows_of_any_model():
+    samples, model = _opened(MIXING["one number"], batch_size=16)
+    keep_whole_samples(samples, model)
+    assert [len(feed["x"]) for feed in samples] == [16, 16]
+
+
+def test_equal_rows_tell_nothing_and_are_joined():
+    samples, model = _opened(MIXING["one number"], np.ones((8, 4), np.float32))
+    keep_whole_samples(samples, model)
+    assert samples.unsized
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "A16W8"])
+def test_a_mean_over_all_rows_is_quantized_by_single_ones(preset):
+    proto = tiny_model(
+        "g (float[N, 7, 4] x) => (float y) { a = MatMul(x, w) b = Relu(a) y = ReduceMean<keepdims = 0>(b) }", CONSTANTS
+    )
+    x = RNG.normal(0, 1, (64, 7, 4)).astype(np.float32)
+    result = quarkfast.quantize(proto, preset=preset, calibration_data={"x": x})
+    sessions = exact_session(proto), exact_session(result.model_bytes)
+    expected, got = (np.array([each.run(None, {"x": row[None]})[0] for row in x]) for each in sessions)
+    assert np.abs(expected - got).max() <= 0.02 * expected.max()
+    assert [note for note in result.summary.notes if "each ran alone" in note]

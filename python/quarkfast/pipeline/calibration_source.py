@@ -20,6 +20,11 @@ __all__ = ["CalibrationSource"]
 # as much: Segment Anything's encoder at 1024 pixels (1.6 GB) took 5.5 GB so, and 2.5 GB with them.
 _MOST_MEASURED = 256 << 20
 
+_SINGLE = (
+    "rows of the samples change each other's outputs in this model, so that each ran alone; where several are one "
+    "sample, batch_size tells how many"
+)
+
 # No step between two that ask makes activations so many times as large: split channels become an eighth more.
 _MOST_GROWTH = 8
 
@@ -99,18 +104,23 @@ class CalibrationSource:
         return self.has_data and not self.samples(model, scheme).random
 
     def sample_to_measure(self, model: ir.Model, scheme: Scheme) -> tuple[Feed | None, tuple[str, ...]]:
-        """Returns the first sample, unless its activations take too much memory, and what there is to say of that.
+        """Returns the first sample, unless its activations take too much memory, and what there is to say of samples.
 
         It is one row where the model allows that. None without samples, and with random ones.
         """
-        if not self.has_data or self.samples(model, scheme).random:
+        if not self.has_data:
             return None, ()
-        first = self.samples(model, scheme).row()
+        samples = self.samples(model, scheme)
+        told = (_SINGLE,) if samples.single else ()
+        if samples.random:
+            return None, told
+        first = samples.row()
         most = min(_MOST_MEASURED if self.limit is None else self.limit // 4, _MOST_MEASURED)
         live = self._live_bytes(model, first, most // _MOST_GROWTH)
         if live <= most:
-            return first, ()
-        return None, (f"the outputs on the first sample are not measured: its activations take {readable(live)}",)
+            return first, told
+        unmeasured = f"the outputs on the first sample are not measured: its activations take {readable(live)}"
+        return None, (*told, unmeasured)
 
     def _live_bytes(self, model: ir.Model, feed: Feed, few: int = 0) -> int:
         """Returns the bytes of activations of one run; known while nodes and shapes of inputs stay the same.

@@ -30,6 +30,7 @@ class Samples:
         resizable: Whether :meth:`resize` may join feeds, and cut them.
         whole: Whether a feed is one sample, however many rows it has.
         unsized: Whether nobody has said how many rows a feed has: they come one by one, to be resized.
+        single: Whether each row runs alone because it changes what comes of others.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Samples:
         self.first, self.total, self.random, self.unsized, self.held = found, total, random, unsized, held
         self.resizable = may_rebatch(inputs) and batch_of(inputs) is None
         self.whole = items is not None and not may_rebatch(inputs) and len({len(each) for each in _ranked(found)}) > 1
+        self.single = False
         self._opened: Iterator[Feed] | None = itertools.chain([found], opened)
         self._feeds, self._again, self._inputs, self._items = feeds, again, inputs, items
         self._rows_for: Callable[[Feed], int] | None = None
@@ -89,6 +91,12 @@ class Samples:
             self._feeds, opened = self._items, self._items()
             self.first = next(opened)
             self._opened = itertools.chain([self.first], opened)
+
+    def keep_single(self) -> None:
+        """Yields row by row from now on, and joins none, for a row changes what comes of others that it runs with."""
+        if not self.unsized:
+            self.resize(1)
+        self.resizable, self.unsized, self.single = False, False, True
 
     def count(self, feed: Feed) -> int:
         """Returns how many samples a feed holds."""
