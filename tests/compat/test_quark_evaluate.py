@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from quarkfast.compat.quark.onnx.tools.evaluate import main
+from quarkfast.compat.quark.onnx.tools.folder_figures import compare_folders
 
 # What Quark 0.13 prints (OpenCV 5.0, torch 2.13) for the folders that `fill` writes.
 PRINTED = {
@@ -59,7 +59,7 @@ def figures(text):
 def test_it_prints_what_quark_prints(tmp_path, capsys, kind, named):
     one, other = fill(tmp_path, kind)
     words = ["--baseline_results_folder", one, "--quantized_results_folder", other] if named else [one, other]
-    assert main(words) == 0
+    assert compare_folders(words) == 0
     found, known = figures(capsys.readouterr().out), figures(PRINTED[kind])
     assert found.keys() == known.keys()
     for name, value in known.items():
@@ -68,7 +68,7 @@ def test_it_prints_what_quark_prints(tmp_path, capsys, kind, named):
 
 def test_equal_results_have_quarks_ceiling(tmp_path, capsys):
     one, _ = fill(tmp_path, "npy")
-    assert main([one, one]) == 0
+    assert compare_folders([one, one]) == 0
     found = figures(capsys.readouterr().out)
     assert found["Max l2 distance"] == 0
     assert found["Min psnr"] > 100
@@ -79,7 +79,7 @@ def test_arrays_that_are_no_images_have_no_similarity(tmp_path, capsys):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         np.save(tmp_path / name / "0.npy", np.ones((1, 3, 4, 4), np.float32))
-    assert main([str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    assert compare_folders([str(tmp_path / "a"), str(tmp_path / "b")]) == 0
     assert set(figures(capsys.readouterr().out)) == {
         *("Mean cos similarity", "Min cos similarity", "Mean l2 distance", "Max l2 distance", "Mean psnr", "Min psnr"),
     }
@@ -105,16 +105,16 @@ def test_arrays_that_are_no_images_have_no_similarity(tmp_path, capsys):
 def test_what_cannot_be_compared_is_a_sentence(tmp_path, capsys, change, said):
     one, other = fill(tmp_path, "npy")
     change(tmp_path / "float", tmp_path / "int8")
-    assert main([one, other]) == 1
+    assert compare_folders([one, other]) == 1
     assert re.match(rf"evaluate: error: {said}", capsys.readouterr().err)
 
 
 def test_a_missing_folder_and_a_missing_word_are_told(tmp_path, capsys):
     one, _ = fill(tmp_path, "npy")
-    assert main([one, str(tmp_path / "none")]) == 1
+    assert compare_folders([one, str(tmp_path / "none")]) == 1
     assert "expected a folder of results, got no such folder" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        main([one])
+        compare_folders([one])
     assert "expected two folders, got 1" in capsys.readouterr().err
 
 

@@ -13,7 +13,7 @@ from quarkfast.graph.external import write_model
 from quarkfast.graph.load import load_model
 from quarkfast.tools import Converted
 
-__all__ = ["EXTERNAL_DATA", "Arguments", "Parser", "command", "shapes_of"]
+__all__ = ["EXTERNAL_DATA", "Arguments", "Main", "Parser", "command", "shapes_of"]
 
 Arguments = Mapping[str, Mapping[str, Any]]
 """Flags or positions of a tool, and what :meth:`argparse.ArgumentParser.add_argument` is told of each."""
@@ -31,11 +31,14 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message}; --help lists what it takes\n")
 
 
-class _Main(Protocol):
-    def __call__(self, words: Sequence[str] | None = None) -> int: ...
+class Main(Protocol):
+    """The main function of a tool."""
+
+    def __call__(self, words: Sequence[str] | None = None) -> int:
+        """Takes the words behind the name of the command, the process's own by default; returns the exit status."""
 
 
-def command(name: str, does: str, arguments: Arguments, run: Callable[[Namespace], Converted]) -> _Main:
+def command(name: str, does: str, arguments: Arguments, run: Callable[[Namespace], Converted]) -> Main:
     """Returns the main function of a tool.
 
     Args:

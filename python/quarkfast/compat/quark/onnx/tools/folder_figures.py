@@ -1,4 +1,4 @@
-"""``quark.onnx.tools.evaluate``: two folders of results, with Quark's arguments and Quark's figures.
+"""Figures of Quark's tool `evaluate`: two folders of results, with Quark's arguments and Quark's figures.
 
 Every figure is computed as Quark's tool does, in float32, so that both print the same: its structural similarity takes
 second moments under the window for variances and covariance. ``quarkfast evaluate`` has sums in float64 and the
@@ -20,7 +20,7 @@ from quarkfast.calibration.data.images import read_pixels
 from quarkfast.compat.quark.onnx.tools.command import Parser
 from quarkfast.errors import CalibrationError, QuarkfastError
 
-__all__ = ["main"]
+__all__ = ["compare_folders"]
 
 _WINDOW, _SIGMA = 11, 1.5
 _C1, _C2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
@@ -30,11 +30,11 @@ _FOLDERS = ("--baseline_results_folder", "--quantized_results_folder")
 _FIGURES = (("cos similarity", "Min"), ("l2 distance", "Max"), ("psnr", "Min"), ("ssim", "Min"))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def compare_folders(words: Sequence[str] | None = None) -> int:
     """Compares two folders and prints what Quark's tool prints: the mean of each figure, and the worst file's.
 
     Args:
-        arguments: The words after the command's name; the process's own by default.
+        words: The words after the command's name; the process's own by default.
 
     Returns:
         0, or 1 where the folders cannot be compared.
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folders", nargs="*", help="results of the float model, and of the quantized one")
     for flag in _FOLDERS:
         parser.add_argument(flag, help="the same by name")
-    given = parser.parse_args(arguments)
+    given = parser.parse_args(words)
     named = [given.baseline_results_folder, given.quantized_results_folder]
     folders = [*filter(None, named), *given.folders]
     if len(folders) != 2:
@@ -118,7 +118,3 @@ def _blurred(image: NDArray[np.float32]) -> NDArray[np.float64]:
         padded = np.pad(found, around, mode="reflect")
         found = sum(weight * np.take(padded, range(at, at + size), axis) for at, weight in enumerate(weights))
     return found
-
-
-if __name__ == "__main__":
-    sys.exit(main())
