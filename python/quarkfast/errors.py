@@ -17,12 +17,32 @@ __all__ = [
     "QuarkfastError",
     "UnsupportedError",
     "did_you_mean",
+    "printable",
     "shown",
 ]
 
 
+def printable(text: str) -> str:
+    """Return a text in which characters that are not printable are escaped, so that none acts on a terminal.
+
+    Names in models may hold any: control characters, line ends, those that change the direction of writing, and halves
+    of surrogate pairs. They are what ``repr`` escapes, too.
+
+    Example:
+        >>> print(printable("red \\x1b[31m, back \\u202e"))
+        red \\x1b[31m, back \\u202e
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
 class QuarkfastError(Exception):
     """Base of all errors that quarkfast raises on purpose."""
+
+    def __str__(self) -> str:
+        """Return the message on one line, printable whatever the names in it hold."""
+        return printable(super().__str__())
 
 
 class ConfigError(QuarkfastError, ValueError):

@@ -162,6 +162,24 @@ def test_an_interrupt_waits_for_the_end_of_a_run(interruptible):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_another_signal_that_ends_the_process_waits_too():
+    def end(number, frame):
+        raise KeyboardInterrupt
+
+    done, before = [], signal.signal(signal.SIGTERM, end)
+    try:
+        with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+            with uninterrupted():
+                os.kill(os.getpid(), signal.SIGTERM)
+                done.append("run")
+            done.append("never")
+        assert signal.getsignal(signal.SIGTERM) is end
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert done == ["run"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_a_second_interrupt_does_not_wait(interruptible):
     done = []
     with pytest.raises(KeyboardInterrupt), uninterrupted():  # noqa: PT012

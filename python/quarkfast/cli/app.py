@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from quarkfast.cli import console
 from quarkfast.cli.calibrate import calibrate
 from quarkfast.cli.check import check
 from quarkfast.cli.compare import compare
@@ -77,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         # Verbs return their exit status; without standalone mode typer returns it, and 130 for an interrupt.
         status = int(app(arguments, standalone_mode=False, prog_name="quarkfast") or ExitCode.OK)
+        sys.stdout.flush()
     except _UsageError as error:
         _complain(f"{_sentence(error)}; see '{_command(error)} --help'")
         return ExitCode.USAGE
@@ -98,6 +100,8 @@ def _sentence(error: BaseException) -> str:
         return "out of memory"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror is not None:
+        return error.strerror
     return str(error)
 
 
@@ -107,4 +111,4 @@ def _command(error: Exception) -> str:
 
 
 def _complain(sentence: str) -> None:
-    sys.stderr.write(f"quarkfast: error: {sentence}\n")
+    console.show_line(f"quarkfast: error: {sentence}", error=True)

@@ -73,7 +73,8 @@ def _saying_what_is_kept(path: Path) -> Iterator[None]:
     except (KeyboardInterrupt, quarkfast.QuarkfastError):
         if _stamp(path) != before:
             kept = quarkfast.Calibration.load(path).samples
-            typer.echo(f"quarkfast: {kept} samples are kept in {path}; --resume goes on from there", err=True)
+            line = f"quarkfast: {kept} samples are kept in {path}; --resume goes on from there"
+            console.show_line(line, error=True)
         raise
 
 

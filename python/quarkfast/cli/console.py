@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from quarkfast.cli.column_widths import column_widths
+from quarkfast.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,7 +74,12 @@ def warnings_as_lines() -> Iterator[None]:
             yield
         finally:
             for warning in caught:
-                sys.stderr.write(f"quarkfast: warning: {warning.message}\n")
+                show_line(f"quarkfast: warning: {warning.message}", error=True)
+
+
+def show_line(text: str, *, error: bool = False) -> None:
+    """Print a line, to standard error if it is about an error; names in it may hold any characters."""
+    print(printable(text), file=sys.stderr if error else sys.stdout)
 
 
 def _count(done: int, total: int | None, unit: str, speed: float | None) -> str:
@@ -91,7 +97,7 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
     from rich import box
     from rich.table import Table
 
-    cells = [list(row) for row in rows]
+    cells = [list(map(printable, row)) for row in rows]
     room = _console().width
     look: dict[str, Any] = {"title": title, "title_justify": "left", "title_style": "bold", "pad_edge": False}
     if sum(max(map(len, column)) + _GAP for column in zip(columns, *cells, strict=True)) <= room:
@@ -125,7 +131,7 @@ def show_facts(rows: Iterable[Sequence[str]]) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    _print(table, rows)
+    _print(table, (map(printable, row) for row in rows))
 
 
 def _console() -> "Console":
@@ -134,7 +140,7 @@ def _console() -> "Console":
     return Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
 
 
-def _print(table: "Table", rows: Iterable[Sequence[str]]) -> None:
+def _print(table: "Table", rows: Iterable[Iterable[str]]) -> None:
     from rich.text import Text
 
     for row in rows:

@@ -1,7 +1,5 @@
 """The verb `doctor`: is everything there, does it work, and if not, what to do."""
 
-import typer
-
 from quarkfast.cli import console
 from quarkfast.cli.exit_codes import ExitCode
 
@@ -18,8 +16,8 @@ def doctor() -> int:
     console.show_facts((f.what, "WRONG" if f.remedy else "ok", f.value) for f in findings)
     wrong = [finding for finding in findings if finding.remedy]
     for finding in wrong:
-        typer.echo(f"{finding.what}: {finding.value}; {finding.remedy}", err=True)
+        console.show_line(f"{finding.what}: {finding.value}; {finding.remedy}", error=True)
     if wrong:
         return ExitCode.MISSING_DEPENDENCY
-    typer.echo("Everything works.")
+    console.show_line("Everything works.")
     return ExitCode.OK

@@ -81,7 +81,7 @@ def evaluate(
     else:
         show(found)
     for line in below:
-        typer.echo(f"quarkfast: {line}", err=True)
+        console.show_line(f"quarkfast: {line}", error=True)
     return ExitCode.BELOW if below else ExitCode.OK
 
 

@@ -19,6 +19,7 @@ class ExitCode(IntEnum):
     BELOW = 7
     BROKEN_RULE = 8
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 MEANINGS = {
@@ -32,6 +33,7 @@ MEANINGS = {
     ExitCode.BELOW: "a figure is below its limit",
     ExitCode.BROKEN_RULE: "a model breaks a rule of its device",
     ExitCode.INTERRUPTED: "interrupted from the keyboard",
+    ExitCode.TERMINATED: "ended by a signal",
 }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from quarkfast.config import Scheme, TensorSpec
+from quarkfast.errors import printable
 
 if TYPE_CHECKING:
     from quarkfast.graph.placement import Placement
@@ -74,7 +75,7 @@ class ModelPlan:
 
     def __str__(self) -> str:
         """Returns the rows as lines."""
-        return "\n".join(f"{key}: {value}" for key, value in self.rows())
+        return "\n".join(printable(f"{key}: {value}") for key, value in self.rows())
 
 
 def describe(placement: Placement, scheme: Scheme) -> ModelPlan:

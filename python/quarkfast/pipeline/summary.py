@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from quarkfast.errors import printable
 from quarkfast.wording import counted, first_names
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ class Summary:
 
     def __str__(self) -> str:
         """Returns the rows as lines."""
-        return "\n".join(f"{key}: {value}" for key, value in self.rows())
+        return "\n".join(printable(f"{key}: {value}") for key, value in self.rows())
 
 
 def _judged(count: int) -> str:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Iterable, Sequence
+
+from quarkfast.errors import printable
 
 __all__ = ["Markup", "decibels", "element", "join", "milliseconds", "number", "percent", "size", "table"]
 
 _VOID = frozenset({"meta", "br", "col", "input"})
 
-# Characters that XML 1.0 and HTML have no room for, but for tab and line ends.
-_CONTROLS = dict.fromkeys(
-    (*range(9), 11, 12, *range(14, 32), *range(127, 160), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF), "\ufffd"
-)
+# All but line ends and spaces that do not break, of which the page's own texts make use.
+_SHOWN = re.compile("[^\n\u00a0]+")
 
 
 class Markup(str):
@@ -23,13 +24,15 @@ class Markup(str):
 
 
 def escape(text: object) -> Markup:
-    """Returns `text` for an element or an attribute; what is markup stays.
+    """Returns `text` for an element or an attribute; what is markup stays, what is not printable is escaped.
 
     Example:
         >>> escape("<b> & 'c'"), escape(Markup("<b>"))
         ('&lt;b&gt; &amp; &#x27;c&#x27;', '<b>')
     """
-    return text if isinstance(text, Markup) else Markup(html.escape(str(text).translate(_CONTROLS)))
+    if isinstance(text, Markup):
+        return text
+    return Markup(html.escape(_SHOWN.sub(lambda found: printable(found[0]), str(text))))
 
 
 def join(parts: Iterable[object], between: str = "") -> Markup:

@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
-from quarkfast.errors import ConfigError, QuarkfastError
+from quarkfast.errors import ConfigError, QuarkfastError, printable
 from quarkfast.graph.external import write_model
 from quarkfast.graph.load import load_model
 from quarkfast.tools import Converted
@@ -58,10 +58,10 @@ def command(name: str, does: str, arguments: Arguments, run: Callable[[Namespace
             if getattr(given, "save_as_external_data", False):
                 write_model(load_model(result.path), result.path, external=True)
         except (QuarkfastError, OSError) as error:
-            sys.stderr.write(f"{name}: error: {error}\n")
+            sys.stderr.write(printable(f"{name}: error: {error}") + "\n")
             return 1
         for fact, value in (*result.facts, ("written", str(result.path))):
-            sys.stdout.write(f"{fact}: {value}\n")
+            sys.stdout.write(printable(f"{fact}: {value}") + "\n")
         return 0
 
     main.__doc__ = f"{does} Takes the words after the command's name, and returns the exit status."
