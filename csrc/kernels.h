@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "numerics/block_formats.h"
+#include "numerics/gguf_blocks.h"
 #include "numerics/histogram.h"
 #include "numerics/moments.h"
 #include "numerics/order.h"
@@ -119,6 +120,14 @@ struct BlockKernels {
   void (*dequantize)(const uint8_t* records, float* y, size_t blocks, const P& p);
 };
 
+// One block type of GGUF files (named q4_0 and so on in Kernels): whole blocks there and back. A block with an infinity
+// or NaN gets a scale that is NaN.
+struct GgufKernels {
+  GgufSize size;
+  void (*quantize)(const float* x, uint8_t* records, size_t blocks);
+  void (*dequantize)(const uint8_t* records, float* y, size_t blocks);
+};
+
 // Casts of a float of 8 bits or fewer (named as the type in Kernels). saturate_ brings overflow and infinities to the
 // largest finite value, where the plain cast gives what ml_dtypes gives.
 template <class T>
@@ -164,6 +173,8 @@ struct Kernels {
   BlockKernels<BfpParams> bfp;
   BlockKernels<BfpPrimeParams> bfp_prime;
   BlockKernels<MxParams> mx;
+
+  GgufKernels q4_0, q4_1, q5_0, q5_1, q8_0;
 
   // float32 -> bfloat16, round half to even; finite overflow gives infinity; NaN gives the quiet NaN of the same sign.
   void (*cast_f32_bf16)(const float* x, bf16* y, size_t n);

@@ -8,6 +8,7 @@
 #include "kernels/compare.inl.h"
 #include "kernels/descend_codes.inl.h"
 #include "kernels/dot_i16.inl.h"
+#include "kernels/gguf.inl.h"
 #include "kernels/instance_normalization.inl.h"
 #include "kernels/linear.inl.h"
 #include "kernels/linear_float.inl.h"
@@ -53,6 +54,11 @@ const Kernels kernels = {
     .bfp_prime = {fake_quantize_bfp_prime_f32, fake_quantize_columns_bfp_prime_f32, quantize_bfp_prime_f32,
                   dequantize_bfp_prime_f32},
     .mx = {fake_quantize_mx_f32, fake_quantize_columns_mx_f32, quantize_mx_f32, dequantize_mx_f32},
+    .q4_0 = gguf_kernels<GgufNibbles<4, false>>(),
+    .q4_1 = gguf_kernels<GgufNibbles<4, true>>(),
+    .q5_0 = gguf_kernels<GgufNibbles<5, false>>(),
+    .q5_1 = gguf_kernels<GgufNibbles<5, true>>(),
+    .q8_0 = gguf_kernels<GgufBytes>(),
     .cast_f32_bf16 = cast_f32_bf16,
     .cast_bf16_f32 = cast_bf16_f32,
     .round_trip_f32_bf16 = round_trip_f32_bf16,

@@ -9,6 +9,7 @@ void register_block(py::module_& m);
 void register_cast(py::module_& m);
 void register_collector(py::module_& m);
 void register_descent(py::module_& m);
+void register_gguf(py::module_& m);
 void register_isa(py::module_& m);
 void register_linear(py::module_& m);
 void register_memory(py::module_& m);
@@ -26,6 +27,7 @@ PYBIND11_MODULE(_core, m) {
   quarkfast::python::register_cast(m);
   quarkfast::python::register_collector(m);
   quarkfast::python::register_descent(m);
+  quarkfast::python::register_gguf(m);
   quarkfast::python::register_isa(m);
   quarkfast::python::register_linear(m);
   quarkfast::python::register_memory(m);

@@ -99,6 +99,7 @@ from quarkfast.kernels import absmax as absmax
 from quarkfast.kernels import cast as cast
 from quarkfast.kernels import dequantize_bfp as dequantize_bfp
 from quarkfast.kernels import dequantize_bfp_prime as dequantize_bfp_prime
+from quarkfast.kernels import dequantize_gguf as dequantize_gguf
 from quarkfast.kernels import dequantize_linear as dequantize_linear
 from quarkfast.kernels import dequantize_mx as dequantize_mx
 from quarkfast.kernels import fake_quantize_bfp as fake_quantize_bfp
@@ -112,6 +113,7 @@ from quarkfast.kernels import pack_linear_blocks as pack_linear_blocks
 from quarkfast.kernels import pack_matmul_nbits as pack_matmul_nbits
 from quarkfast.kernels import quantize_bfp as quantize_bfp
 from quarkfast.kernels import quantize_bfp_prime as quantize_bfp_prime
+from quarkfast.kernels import quantize_gguf as quantize_gguf
 from quarkfast.kernels import quantize_linear as quantize_linear
 from quarkfast.kernels import quantize_mx as quantize_mx
 from quarkfast.kernels import reduce_range as reduce_range

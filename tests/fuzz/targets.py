@@ -12,7 +12,7 @@ import quarkfast
 from quarkfast import kernels, reference
 from quarkfast.formats.scalar import qtype
 
-from . import block_targets, cast_targets, descent_targets, packing_targets, range_targets
+from . import block_targets, cast_targets, descent_targets, gguf_targets, packing_targets, range_targets
 from .draw import Draw
 
 INTEGERS = ("int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "uint32")
@@ -266,7 +266,13 @@ TARGETS = {
     "extremes": Target(_told_extremes, _draw_extremes, _extremes),
     **{
         name: Target(*row)
-        for calls in (cast_targets.CALLS, descent_targets.CALLS, packing_targets.CALLS, range_targets.CALLS)
+        for calls in (
+            cast_targets.CALLS,
+            descent_targets.CALLS,
+            gguf_targets.CALLS,
+            packing_targets.CALLS,
+            range_targets.CALLS,
+        )
         for name, row in calls.items()
     },
     **{

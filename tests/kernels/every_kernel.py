@@ -14,6 +14,7 @@ from conftest import float_bits
 from quarkfast import kernels
 from quarkfast.formats.scalar import qtype
 from quarkfast.kernels.casts import _CODES as FLOAT_CODES
+from quarkfast.kernels.gguf import GGUF_TYPES
 
 # Enough for several chunks on each of a few threads (csrc/tensor/elementwise.h), and no multiple of any lane count.
 COUNT = 3 * 32768 + 1237
@@ -330,6 +331,32 @@ def block_rows(family: str, block: int, record: int, *element: str) -> list[Row]
     ]  # fmt: skip
 
 
+def gguf_rows(name: str) -> list[Row]:
+    """Storing and reading of one block type of GGUF."""
+    values, record = GGUF_TYPES[name]
+
+    def size(n: int) -> int:
+        return n // values * record
+
+    def wholes(rng: np.random.Generator) -> Any:
+        return float_bits(rng, COUNT // values * values)
+
+    def records(rng: np.random.Generator) -> Any:
+        return rng.integers(0, 256, size(COUNT), dtype=np.uint8)
+
+    def quantize(x: Any, out: Any, _: int) -> Any:
+        return quarkfast.quantize_gguf(x, name, out=out)
+
+    def dequantize(x: Any, out: Any, _: int) -> Any:
+        return quarkfast.dequantize_gguf(x, name, out=out)
+
+    code = name.lower()
+    return [
+        Row(f"quantize_gguf_f32_{code}", wholes, np.uint8, quantize, values, size),
+        Row(f"dequantize_gguf_{code}_f32", records, np.float32, dequantize, record, lambda n: n // record * values),
+    ]
+
+
 ROWS = [
     *(row for name in INTEGERS for real in ("float32", *SMALL_FLOATS) for row in linear_rows(name, real)),
     *(row for name in SMALL_FLOATS for row in cast_rows(name)),
@@ -343,4 +370,5 @@ ROWS = [
     *block_rows("bfp", 8, 9),
     *block_rows("bfp_prime", 16, 18),
     *block_rows("mx", 32, 25, "fp6_e3m2"),
+    *(row for name in GGUF_TYPES for row in gguf_rows(name)),
 ]

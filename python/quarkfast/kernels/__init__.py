@@ -15,6 +15,7 @@ from quarkfast.kernels.bfp import (
 )
 from quarkfast.kernels.casts import cast, round_trip
 from quarkfast.kernels.descent import descend_codes
+from quarkfast.kernels.gguf import dequantize_gguf, quantize_gguf
 from quarkfast.kernels.linear import (
     dequantize_linear,
     fake_quantize_linear,
@@ -47,6 +48,7 @@ __all__ = [
     "dequantize_bfp",
     "dequantize_bfp_prime",
     "dequantize_float",
+    "dequantize_gguf",
     "dequantize_linear",
     "dequantize_mx",
     "descend_codes",
@@ -69,6 +71,7 @@ __all__ = [
     "quantize_bfp",
     "quantize_bfp_prime",
     "quantize_float",
+    "quantize_gguf",
     "quantize_linear",
     "quantize_linear_mirrored",
     "quantize_mx",

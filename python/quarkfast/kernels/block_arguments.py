@@ -15,7 +15,7 @@ from quarkfast.errors import did_you_mean, shown
 from quarkfast.kernels.arguments import F32, as_array, as_integer, contiguous, laid_out, output
 from quarkfast.kernels.casts import cast
 
-__all__ = ["ROUNDINGS", "Format", "choice", "dequantize", "fake_quantize", "quantize", "rounding_mode"]
+__all__ = ["ROUNDINGS", "Format", "choice", "dequantize", "fake_quantize", "quantize", "rounding_mode", "widened"]
 
 Format = _core.Bfp | _core.BfpPrime | _core.Mx
 
@@ -51,6 +51,12 @@ def _dims(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
+def widened(x: ArrayLike, where: str) -> NDArray[Any]:
+    """Return x as float32 where it is a float of 16 bits, exactly; else as it is."""
+    array = as_array(x, where)
+    return cast(array, F32) if array.dtype != F32 and array.dtype in _SUFFIXES else array
+
+
 def fake_quantize(family: str, x: ArrayLike, axis: int, form: Format, out: NDArray[Any] | None) -> NDArray[Any]:
     """Run ``fake_quantize_<family>_<type of x>``."""
     array = as_array(x, f"fake_quantize_{family}")
@@ -71,10 +77,7 @@ def quantize(
 ) -> NDArray[np.uint8]:
     """Run ``quantize_<family>_f32``; 16-bit floats are widened first, exactly."""
     where = f"quantize_{family}_f32"
-    array = as_array(x, where)
-    if array.dtype != F32 and array.dtype in _SUFFIXES:
-        array = cast(array, F32)
-    array = contiguous(array, where, F32)
+    array = contiguous(widened(x, where), where, F32)
     axis = _axis(where, axis, array.ndim)
     shape = (*array.shape[:axis], *array.shape[axis + 1 :], -(-array.shape[axis] // block_size), form.record_bytes)
     y = output(out, where, shape, np.dtype(np.uint8))

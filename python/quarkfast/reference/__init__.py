@@ -26,6 +26,7 @@ from quarkfast.reference.casts import (
     round_trip_f32_f16,
 )
 from quarkfast.reference.descent import descend_codes
+from quarkfast.reference.gguf import dequantize_gguf, quantize_gguf
 from quarkfast.reference.linear import (
     dequantize_float,
     dequantize_linear,
@@ -71,6 +72,7 @@ __all__ = [
     "dequantize_bfp",
     "dequantize_bfp_prime",
     "dequantize_float",
+    "dequantize_gguf",
     "dequantize_linear",
     "dequantize_linear_blocks",
     "dequantize_mx",
@@ -96,6 +98,7 @@ __all__ = [
     "quantize_bfp",
     "quantize_bfp_prime",
     "quantize_float",
+    "quantize_gguf",
     "quantize_linear",
     "quantize_mx",
     "reduce_absmax",
