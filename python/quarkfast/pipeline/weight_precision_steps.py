@@ -54,10 +54,10 @@ _MOST_RUN = 1 << 30
 
 
 def may_raise_precision(context: Context) -> bool:
-    """Whether weights have 8 bits, samples tell what these take, and the preset is not to be kept as its name says."""
+    """Whether weights have 8 bits and may have another form, and samples tell what these take."""
     scheme = context.scheme
-    static = scheme.encoding == "qdq" and needs_ranges(scheme)
-    return static and not scheme.strict and has_eight_bits(scheme.weight) and context.source.has_data
+    asked = scheme.encoding == "qdq" and needs_ranges(scheme) and not scheme.strict and context.source.has_data
+    return asked and has_eight_bits(scheme.weight) and bool(forms_taken(scheme, context.target))
 
 
 def raise_precision(context: Context) -> bool:
