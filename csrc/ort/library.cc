@@ -6,6 +6,7 @@
 
 #include "export.h"
 #include "ort/ops/ops.h"
+#include "runtime/keep_loaded.h"
 
 namespace quarkfast::ort {
 
@@ -65,6 +66,7 @@ const Host& host_of(const OrtApi* api) {
   for (const Host& host : hosts) {
     if (host.api() == api) return host;
   }
+  keep_loaded();
   return hosts.emplace_back(api);
 }
 

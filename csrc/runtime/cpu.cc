@@ -2,10 +2,11 @@
 
 #include <cstdint>
 
-#if defined(_M_X64)
-#include <intrin.h>
-#elif defined(__x86_64__)
+// Not _M_X64: mingw's headers define it too, and have neither function for every instruction set.
+#if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(_M_X64)
+#include <intrin.h>
 #endif
 
 namespace quarkfast::cpu {
@@ -20,13 +21,13 @@ struct Registers {
 
 Registers cpuid(uint32_t leaf, uint32_t subleaf) {
   Registers r{};
-#if defined(_M_X64)
+#if defined(__x86_64__)
+  __get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx);
+#else
   int out[4];
   __cpuidex(out, static_cast<int>(leaf), static_cast<int>(subleaf));
   r = {static_cast<uint32_t>(out[0]), static_cast<uint32_t>(out[1]), static_cast<uint32_t>(out[2]),
        static_cast<uint32_t>(out[3])};
-#else
-  __get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx);
 #endif
   return r;
 }
@@ -35,12 +36,12 @@ Registers cpuid(uint32_t leaf, uint32_t subleaf) {
 uint64_t saved_states() {
   constexpr uint32_t kOsxsave = 1u << 27;
   if (!(cpuid(1, 0).ecx & kOsxsave)) return 0;
-#if defined(_M_X64)
-  return _xgetbv(0);
-#else
+#if defined(__x86_64__)
   uint32_t low, high;
   __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (static_cast<uint64_t>(high) << 32) | low;
+#else
+  return _xgetbv(0);
 #endif
 }
 

@@ -10,12 +10,16 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/keep_loaded.h"
+
 #if defined(__linux__)
 #include <pthread.h>
 #include <sched.h>
 #endif
 #if defined(__x86_64__) || defined(_M_X64)
 #include <immintrin.h>
+#elif defined(_M_ARM64)
+#include <intrin.h>
 #endif
 
 namespace quarkfast {
@@ -35,6 +39,8 @@ inline void pause() {
   _mm_pause();
 #elif defined(__aarch64__)
   asm volatile("yield");
+#elif defined(_M_ARM64)
+  __yield();
 #endif
 }
 
@@ -216,7 +222,8 @@ class Threads {
 }  // namespace
 
 void run_on_threads(size_t threads, size_t tasks, void (*task)(void* arg, size_t index), void* arg) {
-  static Threads& all = *new Threads;  // its threads live as long as the process
+  // Its threads live as long as the process, and so must their code.
+  static Threads& all = *(keep_loaded(), new Threads);
   Job job(threads, tasks, task, arg);
   all.run(job, threads);
 }
