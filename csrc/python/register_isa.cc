@@ -13,6 +13,7 @@ void register_isa(py::module_& m) {
   m.def("active_isa", [] { return std::string(active().isa); }, "Name of the instruction set in use.");
   m.def("available_isas", &available, "Names of the instruction sets that this processor runs, best first.");
   m.def("use_isa", &use, py::arg("name"), "Makes the named instruction set the active one for the process.");
+  m.def("usable_processors", &usable_processors, "Processors that this process may use.");
   m.def("num_threads", &num_threads, "Threads that kernels called from Python use.");
   m.def(
       "set_num_threads",

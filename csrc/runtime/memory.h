@@ -1,5 +1,7 @@
-// Memory that the process has freed and the allocator has kept.
+// Memory of the process.
 #pragma once
+
+#include <cstddef>
 
 #include "export.h"
 
@@ -7,5 +9,8 @@ namespace quarkfast {
 
 // Gives free pages back to the system, where the C library keeps them: glibc does, whatever lies above them.
 QUARKFAST_API void release_memory();
+
+// Bytes of the process that lie in physical memory now; 0 where the system does not tell.
+QUARKFAST_API size_t resident_bytes();
 
 }  // namespace quarkfast

@@ -1,6 +1,7 @@
 #include "runtime/parallel.h"
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <stdexcept>
@@ -9,7 +10,9 @@
 
 #include "runtime/threads.h"
 
-#if !defined(_WIN32)
+#if defined(_WIN32)
+#include <windows.h>
+#else
 #include <pthread.h>
 #endif
 #if defined(__linux__)
@@ -37,18 +40,9 @@ void watch_forks() {
 #endif
 }
 
-size_t processors() {
-#if defined(__linux__)
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return static_cast<size_t>(CPU_COUNT(&set));
-#endif
-  const size_t found = std::thread::hardware_concurrency();
-  return found ? found : 1;
-}
-
 size_t initial_threads() {
   const char* text = std::getenv("QUARKFAST_NUM_THREADS");
-  if (!text || !*text) return processors();
+  if (!text || !*text) return usable_processors();
   char* end = nullptr;
   const long value = std::strtol(text, &end, 10);
   if (*end || value < 1 || value > 4096) {
@@ -74,6 +68,21 @@ Pool shared_pool() {
   const size_t threads = num_threads();
   if (forked.load() || threads == 1) return serial_pool();
   return {reinterpret_cast<void*>(uintptr_t{threads}), threads, run_together};
+}
+
+size_t usable_processors() {
+#if defined(__linux__)
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return static_cast<size_t>(CPU_COUNT(&set));
+#elif defined(_WIN32)
+  // Masks tell of one group of 64 processors; a process that is held to none may use those of other groups too.
+  DWORD_PTR process = 0, system = 0;
+  if (GetProcessAffinityMask(GetCurrentProcess(), &process, &system) && process && process != system) {
+    return static_cast<size_t>(std::popcount(uint64_t{process}));
+  }
+#endif
+  const size_t found = std::thread::hardware_concurrency();
+  return found ? found : 1;
 }
 
 size_t num_threads() {

@@ -52,7 +52,10 @@ QUARKFAST_API Pool serial_pool();
 // The pool of calls from Python. A child made by fork() runs serially: threads do not survive a fork.
 QUARKFAST_API Pool shared_pool();
 
-// Threads of shared_pool(): QUARKFAST_NUM_THREADS, else all processors that the process may use.
+// Processors that the process is held to (taskset, cpusets of containers, Windows' affinity), else all; at least 1.
+QUARKFAST_API size_t usable_processors();
+
+// Threads of shared_pool(): QUARKFAST_NUM_THREADS, else usable_processors().
 QUARKFAST_API size_t num_threads();
 QUARKFAST_API void set_num_threads(size_t threads);
 

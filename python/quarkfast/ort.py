@@ -132,8 +132,9 @@ def session_options(
 
 def _usable_processors() -> int:
     """Returns how many processors this process is held to (taskset, cpusets of containers), or 0 if to none."""
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
-    usable = len(affinity(0)) if affinity is not None else 0
+    from quarkfast import _core
+
+    usable = _core.usable_processors()
     return usable if usable < (os.cpu_count() or 1) else 0
 
 

@@ -223,6 +223,15 @@ def test_live_bytes_are_those_of_the_widest_moment():
 
 
 @pytest.mark.skipif(resident_bytes() is None, reason="this system does not tell the memory of a process")
+def test_resident_memory_is_that_of_now():
+    before = resident_bytes()
+    held = np.ones(64 << 20, np.uint8)
+    assert resident_bytes() - before > held.nbytes // 2
+    del held
+    assert resident_bytes() - before < 32 << 20
+
+
+@pytest.mark.skipif(resident_bytes() is None, reason="this system does not tell the memory of a process")
 def test_batches_are_cut_to_the_memory(monkeypatch):
     monkeypatch.setattr("quarkfast.calibration.runner.resident_bytes", lambda: 0)
     calibration = quarkfast.calibrate(conv_relu_model(), X, max_memory="280kB")

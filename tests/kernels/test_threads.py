@@ -89,6 +89,7 @@ def test_a_caller_may_be_bound_to_one_processor(rng: np.random.Generator) -> Non
             os.sched_setaffinity(0, {processor})
             assert every_kind(x) == expected
             assert os.sched_getaffinity(0) == {processor}
+            assert _core.usable_processors() == 1
     finally:
         os.sched_setaffinity(0, allowed)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-import sys
-from pathlib import Path
 
 import onnx
 
+from quarkfast import _core
 from quarkfast.calibration.data import Feed
 from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError
@@ -27,7 +26,6 @@ __all__ = [
 ]
 
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30}
-_STATM = Path("/proc/self/statm")
 
 # Activations that a run keeps live. ONNX Runtime holds up to four times as much: blocked copies of them, and its arena
 # grows by powers of two. More is no faster, as activations then leave the caches: CPU seconds of a whole job in A8W8
@@ -73,15 +71,7 @@ def readable(size: float) -> str:
 
 def resident_bytes() -> int | None:
     """Returns the resident memory of this process in bytes, or None where the system does not tell."""
-    if _STATM.exists():
-        import resource
-
-        return int(_STATM.read_text().split()[1]) * resource.getpagesize()
-    if sys.platform == "darwin":
-        import resource
-
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return None
+    return _core.resident_bytes() or None
 
 
 def weight_bytes(model: ir.Model) -> int:

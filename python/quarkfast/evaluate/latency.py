@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from quarkfast import ort
+from quarkfast import _core, ort
 
 __all__ = ["Latency", "time_runs"]
 
@@ -72,13 +72,7 @@ def time_runs(
             ort.run(session, feed)
             taken.append(1000 * (time.perf_counter() - start))
     one, other = map(statistics.median, times)
-    return Latency(one, other, rows, len(times[1]), _threads(), _processor(), ort.runtime_version())
-
-
-def _threads() -> int:
-    """Returns how many processors this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    return Latency(one, other, rows, len(times[1]), _core.usable_processors(), _processor(), ort.runtime_version())
 
 
 def _processor() -> str:
