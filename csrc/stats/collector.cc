@@ -65,6 +65,12 @@ int64_t open_collector(const std::vector<Gather>& gather) {
   return id;
 }
 
+bool opened_a_collector() {
+  Registry& r = registry();
+  const std::lock_guard lock(r.mutex);
+  return r.next > 1;
+}
+
 std::shared_ptr<Collector> find_collector(int64_t id) {
   Registry& r = registry();
   const std::lock_guard lock(r.mutex);

@@ -66,6 +66,7 @@ class QUARKFAST_API Collector {
 // The collectors of the process, by id: how an operator inside a session finds the collector that Python reads.
 QUARKFAST_API int64_t open_collector(const std::vector<Gather>& gather);  // one entry a slot
 QUARKFAST_API std::shared_ptr<Collector> find_collector(int64_t id);      // null when there is none
+QUARKFAST_API bool opened_a_collector();  // whether this copy of the library, of which a process may hold several, has
 QUARKFAST_API void close_collector(int64_t id);  // sessions that hold the collector keep it alive
 
 }  // namespace quarkfast

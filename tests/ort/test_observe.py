@@ -1,10 +1,12 @@
 """quarkfast::Observe: passes its input through without a copy and adds it to a collector."""
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import ModelProto, helper
 
@@ -73,6 +75,16 @@ def test_a_session_keeps_its_collector_alive() -> None:
     runner = session(observed_relu(collector.id))
     del collector
     assert runner.run(None, {"x": np.ones((1, 4), np.float32)})[0].tolist() == [[-1] * 4]
+
+
+def test_a_copy_of_the_library_that_opened_no_collector_says_so(tmp_path: Path) -> None:
+    copy = shutil.copy(ort.get_library_path(), tmp_path)
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(copy)
+    opened = _core.Collector(1)
+    message = f"got {opened.id} in a copy of the library that has opened none; register the library at quarkfast.get_"
+    with pytest.raises(ModelError, match=message):
+        ort.inference_session(observed_relu(opened.id).SerializeToString(), options)
 
 
 def test_eight_threads_on_one_session_lose_no_value() -> None:

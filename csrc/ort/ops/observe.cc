@@ -25,7 +25,9 @@ class Observe {
     collector_ = find_collector(id);
     if (collector_ == nullptr) {
       throw Error{"attribute 'collector': expected the id of an open collector, got " + std::to_string(id) +
-                  "; create the session while the collector is open"};
+                  (opened_a_collector() ? "; create the session while the collector is open"
+                                        : " in a copy of the library that has opened none; register the library at "
+                                          "quarkfast.get_library_path(), which Python opens collectors in")};
     }
     if (slot < 0 || static_cast<size_t>(slot) >= collector_->slots()) {
       throw Error{"attribute 'slot': expected 0 to " + std::to_string(collector_->slots() - 1) + ", got " +
