@@ -108,6 +108,15 @@ def processors(session: nox.Session, profile: str) -> None:
 
 
 @nox.session
+def as_windows(session: nox.Session) -> None:
+    """The demo and the command, on Linux, without what Windows lacks: `python -m tools.as_windows`."""
+    session.install(".[test]")
+    command = ["python", "-m", "tools.as_windows", "python", "-m"]
+    session.run(*command, "quarkfast", "demo")
+    session.run(*command, "pytest", *(session.posargs or ["tests/cli"]))
+
+
+@nox.session
 def ort_refused(session: nox.Session) -> None:
     """An onnxruntime that is too old gives one sentence and exit status 3."""
     session.install(".", "numpy<2")

@@ -87,6 +87,7 @@ def test_what_packages_log_is_not_shown(folder: Path, run_module: Callable[..., 
 @pytest.mark.parametrize("make", [huge_input, huge_constant], ids=["input", "constant"])
 @pytest.mark.parametrize("verb", ["plan", "quantize"])
 def test_absurd_declared_shapes_take_no_memory(folder: Path, make: Callable[[], onnx.ModelProto], verb: str) -> None:
+    pytest.importorskip("resource", reason="this system limits no process's memory")
     _write(folder / "m.onnx", make())
     data = [] if verb == "plan" else ["--calibration-data", "random", "--samples", "2"]
     code = f"""
@@ -242,3 +243,22 @@ def test_an_output_that_is_the_input_needs_force(folder: Path, capsys: pytest.Ca
         assert _files(folder) == before
     assert main(["quantize", str(path), "-p", "BF16_WO", "-o", str(path), "--force"]) == ExitCode.OK
     onnx.checker.check_model(onnx.load(path))
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "BF16", "BFP16", "DYNAMIC", "INT8_WO", "MATMUL_NBITS"])
+def test_a_model_with_external_data_is_replaced_where_it_lies(folder: Path, preset: str) -> None:
+    """Systems differ in what they do to files that are open or mapped: Windows replaces none."""
+    weights = np.random.default_rng(3).normal(0, 0.1, (2, 512, 512)).astype(np.float32)
+    text = "g (float[N, 512] x) => (float[N, 512] y) { a = MatMul (x, v) b = Relu (a) y = MatMul (b, w) }"
+    quantized = []
+    for name in ("there.onnx", "elsewhere.onnx"):
+        path = folder / name
+        layers = tiny_model(text, {"v": weights[0], "w": weights[1]})
+        onnx.save(layers, path, save_as_external_data=True, location=f"{name}.data", size_threshold=0)
+        output = path if name == "there.onnx" else folder / "out.onnx"
+        arguments = ["quantize", str(path), "-p", preset, "-o", str(output), "--force", "--calibration-data", "random"]
+        assert main([*arguments, "--samples", "4"]) == ExitCode.OK
+        model = onnx.load(output)
+        quantized.append([onnx.numpy_helper.to_array(each).tobytes() for each in model.graph.initializer])
+    assert quantized[0] == quantized[1]
+    assert not [path.name for path in folder.iterdir() if path.name.startswith(".") or path.suffix == ".tmp"]

@@ -1,0 +1,1 @@
+"""Runs a command as on Windows: ``python -m tools.as_windows python -m quarkfast demo``."""
