@@ -23,11 +23,13 @@ NO_KERNELS = {
     "active_isa",
     "available_isas",
     "use_isa",
+    "usable_processors",
     "num_threads",
     "set_num_threads",
     "output",
     "Collector",
     "release_memory",
+    "resident_bytes",
 }
 # Functions of one histogram in one thread: no array to cut; tests/kernels/test_range_estimation.py runs them on every
 # instruction set.
