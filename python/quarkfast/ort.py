@@ -16,6 +16,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from weakref import WeakSet
 
 from quarkfast.errors import DependencyError, ModelError, UnsupportedError
 
@@ -31,6 +32,9 @@ __all__ = [
 
 _LIBRARY_NAMES = {"linux": "libquarkfast.so", "darwin": "libquarkfast.dylib", "win32": "quarkfast.dll"}
 _DEVICES = ("CPU",)
+# Options that have the operators, for as long as they live: onnxruntime takes them twice, and opens no session then.
+_registered: WeakSet[Any] = WeakSet()
+
 # The first version with an option for the folder of the external files of a model without a path.
 _FOLDER_OPTION = (1, 21)
 
@@ -70,7 +74,7 @@ def _native_folder() -> Path:
 
 
 def register(options: Any) -> None:
-    """Add quarkfast's operators to the options of a session, once per options object.
+    """Add quarkfast's operators to the options of a session; options that have them stay as they are.
 
     Args:
         options: An `onnxruntime.SessionOptions`.
@@ -83,11 +87,14 @@ def register(options: Any) -> None:
         >>> options = onnxruntime.SessionOptions()
         >>> quarkfast.register(options)
     """
+    if options in _registered:
+        return
     failures = _failures()
     try:
         options.register_custom_ops_library(get_library_path())
     except failures as error:
         raise DependencyError(f"register: {_sentence(error)}") from error
+    _registered.add(options)
 
 
 def session_options(
@@ -197,12 +204,24 @@ def inference_session(
         options = session_options()
     source = model if isinstance(model, bytes) else os.fspath(model)
     name = "model" if isinstance(source, bytes) else source
+    if isinstance(source, str) and not _is_unicode(source):  # onnxruntime takes no other paths
+        path = Path(source)
+        source, folder = path.read_bytes(), path.resolve().parent
+        if not _is_unicode(str(folder)):
+            raise ModelError(
+                f"inference_session: expected a folder whose name is UTF-8, got {str(folder)!r}; rename it"
+            )
     look = _looking_in(Path(folder), source, options) if folder and isinstance(source, bytes) else nullcontext(source)
     try:
         with look as found:
             return onnxruntime.InferenceSession(found, options, providers=list(providers))
     except _failures() as error:
         raise ModelError(f"inference_session: {name}: onnxruntime rejects it: {_sentence(error)}") from error
+
+
+def _is_unicode(path: str) -> bool:
+    """Whether the bytes of a path are UTF-8; Python has half of a surrogate pair for each that is not."""
+    return os.fsencode(path).decode(errors="replace") == path
 
 
 @contextmanager

@@ -237,3 +237,30 @@ def test_a_report_that_fails_late_loses_neither_model_nor_the_report_before(
     assert quantize(model, "--calibration-data", samples, "--report", report) == ExitCode.OUTPUT
     onnx.checker.check_model(onnx.load(model.with_name("digits_a8w8.onnx")), full_check=True)
     assert report.read_text(encoding="utf-8") == "the one before"
+
+
+def _refuse(*_: object) -> None:
+    raise ModelError("verify: the runtime refuses it")
+
+
+@pytest.mark.parametrize("old", [None, b"old"], ids=["new", "replaced"])
+def test_a_result_that_does_not_verify_leaves_the_output_as_it_was(
+    model: Path, samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: bytes | None
+) -> None:
+    monkeypatch.setattr(quarkfast, "verify", _refuse)
+    output = tmp_path / "out.onnx"
+    if old is not None:
+        output.write_bytes(old)
+    before = sorted(tmp_path.iterdir())
+    assert quantize(model, "-o", output, "--calibration-data", samples, "--verify", "--force") == ExitCode.MODEL
+    assert sorted(tmp_path.iterdir()) == before
+    assert old is None or output.read_bytes() == old
+
+
+def test_a_model_that_is_quantized_in_its_place_is_there_again_where_it_does_not_verify(
+    model: Path, samples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarkfast, "verify", _refuse)
+    before = model.read_bytes()
+    assert quantize(model, "-o", model, "--calibration-data", samples, "--verify", "--force") == ExitCode.MODEL
+    assert model.read_bytes() == before

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -143,3 +144,24 @@ def test_many_sessions_share_the_operators() -> None:
     model = one_node("ExtendedDequantizeLinear", [np.zeros(1, np.int8), np.ones((), np.float32), np.zeros((), np.int8)])
     sessions = [ort.inference_session(model.SerializeToString(), options) for _ in range(3)]
     assert len({s.get_outputs()[0].name for s in sessions}) == 1
+
+
+def test_operators_may_be_registered_again() -> None:
+    options = ort.session_options()
+    ort.register(options)
+    ort.register(options)
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[1] x) => (float[1] y) { y = Abs(x) }'
+    )
+    for _ in range(2):
+        session = ort.inference_session(model.SerializeToString(), options)
+    assert ort.run(session, {"x": np.float32([-1])}) == [1]
+
+
+def test_other_options_get_operators_of_their_own() -> None:
+    for _ in range(100):  # of which some lie where others have been
+        options = onnxruntime.SessionOptions()
+        ort.register(options)
+        assert options in ort._registered
+        del options
+    assert len(ort._registered) < 100

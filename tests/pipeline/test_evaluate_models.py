@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnx_ir
 import pytest
 
 import quarkfast
@@ -145,3 +146,28 @@ def test_models_that_have_nothing_in_common_get_a_sentence(two, tmp_path, text, 
     onnx.save(tiny_model(text, opset=17), tmp_path / "other.onnx")
     with pytest.raises(quarkfast.ModelError, match=sentence):
         quarkfast.evaluate_models(two[0], tmp_path / "other.onnx", {"x": np.zeros((3, 4), np.float32)})
+
+
+@pytest.mark.parametrize("kind", [onnx.load, onnx_ir.load], ids=["ModelProto", "onnx_ir.Model"])
+def test_objects_are_taken_as_files_are_by_every_function(kind, tmp_path):
+    images, path = {"image": load_images().calibration[:4]}, tmp_path / "q.onnx"
+    quarkfast.quantize(MODEL, path, "U8S8", images)
+    reference, model = kind(MODEL), kind(path)
+    found = quarkfast.evaluate_models(reference, model, images, metric=agreement_of, metric_data=images)
+    assert found == quarkfast.evaluate_models(MODEL, path, images, metric=agreement_of, metric_data=images)
+    feeds = [images]
+    assert quarkfast.verify(model, feeds, reference) == quarkfast.verify(path, feeds, MODEL)
+    assert quarkfast.compare_models(reference, model, images) == quarkfast.compare_models(MODEL, path, images)
+    assert quarkfast.inspect_model(model).operators == quarkfast.inspect_model(path).operators
+    assert quarkfast.measure_latency(reference, model, images).rows == 1
+    assert quarkfast.evaluate_models(reference, model, images) == quarkfast.evaluate_models(MODEL, path, images)
+
+
+def agreement_of(session, data):
+    return float(ort.run(session, data)[0].argmax(-1).sum())
+
+
+@pytest.mark.parametrize("function", [quarkfast.evaluate_models, quarkfast.compare_models, quarkfast.measure_latency])
+def test_what_is_no_model_is_refused_in_words(function):
+    with pytest.raises(TypeError, match=r"model: expected a path, an onnx.ModelProto or an onnx_ir.Model, got int"):
+        function(3, 4, np.zeros((1, 1), np.float32))

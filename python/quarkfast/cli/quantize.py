@@ -3,7 +3,8 @@
 import json
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -100,10 +101,11 @@ def quantize(
     page = report is not None and report.suffix.lower() == ".html"
     if page:
         given["histograms"] = True
-    result = _quantize(model, path, chosen, calibration_data, given)
-    seconds = time.perf_counter() - start
-    data = calibration_data if result.summary.quantized else None  # which an unchanged copy need not fit
-    found = _verified(path, model, data, given) if verify else None
+    with _put_back_unless_verified(path) if verify else nullcontext():
+        result = _quantize(model, path, chosen, calibration_data, given)
+        seconds = time.perf_counter() - start
+        data = calibration_data if result.summary.quantized else None  # which an unchanged copy need not fit
+        found = _verified(path, model, data, given) if verify else None
     more: dict[str, Any] = {"model": str(model), "output": str(path), "total_seconds": seconds}
     if found is not None:
         more["verification"] = found.to_dict()
@@ -116,6 +118,16 @@ def quantize(
     rows = [*result.summary.rows(), *(found.rows() if found is not None else ())]
     console.show_facts([("model", str(model)), ("output", str(path)), *rows, ("total", f"{seconds:.2f} s")])
     return ExitCode.OK
+
+
+@contextmanager
+def _put_back_unless_verified(path: Path) -> Iterator[None]:
+    """Leaves the output as it was where it cannot be written, or does not run as it should."""
+    from quarkfast.atomic_files import check_output, put_back_on_failure
+    from quarkfast.graph.external import data_file
+
+    with put_back_on_failure(check_output(path), data_file(path)):
+        yield
 
 
 def _measured(path: Path, model: Path, data: str | None, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -48,13 +48,13 @@ class Latency:
 
 
 def time_runs(
-    reference: str | os.PathLike[str], model: str | os.PathLike[str], feed: Mapping[str, Any], rows: int
+    reference: str | os.PathLike[str] | bytes, model: str | os.PathLike[str] | bytes, feed: Mapping[str, Any], rows: int
 ) -> Latency:
     """Runs both models in turn on one feed.
 
     Args:
-        reference: Path of the float model.
-        model: Path of the quantized model.
+        reference: Path of the float model, or its bytes.
+        model: Path of the quantized model, or its bytes.
         feed: Arrays by the names of the inputs.
         rows: How many rows they have.
 

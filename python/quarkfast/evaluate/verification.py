@@ -20,7 +20,9 @@ from quarkfast.evaluate.divergence import Divergence, compare
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.saturated_sums import SaturatedSums, simulate
 from quarkfast.evaluate.saturation import may_saturate
+from quarkfast.graph.load import ModelSource
 from quarkfast.graph.quantizer import Reduction
+from quarkfast.graph.save import file_or_bytes
 
 __all__ = ["FloatLayer", "Verification", "verify"]
 
@@ -108,14 +110,14 @@ class Verification:
 
 
 def verify(
-    model: str | os.PathLike[str] | bytes,
+    model: ModelSource | bytes,
     feeds: Sequence[Feed] = (),
-    reference: str | os.PathLike[str] | bytes | None = None,
+    reference: ModelSource | bytes | None = None,
 ) -> Verification:
     """Opens a model in ONNX Runtime with all its optimizations and reports what computes on integers.
 
     Args:
-        model: Path of a quantized model, or its bytes.
+        model: A quantized model: a path, bytes, an ``onnx.ModelProto`` or an ``onnx_ir.Model``.
         feeds: Arrays by the names of its inputs. With them it is run in a default session and with exact sums.
         reference: The float model. With it and feeds, both are compared with it, and layers that may saturate are
             simulated, if the quantized model lies in one file.
@@ -131,6 +133,7 @@ def verify(
         >>> verify(result.model_bytes).float_layers
         ()
     """
+    model = file_or_bytes(model)
     with tempfile.TemporaryDirectory(prefix="quarkfast-verify-") as folder:
         path = Path(folder, "optimized.onnx")
         options = ort.session_options()
@@ -149,6 +152,7 @@ def verify(
     found = replace(found, divergence=compare(proto, feeds, outside))
     if not reference:
         return found
+    reference = file_or_bytes(reference)
     sums = simulate(proto, saturating, feeds, reference) if saturating and outside is None else None
     return replace(found, accuracy=measure(proto, feeds, reference, outside), saturated_sums=sums)
 

@@ -24,7 +24,7 @@ _FIELDS = {
 _KNOWN = frozenset(int(dtype) for dtype in ir.DataType) - {int(ir.DataType.UNDEFINED)}
 
 
-def check_tensors(model: onnx.ModelProto, where: str, folder: Path) -> None:
+def check_tensors(model: onnx.ModelProto, where: str, folder: Path, target: Path | None = None) -> None:
     """Makes sure that every constant of `model` has as much data as its shape says, and lies where it may.
 
     Constants of bodies and attributes count too. Data outside the file has to lie in the model's folder or below it,
@@ -34,12 +34,14 @@ def check_tensors(model: onnx.ModelProto, where: str, folder: Path) -> None:
         model: As it was read.
         where: The model's name for messages.
         folder: The model's folder.
+        target: The folder of the file that the model's path leads to, where that is a link: data behind links may lie
+            there, as in the caches of model hubs, which hold a link for each file.
 
     Raises:
         ModelError: If one does not.
     """
     sizes: dict[Path, int] = {}
-    root = folder.resolve()
+    roots = {each.resolve() for each in (folder, target or folder)}
     for tensor in _tensors(model):
         name = f"{where}: tensor {tensor.name!r}"
         shape = list(tensor.dims)
@@ -48,7 +50,7 @@ def check_tensors(model: onnx.ModelProto, where: str, folder: Path) -> None:
         if tensor.data_type not in _KNOWN:
             raise ModelError(f"{name}: expected a known element type, got {tensor.data_type}")
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            _check_external(tensor, name, root, sizes)
+            _check_external(tensor, name, folder.resolve(), roots, sizes)
         else:
             _check_inside(tensor, name)
 
@@ -68,11 +70,13 @@ def _check_inside(tensor: onnx.TensorProto, name: str) -> None:
         raise ModelError(f"{name}: expected {expected} {unit} for shape {list(tensor.dims)}, got {got}")
 
 
-def _check_external(tensor: onnx.TensorProto, name: str, root: Path, sizes: dict[Path, int]) -> None:
+def _check_external(
+    tensor: onnx.TensorProto, name: str, folder: Path, roots: set[Path], sizes: dict[Path, int]
+) -> None:
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
-    path = (root / location).resolve()
-    if not location or not path.is_relative_to(root):
+    path = (folder / location).resolve()
+    if not location or not any(path.is_relative_to(root) for root in roots):
         raise ModelError(f"{name}: expected external data inside the model's folder, got {location!r}")
     size = _bytes_of(ir.DataType(tensor.data_type), math.prod(tensor.dims))
     offset, length = (_number(entries.get(key, value), key, name) for key, value in (("offset", 0), ("length", size)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.atomic_files import check_output, save_bytes, save_files
+from quarkfast.atomic_files import check_output, link_file, save_bytes, save_files, target_of
 from quarkfast.deferred import ir
 from quarkfast.errors import OutputError
 from quarkfast.graph.access import name_of, shape_of
@@ -42,6 +43,9 @@ _SMALL = 1024
 # Runtimes map large tensors into memory, which begins at a page; small ones need no more than a cache line.
 _LARGE, _PAGE, _LINE = 1 << 20, 4096, 64
 
+# Bytes of a file name.
+_LONGEST = 255
+
 # Bytes after which the disk is asked to begin.
 _FLUSHED = 1 << 26
 
@@ -50,13 +54,22 @@ _PENDING = 1
 
 
 def data_file(output: Path) -> Path:
-    """Returns where the data of a model that is written to `output` goes.
+    """Returns where the data of a model that is written to `output` goes: beside the file that a link leads to.
+
+    The graph tells its name in UTF-8, and names have 255 bytes: where that is too little it is cut, and has a hash.
 
     Example:
         >>> data_file(Path("model.onnx")).name
         'model.onnx.data'
     """
-    return output.with_name(f"{output.name}.data")
+    target = target_of(output)
+    whole = os.fsencode(target.name)
+    name = f"{target.name}.data"
+    if len(whole) > _LONGEST - len(".data") or whole.decode(errors="replace") != target.name:
+        digest = hashlib.sha256(whole).hexdigest()[:12]
+        start = whole[: _LONGEST - len(f".{digest}.data")].decode(errors="ignore")
+        name = f"{start}.{digest}.data"
+    return target.with_name(name)
 
 
 def tensor_bytes(model: ir.Model) -> int:
@@ -79,6 +92,8 @@ def write_model(model: ir.Model, output: Path, *, external: bool) -> tuple[bytes
     """Writes `model` to `output` whole or not at all, tensor by tensor if it takes two files.
 
     Constants that are streamed are made on the way; afterwards the model's large constants refer to the new data file.
+    Where `output` is a link, both files lie where it leads to, and beside it is another link, to the data: runtimes
+    look for that beside what they are given.
 
     Args:
         model: The model; changed in place.
@@ -97,6 +112,8 @@ def write_model(model: ir.Model, output: Path, *, external: bool) -> tuple[bytes
         save_bytes(data, output)
         return data, len(data)
     data_path = check_output(data_file(output))
+    if output.is_symlink():
+        link_file(output.with_name(data_path.name), data_path)
     laid_out = lay_out(model, data_path)
     proto = _graph_bytes(model)
     save_files({data_path: laid_out.write, output: proto}, retract=output)

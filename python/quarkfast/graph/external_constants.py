@@ -11,6 +11,7 @@ from pathlib import Path
 import onnx
 
 from quarkfast import _core
+from quarkfast.atomic_files import folder_beside
 from quarkfast.deferred import ir
 from quarkfast.errors import OutputError
 from quarkfast.graph.access import shape_of
@@ -41,7 +42,7 @@ _LEAST = 1 << 16
 
 
 @contextmanager
-def constants_in_files(model: ir.Model, folder: Path | None = None, *, alone: bool = True) -> Iterator[None]:
+def constants_in_files(model: ir.Model, output: Path | None = None, *, alone: bool = True) -> Iterator[None]:
     """Keeps the large constants of a model in files of one folder, so that they are in memory no more than once.
 
     1. A model of less than 1 MiB stays as it is. Of one above 256 MiB, small constants are read into memory, and if all
@@ -53,7 +54,7 @@ def constants_in_files(model: ir.Model, folder: Path | None = None, *, alone: bo
 
     Args:
         model: The model; changed in place.
-        folder: Where a temporary file may be made; None means the system's folder for such files.
+        output: Beside what a temporary file may be made; None means the system's folder for such files.
         alone: Whether this process alone runs the model.
 
     Raises:
@@ -71,7 +72,7 @@ def constants_in_files(model: ir.Model, folder: Path | None = None, *, alone: bo
         return
     with ExitStack() as stack:
         try:
-            _write(model, model.meta.get(_IN_FILES) or stack.enter_context(_folder_beside(folder)))
+            _write(model, model.meta.get(_IN_FILES) or stack.enter_context(_folder_for_weights(output)))
         except OutputError:
             if needed:
                 raise
@@ -140,9 +141,13 @@ def _in_memory(tensor: ir.ExternalTensor) -> ir.TensorProtocol:
 
 
 @contextmanager
-def _folder_beside(folder: Path | None) -> Iterator[Path]:
+def _folder_for_weights(output: Path | None) -> Iterator[Path]:
+    if output is not None:
+        with folder_beside(output) as folder:
+            yield folder.resolve()
+        return
     try:
-        temporary = tempfile.TemporaryDirectory(prefix=".quarkfast_", dir=folder, ignore_cleanup_errors=True)
+        temporary = tempfile.TemporaryDirectory(prefix=".quarkfast_", ignore_cleanup_errors=True)
     except OSError as error:
         raise OutputError(f"calibration: expected a folder for weights, got {error.strerror}") from error
     with temporary as name:

@@ -54,7 +54,7 @@ def _load(model: ModelSource) -> ir.Model:
         return _with_own_names(_from_proto(model, "model", Path()))
     if isinstance(model, str | os.PathLike):
         path = Path(model)
-        return _from_proto(_read(path), str(path), path.parent)
+        return _from_proto(_read(path), str(path), path.parent, path.resolve().parent)
     raise TypeError(f"model: expected a path, an onnx.ModelProto or an onnx_ir.Model, got {type(model).__name__}")
 
 
@@ -80,11 +80,11 @@ def _read(path: Path) -> onnx.ModelProto:
         raise ModelError(f"{path}: expected an ONNX model, got a file that is truncated or not ONNX") from error
 
 
-def _from_proto(proto: onnx.ModelProto, where: str, folder: Path) -> ir.Model:
+def _from_proto(proto: onnx.ModelProto, where: str, folder: Path, target: Path | None = None) -> ir.Model:
     # A file of another kind can parse as an empty message; these fields are in every model.
     if not proto.HasField("graph") or not proto.opset_import or proto.ir_version <= 0:
         raise ModelError(f"{where}: expected an ONNX model, got a file that is truncated or not ONNX")
-    check_tensors(proto, where, folder)
+    check_tensors(proto, where, folder, target)
     proto, map_types = without_map_types(proto, where)
     try:
         model = ir.serde.deserialize_model(proto)

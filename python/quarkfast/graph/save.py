@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +13,11 @@ from quarkfast.atomic_files import save_bytes
 from quarkfast.deferred import ir
 from quarkfast.errors import UnsupportedError
 from quarkfast.graph.access import array_of_tensor
+from quarkfast.graph.load import ModelSource, load_model
 from quarkfast.graph.map_types import restore_map_types
 from quarkfast.graph.subgraphs import graphs_of
 
-__all__ = ["PROTOBUF_LIMIT", "save_model", "serialize", "to_proto"]
+__all__ = ["PROTOBUF_LIMIT", "file_or_bytes", "save_model", "serialize", "to_proto"]
 
 PROTOBUF_LIMIT = 2**31 - 1
 """Bytes of one protobuf: the length is a signed 32-bit integer."""
@@ -58,6 +60,17 @@ def serialize(model: ir.Model) -> bytes:
         UnsupportedError: If the model does not fit into one protobuf (2 GiB).
     """
     return bytes(to_proto(model).SerializeToString(deterministic=True))
+
+
+def file_or_bytes(model: ModelSource | bytes) -> str | os.PathLike[str] | bytes:
+    """Returns a model as ONNX Runtime takes it: paths and bytes as they are, objects as bytes.
+
+    Raises:
+        ModelError: If an object is no sound model.
+        UnsupportedError: If an object does not fit into one protobuf (2 GiB).
+        TypeError: If `model` is of another type.
+    """
+    return model if isinstance(model, str | os.PathLike | bytes) else serialize(load_model(model))
 
 
 def save_model(model: ir.Model, output: Path) -> int:

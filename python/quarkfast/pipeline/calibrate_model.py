@@ -75,7 +75,7 @@ def calibrate_model(
     keep_whole_samples(samples, prepared)
     run = CalibrationRun(prepared, request, key, first.batch_size, threads, executor, limit, path, resume)
     with (
-        constants_in_files(prepared, None if path is None else path.parent, alone=executor is None),
+        constants_in_files(prepared, path, alone=executor is None),
         clock.stage("calibrate", samples.total) as report,
     ):
         found = calibrate_prepared(run, samples, report)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core, ort
@@ -32,9 +33,10 @@ from quarkfast.graph.access import name_of
 from quarkfast.graph.builder import GraphBuilder
 from quarkfast.graph.comparisons import Asked, add_comparisons
 from quarkfast.graph.external_constants import constants_in_files, proto_and_folder
-from quarkfast.graph.load import load_model
+from quarkfast.graph.load import ModelSource, load_model
 from quarkfast.graph.opset import convert_opset, opset_version
 from quarkfast.graph.own_dequantizers import use_own_dequantizers
+from quarkfast.graph.save import file_or_bytes
 from quarkfast.graph.side_by_side import put_beside
 from quarkfast.graph.traced_pairs import TracedPair, traced_pairs
 from quarkfast.graph.written_codes import Codes
@@ -64,8 +66,8 @@ Progress = Callable[[str, int, int | None], None]
 
 
 def compare_models(
-    reference: str | Path,
-    model: str | Path,
+    reference: ModelSource,
+    model: ModelSource,
     data: CalibrationData,
     *,
     samples: int | None = None,
@@ -81,8 +83,8 @@ def compare_models(
     no activation is kept, and memory stays that of inference.
 
     Args:
-        reference: Path of the float model.
-        model: Path of the quantized model, of any tool that writes QuantizeLinear and DequantizeLinear.
+        reference: The float model: a path, an ``onnx.ModelProto`` or an ``onnx_ir.Model``.
+        model: The quantized model, of any tool that writes QuantizeLinear and DequantizeLinear.
         data: Samples, of every kind that :func:`quarkfast.quantize` takes.
         samples: How many to read; all by default.
         batch_size: Rows of a run; chosen by memory where it is not given and the model leaves their number open.
@@ -111,12 +113,12 @@ def compare_models(
     if calibration_data is not None and not predict:
         raise ConfigError("compare: expected predict beside calibration_data, got none; leave calibration_data out")
     with ExitStack() as files:
-        loaded = load_model(reference)
+        loaded = _load(reference)
         inputs = model_inputs(loaded)
         # Constants of nodes would be copied with the graph: 86 MB for the 11 MB of a recognizer of PaddlePaddle.
         lift_constants(loaded)
         files.enter_context(constants_in_files(loaded))
-        other = load_model(model)
+        other = _load(model)
         anew = None if calibration_data is None else quantized_anew(reference, other, calibration_data)
         inline_functions(other)
         lift_constants(other)
@@ -149,6 +151,12 @@ def compare_models(
         apt = [each for each in found.worst if not tensors.rewritten or anew is not None or each.kind == "activation"]
         worst = [each.tensor for each in apt[:predict]]
         return replace(found, prediction=predict_gains(load_model(reference), mend, worst, feeds))
+
+
+def _load(model: ModelSource) -> ir.Model:
+    """Loads a model whose constants get other names, which onnx-ir would write into those of an object."""
+    source = file_or_bytes(model)
+    return load_model(onnx.load_model_from_string(source) if isinstance(source, bytes) else source)
 
 
 def _serialized(model: ir.Model) -> tuple[bytes, Path | None]:

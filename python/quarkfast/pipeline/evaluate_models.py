@@ -15,7 +15,8 @@ from quarkfast.errors import ConfigError, ModelError
 from quarkfast.evaluate.accuracy import differ
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.scores import Gathered, scores_by_name
-from quarkfast.graph.load import load_model
+from quarkfast.graph.load import ModelSource, load_model
+from quarkfast.graph.save import file_or_bytes
 from quarkfast.pipeline.evaluation import Evaluation
 from quarkfast.pipeline.single_rows import cut_to_rows
 from quarkfast.pipeline.user_metric import Metric, measure_metric, read_metric
@@ -31,12 +32,12 @@ _TRIED = 16
 _BATCH = 16
 
 Progress = Callable[[str, int, int | None], None]
-ModelFile = str | os.PathLike[str]
+ModelFile = str | os.PathLike[str] | bytes
 
 
 def evaluate_models(
-    reference: ModelFile,
-    model: ModelFile,
+    reference: ModelSource,
+    model: ModelSource,
     data: CalibrationData,
     *,
     samples: int | None = None,
@@ -52,8 +53,8 @@ def evaluate_models(
     Outputs are compared by name, or by position where no name is the same. One batch is in memory at a time.
 
     Args:
-        reference: Path of the float model.
-        model: Path of another with the same inputs: quantized by whatever tool, or not at all.
+        reference: The float model: a path, an ``onnx.ModelProto`` or an ``onnx_ir.Model``.
+        model: Another with the same inputs: quantized by whatever tool, or not at all.
         data: Samples, of every kind that :func:`quarkfast.quantize` takes.
         samples: How many to read; all by default.
         batch_size: Rows of a run; 16 by default where the model leaves their number open.
@@ -95,13 +96,14 @@ def evaluate_models(
     del loaded
     if function is not None and metric_data is None:
         opened.keep()
-    run = _Run(reference, model, sums)
+    sources = file_or_bytes(reference), file_or_bytes(model)
+    run = _Run(*sources, sums)
     run.over(opened, progress)
     figures: dict[str, float | None] = {"metric": None, "reference_metric": None}
     if function is not None:
         given = list(opened) if metric_data is None else metric_data
-        for name, path in (("metric", model), ("reference_metric", reference)):
-            figures[name] = measure_metric(function, exact_session(path), given)
+        for name, source in zip(("reference_metric", "metric"), sources, strict=True):
+            figures[name] = measure_metric(function, exact_session(source), given)
     return Evaluation(scores_by_name(run.found), scores_by_name(run.exact), not_compared=run.left, **figures)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -13,7 +12,7 @@ import numpy as np
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard, tensor_of
-from quarkfast.graph.load import external_files, load_model, model_bytes
+from quarkfast.graph.load import ModelSource, external_files, load_model, model_bytes
 from quarkfast.graph.lookups import table_behind
 from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS
 from quarkfast.graph.subgraphs import graphs_of
@@ -145,11 +144,11 @@ class ModelFacts:
         return _listed(found) + (f", and {unused} domains that no node uses" if unused else "")
 
 
-def inspect_model(model: str | os.PathLike[str]) -> ModelFacts:
+def inspect_model(model: ModelSource) -> ModelFacts:
     """Says what is in a model of any tool. Large constants are counted and not read.
 
     Args:
-        model: Path of an ONNX file.
+        model: Path of an ONNX file, an ``onnx.ModelProto`` or an ``onnx_ir.Model``.
 
     Raises:
         ModelError: If it cannot be read, or refers to files outside its folder.

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from quarkfast.calibration.data import CalibrationData, model_inputs, open_data
 from quarkfast.calibration.data.inputs import batch_of, rows_of
 from quarkfast.evaluate.latency import Latency, time_runs
-from quarkfast.graph.load import load_model
+from quarkfast.graph.load import ModelSource, load_model
+from quarkfast.graph.save import file_or_bytes
 from quarkfast.pipeline.single_rows import cut_to_rows
 
 __all__ = ["measure_latency"]
 
 
 def measure_latency(
-    reference: str | Path, model: str | Path, data: CalibrationData, *, preprocess: str | None = None
+    reference: ModelSource, model: ModelSource, data: CalibrationData, *, preprocess: str | None = None
 ) -> Latency:
     """Times a float model and a quantized one in turn, in default sessions of ONNX Runtime on this processor.
 
     Takes about two seconds, or three runs of each. What else the machine does meanwhile is in the figures.
 
     Args:
-        reference: Path of the float model.
-        model: Path of the quantized model.
+        reference: The float model: a path, an ``onnx.ModelProto`` or an ``onnx_ir.Model``.
+        model: The quantized model.
         data: Samples, of every kind that :func:`quarkfast.quantize` takes; the first is run, as one row where the model
             leaves their number open.
         preprocess: How image files become inputs, as for :func:`quarkfast.quantize`.
@@ -46,4 +45,4 @@ def measure_latency(
     cut_to_rows(opened, loaded)
     del loaded
     feed = next(iter(opened))
-    return time_runs(reference, model, feed, rows_of(feed))
+    return time_runs(file_or_bytes(reference), file_or_bytes(model), feed, rows_of(feed))

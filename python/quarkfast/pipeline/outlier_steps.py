@@ -54,8 +54,7 @@ def split_outliers(context: Context) -> bool:
         return False
     scheme = replace(context.scheme, tensors=(*context.scheme.tensors, *context.tensor_rules))
     context.placement = place(context.model, scheme, context.target)
-    folder = None if context.path is None else context.path.parent
-    context.resources.enter_context(constants_in_files(context.model, folder))
+    context.resources.enter_context(constants_in_files(context.model, context.path))
     context.notes.append(_note(context.scheme.smooth_alpha, f"{changed} of {len(axes)}", count))
     return True
 

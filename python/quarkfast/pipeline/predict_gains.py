@@ -14,11 +14,12 @@ from quarkfast.errors import ConfigError
 from quarkfast.evaluate.output_judge import OutputJudge
 from quarkfast.evaluate.tensor_comparison import Prediction
 from quarkfast.graph.finer_pairs import with_finer_pairs
+from quarkfast.graph.load import ModelSource
 from quarkfast.graph.save import serialize, to_proto
 from quarkfast.pipeline.quantize import quantize
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    pass
 
 __all__ = ["Mend", "made_finer", "predict_gains", "quantized_anew"]
 
@@ -62,11 +63,11 @@ def made_finer(model: ir.Model, known: Mapping[str, ir.Value], cut: Collection[s
     return mend
 
 
-def quantized_anew(reference: str | Path, model: ir.Model, data: CalibrationData) -> Mend:
+def quantized_anew(reference: ModelSource, model: ir.Model, data: CalibrationData) -> Mend:
     """Returns what quantizes the float model again as it was, with int16 for tensors.
 
     Args:
-        reference: Path of the float model.
+        reference: The float model.
         model: The quantized model, whose metadata say how it was made.
         data: The samples that calibrated it.
 

@@ -97,8 +97,7 @@ def keep_constants_in_files(context: Context) -> bool:
     """Moves large constants to a file before the model runs on samples, so that they are in memory once."""
     runs = context.source.calibration is None and (takes_ranges(context) or context.source.has_data)
     if runs:
-        folder = None if context.path is None else context.path.parent
-        context.resources.enter_context(constants_in_files(context.model, folder))
+        context.resources.enter_context(constants_in_files(context.model, context.path))
     return runs
 
 

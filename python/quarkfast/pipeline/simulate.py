@@ -120,7 +120,7 @@ def _models(context: Context, model: ir.Model, coded: Mapping[str, _Coded]) -> M
     for name, value in model.graph.initializers.items():
         if name in coded:
             value.const_value = _decoded(coded[name], name, value)
-    context.resources.enter_context(constants_in_files(model, None if context.path is None else context.path.parent))
+    context.resources.enter_context(constants_in_files(model, context.path))
     (float_model, folder), (quantized, own) = proto_and_folder(context.model), proto_and_folder(model)
     return Models(float_model, quantized, folder, own)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast._version import version
-from quarkfast.atomic_files import check_output, save_files
+from quarkfast.atomic_files import check_output, save_files, target_of
 from quarkfast.errors import CalibrationError
 from quarkfast.kernels import Histogram, Range
 from quarkfast.statistics.external_tables import read_table
@@ -38,7 +38,7 @@ def write_statistics(path: Path, tensors: Mapping[str, TensorStatistics], fields
     Raises:
         OutputError: If they cannot be written.
     """
-    output = check_output(path)
+    output = target_of(check_output(path))
     arrays = _arrays(tensors)
     stream = io.BytesIO()
     # The members carry no time, so that the same calibration gives the same bytes.
@@ -142,7 +142,10 @@ def read_statistics(path: Path) -> tuple[dict[str, TensorStatistics], Fields]:
             "use the quarkfast that wrote it"
         )
     try:
-        arrays = _read_arrays(path.with_name(document["arrays"]["file"]), document["arrays"]["sha256"])
+        beside = path.with_name(document["arrays"]["file"])
+        if not beside.exists():
+            beside = target_of(path).with_name(beside.name)
+        arrays = _read_arrays(beside, document["arrays"]["sha256"])
         tensors = {
             name: _restore(row, described, arrays) for row, (name, described) in enumerate(document["tensors"].items())
         }
