@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import pickle
+import tracemalloc
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from quarkfast.calibration.data import array_files, open_data
 from quarkfast.calibration.data.array_files import StoredArray, open_arrays, read_arrays
+from quarkfast.calibration.data.inputs import ModelInput
 from quarkfast.errors import CalibrationError
 
 OPEN_FILES = Path("/proc/self/fd")
@@ -134,3 +137,93 @@ def test_a_damaged_member_is_told(tmp_path):
     assert failure.tb is not None  # which holds what the functions on the way held
     if OPEN_FILES.is_dir():
         assert path not in [each.resolve() for each in OPEN_FILES.iterdir()]
+
+
+def _npy(header, version=b"\x01\x00", data=b""):
+    size = len(header).to_bytes(2 if version == b"\x01\x00" else 4, "little")
+    return b"\x93NUMPY" + version + size + header.encode() + data
+
+
+def _shaped(shape, descr="<f4", **options):
+    return _npy(f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n", **options)
+
+
+HEADERS = {
+    "below 0": (_shaped("(-1, 3, 8, 8)"), r"a header of the shape \[-1, 3, 8, 8\]"),
+    "beyond 64 bits": (_shaped(f"({10**23}, 4)"), r"a header of the shape"),
+    "beyond 64 bits beside 0": (_shaped(f"(0, {2**62}, {2**62})"), r"a header of the shape"),
+    "more than there is": (_shaped(f"({2**40}, 4)"), r"it ends \d+ bytes early"),
+    "long header": (b"\x93NUMPY\x02\x00\xff\xff\xff\xff", r"a header of 4294967295 bytes"),
+    "longer than the file": (b"\x93NUMPY\x02\x00\x00\x10\x00\x00{", r"it ends 4095 bytes early"),
+    "brackets": (_npy("(" * 9000), r"a header|[Cc]annot parse"),
+    "no header": (_npy("\x00\xff["), r"a header|[Cc]annot parse"),
+    "another header": (_npy("{'descr': 3}"), r"[Hh]eader"),
+    "wrong type": (_shaped("(1.5,)"), r"shape"),
+    "objects": (_shaped("(1,)", "|O"), r"it holds Python objects"),
+    "objects inside": (_npy("{'descr': [('a', '|O')], 'fortran_order': False, 'shape': (1,), }"), r"Python objects"),
+}
+
+
+@pytest.mark.parametrize("content", HEADERS, ids=str)
+@pytest.mark.parametrize("kind", ["npy", "stored", "compressed"])
+def test_a_header_that_cannot_be_is_one_sentence_and_takes_no_memory(tmp_path, content, kind):
+    data, sentence = HEADERS[content]
+    path = tmp_path / "data"
+    if kind == "npy":
+        path.write_bytes(data)
+    else:
+        packing = zipfile.ZIP_STORED if kind == "stored" else zipfile.ZIP_DEFLATED
+        with zipfile.ZipFile(path, "w", packing) as archive:
+            archive.writestr("x.npy", data)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CalibrationError, match=sentence):
+            open_arrays(path)
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("damage", ["method", "password", "half"])
+def test_an_archive_that_cannot_be_unpacked_is_one_sentence(tmp_path, damage):
+    path = _write(tmp_path, "compressed npz")
+    data = bytearray(path.read_bytes())
+    central = data.index(b"PK\x01\x02")
+    if damage == "method":
+        data[central + 10] = data[8] = 99
+    elif damage == "password":
+        data[central + 8] |= 1
+        data[6] |= 1
+    else:
+        del data[central:-22]
+    path.write_bytes(data)
+    with pytest.raises(CalibrationError, match="got another kind at"):
+        open_arrays(path)
+
+
+@pytest.mark.parametrize("kind", ["npy", "stored npz", "compressed npz"])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("folder", [False, True], ids=["file", "folder"])
+def test_what_a_header_says_is_held_against_the_model_before_a_value_is_read(
+    tmp_path, monkeypatch, kind, order, folder
+):
+    wanted = [ModelInput("x", np.dtype(np.float32), ("N", 3, 8, 8))]
+    path = _write(tmp_path, kind, np.zeros((1, 3, 8, 8000), np.float32, order=order))
+    path = path.rename(tmp_path / ("data.npy" if kind == "npy" else "data.npz"))
+    read, exactly = [], array_files._exactly
+    monkeypatch.setattr(array_files, "_exactly", lambda stream, size: read.append(size) or exactly(stream, size))
+    expected = r"input 'x': expected shape \[N, 3, 8, 8\], got \[1, 3, 8, 8000\]"
+    if kind != "npy":
+        wanted.append(ModelInput("y", np.dtype(np.float32), ("N", 3, 8, 8)))
+    with pytest.raises(CalibrationError, match=expected):
+        open_data(tmp_path if folder else path, wanted)
+    assert max(read) < 1000
+
+
+@pytest.mark.parametrize(
+    "array", [np.zeros((4, 9), np.int8), np.zeros((4, 8), np.float64), np.zeros((4, 8, 8), np.float32)]
+)
+def test_another_dtype_rank_or_size_is_told_of_files_of_a_folder(tmp_path, array):
+    np.save(tmp_path / "a.npy", array)
+    with pytest.raises(CalibrationError, match=r"a\.npy: input 'x': expected"):
+        open_data(tmp_path, [ModelInput("x", np.dtype(np.float32), (2, 8))])

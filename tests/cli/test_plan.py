@@ -7,10 +7,13 @@ from pathlib import Path
 import onnx
 import pytest
 
+import quarkfast
 from quarkfast.cli import main
 from quarkfast.cli.exit_codes import ExitCode
 from quarkfast.config import OPTIONS
 from support.tiny_models import conv_relu_model
+
+METADATA = [f"quarkfast.{name}" for name in ("scheme", "plan", "versions", "portable", "equalized", "preset", "notes")]
 
 
 @pytest.fixture
@@ -57,3 +60,37 @@ def test_a_target_of_the_package_is_named(model: Path, capsys: pytest.CaptureFix
 def test_a_mistake_is_one_sentence(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", str(model), "-p", "A9"]) == ExitCode.USAGE
     assert re.fullmatch(r"quarkfast: error: preset: expected one of .*\n", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("text", ["[" * 5000, '{"a":' * 5000, "[" * 5000 + "]" * 5000, "9" * 5000, "{"], ids=len)
+@pytest.mark.parametrize("option", ["--layers", "--tensors"])
+def test_json_that_cannot_be_read_is_one_sentence(
+    model: Path, capsys: pytest.CaptureFixture[str], option: str, text: str
+) -> None:
+    assert main(["plan", str(model), option, text]) == ExitCode.USAGE
+    sentence = capsys.readouterr().err
+    assert sentence.startswith(f"quarkfast: error: {option}: expected JSON, got ")
+    assert sentence.count("\n") == 1
+
+
+@pytest.mark.parametrize("suffix", [".json", ".yaml"])
+@pytest.mark.parametrize("text", ["[" * 5000, '{"a":' * 5000, "9" * 5000], ids=["lists", "objects", "digits"])
+def test_a_configuration_that_cannot_be_read_is_one_sentence(
+    model: Path, capsys: pytest.CaptureFixture[str], suffix: str, text: str
+) -> None:
+    config = model.with_suffix(suffix)
+    config.write_text(text)
+    assert main(["plan", str(model), "--config", str(config)]) == ExitCode.USAGE
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "value", ["[" * 5000, "3", '[{"node": 1}]', '{"a": 1}', '[{"node": "a", "before": [], "after": 1}]']
+)
+def test_metadata_that_others_wrote_harm_no_verb(tmp_path: Path, model: Path, value: str) -> None:
+    found = onnx.load(model)
+    onnx.helper.set_model_props(found, dict.fromkeys(METADATA, value))
+    onnx.save(found, tmp_path / "strange.onnx")
+    for verb in (["inspect"], ["plan"], ["check", "--target", "ryzenai-a8w8"]):
+        assert main([verb[0], str(tmp_path / "strange.onnx"), *verb[1:]]) in (ExitCode.OK, ExitCode.BROKEN_RULE)
+    assert quarkfast.verify(tmp_path / "strange.onnx").reductions is None

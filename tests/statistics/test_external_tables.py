@@ -70,7 +70,9 @@ def test_other_json_is_one_sentence(tmp_path, document):
         Calibration.load(_write(tmp_path, document))
 
 
-@pytest.mark.parametrize("entry", [3, [1], [1, "a"], [1, None], {"lowest": 1}, [[1, 2], 3], [float("inf"), 1]], ids=str)
+@pytest.mark.parametrize(
+    "entry", [3, [1], [1, "a"], [1, None], {"lowest": 1}, [[1, 2], 3], [float("inf"), 1], [10**400, 1]], ids=str
+)
 def test_an_entry_that_is_no_range_is_one_sentence(tmp_path, entry):
     message = "calibration: expected the least and the greatest value of tensor 'x' at .*, got"
     with pytest.raises(CalibrationError, match=message):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import hashlib
 import json
 import os
 
@@ -139,3 +141,87 @@ def test_a_folder_that_does_not_exist_is_told_before_the_run(tmp_path, monkeypat
     monkeypatch.setattr("quarkfast.ort.run", None)
     with pytest.raises(OutputError, match="output: expected an existing folder, got"):
         quarkfast.calibrate(conv_relu_model(), samples(), tmp_path / "none" / "c.json")
+
+
+WRONG = [None, True, -1, 1.5, 10**400, 2**63, float("inf"), float("nan"), "", "\0", "../x", [], {}, {"a": 1}]
+FIELDS = [
+    *(("model_and_settings",), ("samples",), ("runs",), ("random",), ("batch_size",), ("complete",)),
+    *(("arrays",), ("arrays", "file"), ("arrays", "sha256"), ("tensors",), ("tensors", "x")),
+    *(("tensors", "x", name) for name in ("min", "max", "count", "nan", "zero", "observations")),
+]
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=".".join)
+def test_a_field_of_another_type_or_size_is_one_sentence_or_harmless(path, field):
+    whole = path.read_text()
+    for wrong in WRONG:
+        document = json.loads(whole)
+        owner = document
+        for name in field[:-1]:
+            owner = owner[name]
+        owner[field[-1]] = wrong
+        path.write_text(json.dumps(document))
+        for use in (
+            lambda: quarkfast.quantize(conv_relu_model(), calibration=path),
+            lambda: quarkfast.merge_calibrations([path, path]),
+        ):
+            with contextlib.suppress(CalibrationError):
+                use()
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        (("model_and_settings",), True),
+        (("samples",), -1),
+        (("random",), 1),
+        (("tensors", "x", "nan"), float("inf")),
+        (("tensors", "x", "zero"), 10**6),
+        (("tensors", "x", "min"), 1e39),
+        (("tensors", "x", "min"), None),
+        (("tensors", "x", "count"), 2**64),
+    ],
+    ids=str,
+)
+def test_a_field_that_cannot_be_is_one_sentence(path, field, wrong):
+    document = json.loads(path.read_text())
+    owner = document
+    for name in field[:-1]:
+        owner = owner[name]
+    owner[field[-1]] = wrong
+    path.write_text(json.dumps(document))
+    with pytest.raises(CalibrationError, match=r"calibration: expected a whole file at .*, got a damaged one"):
+        Calibration.load(path)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "9" * 5000], ids=["lists", "objects", "digits"])
+def test_json_that_cannot_be_read_is_one_sentence(tmp_path, text):
+    path = tmp_path / "c.json"
+    path.write_text(text)
+    with pytest.raises(CalibrationError, match=r"calibration: expected JSON at .*, got another kind of file"):
+        Calibration.load(path)
+
+
+@pytest.mark.parametrize("name", ["extremes", "counts", "exponents", "sums"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda array: array[:1],
+        lambda array: array.astype(complex),
+        lambda array: array.ravel()[:3],
+        lambda array: np.full(array.shape, 2**62, np.int64),
+        lambda array: np.array("x"),
+    ],
+    ids=["rows", "complex", "shape", "values", "text"],
+)
+def test_arrays_that_cannot_be_are_one_sentence(path, name, change):
+    arrays = path.with_suffix(".npz")
+    with np.load(arrays) as found:
+        changed = dict(found)
+    changed[name] = change(changed[name])
+    np.savez(arrays, **changed)
+    document = json.loads(path.read_text())
+    document["arrays"]["sha256"] = hashlib.sha256(arrays.read_bytes()).hexdigest()
+    path.write_text(json.dumps(document))
+    with pytest.raises(CalibrationError, match="got a damaged one"):
+        Calibration.load(path)

@@ -89,7 +89,7 @@ def _is_json(name: str) -> bool:
 def _read(name: str, text: str) -> Any:
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"--{name}: expected JSON, got {error}") from error
 
 

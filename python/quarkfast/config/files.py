@@ -56,7 +56,7 @@ def _read(path: Path) -> Any:
         return _parse_yaml(path, text)
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: expected JSON, got {error}") from error
 
 
@@ -67,5 +67,5 @@ def _parse_yaml(path: Path, text: str) -> Any:
         raise DependencyError(f"{path}: expected PyYAML, got none; install pyyaml, or write JSON") from error
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: expected YAML, got {' '.join(str(error).split())}") from error

@@ -162,8 +162,13 @@ def _reductions(model: onnx.ModelProto) -> tuple[Reduction, ...] | None:
     reductions = next((entry.value for entry in model.metadata_props if entry.key == "quarkfast.portable"), None)
     if reductions is None:
         return None
-    ratios = ((each["node"], each["before"], each["after"]) for each in json.loads(reductions))
-    return tuple(Reduction(node, *(math.inf if ratio is None else ratio for ratio in ends)) for node, *ends in ratios)
+    try:
+        ratios = [(str(each["node"]), each["before"], each["after"]) for each in json.loads(reductions)]
+        return tuple(
+            Reduction(node, *(math.inf if ratio is None else float(ratio) for ratio in ends)) for node, *ends in ratios
+        )
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):  # others may write there what they like
+        return None
 
 
 def _loaded(model: str | os.PathLike[str] | bytes) -> tuple[onnx.ModelProto, Path | None]:

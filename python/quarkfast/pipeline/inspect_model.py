@@ -188,7 +188,7 @@ def _preset(model: ir.Model) -> str | None:
     """Returns the preset in the metadata that quarkfast writes; None where it is not there, or not readable."""
     try:
         found = json.loads(model.metadata_props.get(_SCHEME, "null"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     name = found.get("name") if isinstance(found, dict) else None
     return name if isinstance(name, str) else None

@@ -107,5 +107,5 @@ def _read(model: ir.Model, key: str) -> Any:
     """Returns what JSON there is; None for none, and for what is no JSON."""
     try:
         return json.loads(model.metadata_props.get(f"quarkfast.{key}", "null"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

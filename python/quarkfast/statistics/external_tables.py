@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
-from quarkfast.errors import CalibrationError
+from quarkfast.errors import CalibrationError, shown
 from quarkfast.kernels import Range
 from quarkfast.statistics.tensor import TensorStatistics
 
 __all__ = ["read_table"]
+
+
+# Of float64, and so of what an integer can be made a float of.
+_GREATEST = sys.float_info.max
 
 
 def read_table(document: Any, where: str) -> dict[str, TensorStatistics]:
@@ -46,7 +51,8 @@ def _range(name: str, entry: Any, where: str) -> TensorStatistics:
         or not all(math.isfinite(number) for number in numbers if number is not None)
     ):
         raise CalibrationError(
-            f"calibration: expected the least and the greatest value of tensor {name!r} at {where!r}, got {entry!r}"
+            f"calibration: expected the least and the greatest value of tensor {name!r} at {where!r}, "
+            f"got {shown(entry)}"
         )
     low, high = (float(number) for number in numbers if number is not None)
     return TensorStatistics(Range(min(low, high), max(low, high), 0, 0, 0, 0))
@@ -57,4 +63,5 @@ def _number(value: Any) -> float | None:
     while isinstance(value, dict | list):
         inner = value.get("data") if isinstance(value, dict) else value
         value = inner[0] if isinstance(inner, list) and len(inner) == 1 else None
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    known = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _GREATEST
+    return value if known else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from quarkfast.atomic_files import check_output, save_files, target_of
 from quarkfast.errors import CalibrationError
 from quarkfast.kernels import Histogram, Range
 from quarkfast.statistics.external_tables import read_table
-from quarkfast.statistics.tensor import TensorStatistics
+from quarkfast.statistics.tensor import TensorStatistics, merge_statistics
 
 __all__ = ["Fields", "read_statistics", "write_statistics"]
 
@@ -28,6 +29,7 @@ Fields = Mapping[str, Any]
 _FORMAT = "quarkfast calibration"
 _VERSION = 1
 _FIELDS = ("samples", "runs", "random", "batch_size", "complete")
+_GREATEST = float(np.finfo(np.float32).max)
 # Bytes of a sum of values and of a sum of squares, in two's complement (docs/numerics.md, "Moments").
 _SUM, _SQUARES = 48, 80
 
@@ -122,6 +124,13 @@ def _unpack(row: NDArray[np.uint8], first: int) -> tuple[int, int]:
     return int.from_bytes(data[:first], "little", signed=True), int.from_bytes(data[first:], "little", signed=True)
 
 
+# What reading meets in files that somebody else has written or changed.
+_DAMAGED = (
+    *(KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, EOFError, RuntimeError),
+    *(OSError, MemoryError, BadZipFile, zlib.error),
+)
+
+
 def read_statistics(path: Path) -> tuple[dict[str, TensorStatistics], Fields]:
     """Reads what :func:`write_statistics` wrote, or a table of ONNX Runtime or Quark, which has ranges alone.
 
@@ -132,7 +141,7 @@ def read_statistics(path: Path) -> tuple[dict[str, TensorStatistics], Fields]:
         document = json.loads(path.read_bytes())
     except OSError as error:
         raise CalibrationError(f"calibration: expected a file at {str(path)!r}, got {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CalibrationError(f"calibration: expected JSON at {str(path)!r}, got another kind of file") from error
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         return read_table(document, str(path)), {"key": None, "samples": 0, "runs": 0}
@@ -149,8 +158,9 @@ def read_statistics(path: Path) -> tuple[dict[str, TensorStatistics], Fields]:
         tensors = {
             name: _restore(row, described, arrays) for row, (name, described) in enumerate(document["tensors"].items())
         }
-        return tensors, {"key": document["model_and_settings"]} | {name: document[name] for name in _FIELDS}
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, BadZipFile, EOFError) as error:
+        merge_statistics([[*tensors.values()]])  # which looks at types and sizes of all of it
+        return tensors, _fields(document)
+    except _DAMAGED as error:
         raise CalibrationError(f"calibration: expected a whole file at {str(path)!r}, got a damaged one") from error
 
 
@@ -166,22 +176,62 @@ def _read_arrays(path: Path, digest: str) -> dict[str, NDArray[Any]]:
             f"calibration: expected the arrays at {str(path)!r} that the JSON file was written with, got others"
         )
     with np.load(io.BytesIO(data), allow_pickle=False) as loaded:
-        return {name: loaded[name] for name in loaded.files}
+        arrays = {name: loaded[name] for name in loaded.files}
+    if any(array.dtype.kind not in "iu" for name, array in arrays.items() if name != "channel_absmax"):
+        raise TypeError
+    return arrays
+
+
+def _fields(document: Mapping[str, Any]) -> Fields:
+    """Returns what a file says besides the statistics.
+
+    Raises:
+        TypeError: If something is of another type.
+        ValueError: If a number is below 0.
+    """
+    key, batch_size = document["model_and_settings"], document["batch_size"]
+    counts = {name: _count(document[name]) for name in ("samples", "runs")}
+    flags = {name: document[name] for name in ("random", "complete")}
+    if not isinstance(key, str) or not all(isinstance(each, bool) for each in flags.values()):
+        raise TypeError
+    return {"key": key, "batch_size": None if batch_size is None else _count(batch_size), **counts, **flags}
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError
+    if not 0 <= value < 1 << 63:
+        raise ValueError
+    return value
+
+
+def _extreme(value: Any, none: float) -> float:
+    """Returns the least or the greatest value of a tensor, `none` where it has none."""
+    if value is None:
+        return none
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError
+    if not abs(value) <= _GREATEST:
+        raise ValueError
+    return float(np.float32(value))
 
 
 def _restore(row: int, described: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> TensorStatistics:
-    low, high = described["min"], described["max"]
-    counts = {name: int(described[name]) for name in _COUNTS}
-    seen = Range(
-        np.inf if low is None else float(np.float32(low)),
-        -np.inf if high is None else float(np.float32(high)),
-        **counts,
-    )
-    extremes = (described["observations"], *_unpack(arrays["extremes"][row], _SUM)) if "extremes" in arrays else None
+    low, high = _extreme(described["min"], np.inf), _extreme(described["max"], -np.inf)
+    counts = {name: _count(described[name]) for name in _COUNTS}
+    seen = Range(low, high, **counts)
+    if (low > high) != (seen.finite == 0) or seen.finite < 0:
+        raise ValueError
+    extremes = None
+    if "extremes" in arrays:
+        extremes = (_count(described["observations"]), *_unpack(arrays["extremes"][row], _SUM))
     histogram = None
     counted, summed = _row_in("counts", row, arrays), _row_in("sums", row, arrays)
     if counted is not None:
-        histogram = Histogram(np.ascontiguousarray(arrays["counts"][counted]), int(arrays["exponents"][counted]), seen)
+        bins = np.ascontiguousarray(arrays["counts"][counted])
+        histogram = Histogram(bins, int(arrays["exponents"][counted]), seen)
+        if seen.zero > bins[bins.size // 2]:
+            raise ValueError
     sums = None if summed is None else _unpack(arrays["sums"][summed], _SUM)
     return TensorStatistics(seen, extremes, histogram, sums, _channels(row, arrays))
 
@@ -190,5 +240,8 @@ def _channels(row: int, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float3
     if "channels" not in arrays or arrays["channels"][row] < 0:
         return None
     start = int(np.maximum(arrays["channels"][:row], 0).sum())
-    found: NDArray[np.float32] = arrays["channel_absmax"][start : start + int(arrays["channels"][row])]
+    size = int(arrays["channels"][row])
+    found: NDArray[np.float32] = arrays["channel_absmax"][start : start + size]
+    if found.shape != (size,) or found.dtype != np.float32:
+        raise ValueError
     return found

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import lzma
 import math
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -20,6 +24,18 @@ __all__ = ["StoredArray", "open_arrays", "read_arrays"]
 _NPY_MAGIC = b"\x93NUMPY"
 _ZIP_MAGIC = b"PK"
 _SKIPPED_AT_ONCE = 1 << 20
+
+# Bytes of a header that are read: NumPy's own limit, which it holds against what it has read already.
+_LONGEST_HEADER = 10_000
+# Bytes that an array may say it has: what does not fit into a signed number of 64 bits is no size.
+_LARGEST = 2**63 - 1
+
+
+# What reading meets in files that are damaged, of another kind, or packed in a way that Python does not know.
+_FAILURES = (
+    *(ValueError, OSError, EOFError, RuntimeError, struct.error),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+)
 
 
 class StoredArray:
@@ -41,10 +57,10 @@ class StoredArray:
         self._row = 0
         with _reading(path), self._open() as stream:
             self.shape, fortran, self.dtype = _header(stream)
-            start = stream.tell()
-            # With Fortran's order the rows do not lie in one piece.
-            self._held = _whole(stream, self.shape, fortran, self.dtype) if fortran and len(self.shape) > 1 else None
-            self._start = self._find(start)
+            self._start = self._find(stream.tell())
+        # With Fortran's order the rows do not lie in one piece.
+        self._in_columns = fortran and len(self.shape) > 1
+        self._held: NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return self.shape[0] if self.shape else 0
@@ -56,7 +72,9 @@ class StoredArray:
             CalibrationError: If the file is damaged or too short.
         """
         start, stop, _ = rows.indices(len(self))
-        if self._held is not None:
+        if self._in_columns:
+            if self._held is None:
+                self._held = self.whole()
             return self._held[start:stop]
         with _reading(self._path), self._closing_on_failure():
             return self._read_on(start, stop) if self._start is None else self._read_at(self._start, start, stop)
@@ -78,22 +96,32 @@ class StoredArray:
             return archive.open(self._member)  # keeps the file open until it is closed itself
 
     def _find(self, header: int) -> int | None:
-        """Returns where in the file the values begin, given the header's length; None if they are compressed."""
-        start = 0
+        """Returns where in the file the values begin, given the header's length; None if they are compressed.
+
+        Makes sure that there are as many bytes as the header says, before any of them is read.
+        """
+        start, size = 0, math.prod(self.shape) * self.dtype.itemsize
         if self._member is not None:
             with zipfile.ZipFile(self._path) as archive:
                 info = archive.getinfo(self._member)
             if info.compress_type != zipfile.ZIP_STORED:
+                if header + size > info.file_size:
+                    raise EOFError(f"it ends {header + size - info.file_size} bytes early")
                 return None
             with self._path.open("rb") as stream:
                 # A local header is 30 bytes, the last four of which are the lengths of the two fields behind it.
                 stream.seek(info.header_offset + 26)
                 lengths = np.frombuffer(stream.read(4), "<u2")
                 start = info.header_offset + 30 + int(lengths.sum())
-        missing = start + header + math.prod(self.shape) * self.dtype.itemsize - self._path.stat().st_size
+        missing = start + header + size - self._path.stat().st_size
         if missing > 0:
             raise EOFError(f"it ends {missing} bytes early")
         return start + header
+
+    def declared(self, rows: int | None = None) -> NDArray[Any]:
+        """Returns an array of this dtype and shape, or of so many rows, that takes no memory and holds nothing."""
+        shape = self.shape if rows is None else (rows, *self.shape[1:])
+        return np.broadcast_to(np.zeros((), self.dtype), shape)
 
     def whole(self) -> NDArray[Any]:
         """Returns all of it, in memory.
@@ -160,7 +188,7 @@ def read_arrays(path: Path) -> NDArray[Any] | dict[str, NDArray[Any]]:
 def _reading(path: Path) -> Iterator[None]:
     try:
         yield
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except _FAILURES as error:
         raise CalibrationError(
             f"calibration data: expected an .npz or .npy file, got another kind at {str(path)!r} ({error})"
         ) from error
@@ -171,9 +199,18 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"version {version} of the format")
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(stream)
+    length = _exactly(stream, 2 if version == (1, 0) else 4)
+    count = int.from_bytes(length, "little")
+    if count > _LONGEST_HEADER:
+        raise ValueError(f"a header of {count} bytes")
+    try:
+        shape, fortran, dtype = read(io.BytesIO(length + _exactly(stream, count)))
+    except (SyntaxError, TypeError, MemoryError, RecursionError, tokenize.TokenError) as error:
+        raise ValueError("a header that cannot be read") from error
     if dtype.hasobject:
         raise ValueError("it holds Python objects")
+    if any(size < 0 for size in shape) or math.prod(max(1, size) for size in shape) * dtype.itemsize > _LARGEST:
+        raise ValueError(f"a header of the shape {list(shape)}")
     return shape, fortran, dtype
 
 

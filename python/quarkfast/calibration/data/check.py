@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.calibration.data.inputs import ModelInput
+from quarkfast.calibration.data.inputs import ModelInput, may_rebatch
 from quarkfast.errors import CalibrationError, did_you_mean
 
-__all__ = ["check_feed", "warn_of_raw_pixels"]
+__all__ = ["check_feed", "check_rows", "warn_of_raw_pixels"]
 
 _IMAGE_CHANNELS = (1, 3)
 # A normalized image stays within a few units; whole numbers beyond this are pixels that nobody divided.
@@ -44,6 +44,28 @@ def check_feed(feed: Mapping[str, NDArray[Any]], inputs: Sequence[ModelInput], w
     if inputs and not any(feed[wanted.name].size for wanted in inputs):
         name, array = inputs[0].name, feed[inputs[0].name]
         raise CalibrationError(f"{where}: input {name!r}: expected at least one value, got shape {list(array.shape)}")
+
+
+def check_rows(feed: Mapping[str, NDArray[Any]], inputs: Sequence[ModelInput], where: str) -> None:
+    """Makes sure that arrays fit their inputs apart from the batch dimension, which may differ or be missing.
+
+    Args:
+        feed: Arrays by input name; names that are missing or unknown are not looked at.
+        inputs: What the model wants.
+        where: Which file they are from, for the message.
+
+    Raises:
+        CalibrationError: If a dtype, rank or fixed dimension differs.
+    """
+    batched = may_rebatch(inputs)
+    for wanted in inputs:
+        array = feed.get(wanted.name)
+        if array is None:
+            continue
+        shape = wanted.shape
+        rows = array[None] if shape is not None and array.ndim + 1 == len(shape) else array
+        free = wanted._replace(shape=(None, *shape[1:])) if batched and shape and isinstance(shape[0], int) else wanted
+        _check_array(rows, free, f"{where}: input {wanted.name!r}")
 
 
 def _check_array(array: NDArray[Any], wanted: ModelInput, where: str) -> None:

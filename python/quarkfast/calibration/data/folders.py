@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from quarkfast.calibration.data.array_files import read_arrays
+from quarkfast.calibration.data.array_files import StoredArray, open_arrays, read_arrays
+from quarkfast.calibration.data.check import check_rows
 from quarkfast.calibration.data.convert import as_feed
 from quarkfast.calibration.data.images import IMAGE_SUFFIXES, PREPROCESSES, Preprocess, find_preprocess, load_image
 from quarkfast.calibration.data.inputs import Feed, ModelInput
@@ -48,7 +49,14 @@ class Folder:
     def _arrays(self, files: Mapping[str, Path]) -> Feed:
         feed: Feed = {}
         for name, path in files.items():
-            feed |= as_feed({name: read_arrays(path)} if name else read_arrays(path), self.inputs, f"{_WHERE}: {path}")
+            where, opened = f"{_WHERE}: {path}", open_arrays(path)
+            declared = (
+                opened.declared()
+                if isinstance(opened, StoredArray)
+                else {member: array.declared() for member, array in opened.items()}
+            )
+            check_rows(as_feed({name: declared} if name else declared, self.inputs, where), self.inputs, where)
+            feed |= as_feed({name: read_arrays(path)} if name else read_arrays(path), self.inputs, where)
         return feed
 
 

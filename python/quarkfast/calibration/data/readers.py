@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from quarkfast.calibration.data.array_files import StoredArray, open_arrays
 from quarkfast.calibration.data.batches import regroup
-from quarkfast.calibration.data.check import warn_of_raw_pixels
+from quarkfast.calibration.data.check import check_feed, warn_of_raw_pixels
 from quarkfast.calibration.data.convert import as_array, as_feed
 from quarkfast.calibration.data.folders import Folder, open_folder
 from quarkfast.calibration.data.inputs import Feed, ModelInput, batch_of, may_rebatch, rows_of
@@ -147,7 +147,14 @@ def _open_table(
     unsized = batch_size is None and _sizable(inputs)
     step = fixed or batch_size or (1 if unsized else _BATCH)
     held = not any(isinstance(column, StoredArray) for column in columns.values())
+    if total:  # before a row is read, which may be of any size
+        declared = {name: _declared(column, min(step, total)) for name, column in columns.items()}
+        check_feed(declared, inputs, f"{_WHERE}: sample 1")
     return Samples(lambda: _rows(columns, total, step), inputs, total=total, unsized=unsized, held=held)
+
+
+def _declared(column: _Table, rows: int) -> NDArray[Any]:
+    return column.declared(rows) if isinstance(column, StoredArray) else column[:rows]
 
 
 def _rows(columns: Mapping[str, _Table], total: int, step: int) -> Iterator[Feed]:
