@@ -37,6 +37,7 @@ from quarkfast.writers.nodes import (
 )
 from quarkfast.writers.own_pairs import OwnPairs
 from quarkfast.writers.residual_sums import keep_sums
+from quarkfast.writers.signed_pairs import keep_signed
 
 __all__ = ["insert"]
 
@@ -52,15 +53,18 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme, target: Target) -> tuple
     4. Nodes take rows of the codes of a table, and a DequantizeLinear follows each of them.
     5. A block format has one node in place of a pair, one for each axis that the readers of a tensor want; with
        ``packed_weights`` constants are stored as records, where that is smaller and exact.
-    6. Biases and weights in float are kept from being quantized by onnxruntime (`quarkfast.writers.float_constants`).
-    7. For onnxruntime's processor kernels residual sums are kept from being fused (`quarkfast.writers.residual_sums`).
-    8. The nodes stay topologically sorted; graph inputs and outputs keep their names and types.
+    6. Pairs of int8 codes are kept from getting others by onnxruntime (`quarkfast.writers.signed_pairs`).
+    7. Biases and weights in float are kept from being quantized by onnxruntime (`quarkfast.writers.float_constants`).
+    8. For onnxruntime's processor kernels residual sums are kept from being fused (`quarkfast.writers.residual_sums`).
+    9. The nodes stay topologically sorted; graph inputs and outputs keep their names and types.
     """
     notes: tuple[str, ...] = ()
     if scheme.encoding == "dynamic":
         insert_dynamic(model, plan)
     else:
         notes = insert_pairs(model, plan, scheme).notes
+    keep_signed(model)
+    if scheme.encoding != "dynamic":
         keep_floats(model, half=scheme.float16_scales)
         notes += runtime_notes(model)
     if target.cpu_kernels:

@@ -11,6 +11,7 @@ from quarkfast.graph.runtimes import runtime_notes
 from quarkfast.graph.streams import Stream
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
 from quarkfast.quantization.weight_only import Reader, StoredWeight, StreamedWeight, WeightPlan
+from quarkfast.writers.signed_pairs import keep_signed
 
 __all__ = ["rewrite"]
 
@@ -25,7 +26,8 @@ def rewrite(model: ir.Model, plan: WeightPlan, scheme: Scheme) -> list[str]:
     2. Where Gather looks rows up in a table, DequantizeLinear or Cast follows the Gather.
     3. With ``"nbits"`` a MatMulNBits takes the place of MatMul or Gemm; an Add behind it adds Gemm's C. Products whose
        weight is wide stay.
-    4. Graph inputs and outputs keep their names and types. What nothing reads any more is dropped.
+    4. What an int8 DequantizeLinear gives is kept from onnxruntime's own pairs (`quarkfast.writers.signed_pairs`).
+    5. Graph inputs and outputs keep their names and types. What nothing reads any more is dropped.
 
     Returns:
         The notes of `plan`, which gets more while the constants are made.
@@ -34,6 +36,7 @@ def rewrite(model: ir.Model, plan: WeightPlan, scheme: Scheme) -> list[str]:
     for weight in plan.weights:
         rewriter.store(weight)
     rewriter.finish()
+    keep_signed(model)
     plan.notes.extend(runtime_notes(model))
     return plan.notes
 
