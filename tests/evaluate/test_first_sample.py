@@ -78,6 +78,34 @@ def test_a_result_that_does_not_run_is_told(monkeypatch):
     assert "the outputs on the first sample are not known: onnxruntime: no such operator" in result.summary.notes
 
 
+def test_a_result_that_no_default_session_opens_is_an_error_and_leaves_nothing(monkeypatch, tmp_path):
+    real = ort.inference_session
+
+    def refuse(model, options=None, *arguments, **named):
+        optimized = options is not None and "ENABLE" in str(options.graph_optimization_level)
+        if optimized and isinstance(model, bytes) and b"x_QuantizeLinear" in model:
+            raise ModelError("inference_session: model: onnxruntime rejects it: Node (r_q) has two types")
+        return real(model, options, *arguments, **named)
+
+    monkeypatch.setattr(ort, "inference_session", refuse)
+    with pytest.raises(ModelError) as caught:
+        quarkfast.quantize(conv_relu_model(), tmp_path / "out.onnx", calibration_data=samples())
+    assert str(caught.value) == (
+        f"quantize: expected a result that a default session of onnxruntime {ort.runtime_version()} opens, got one "
+        "that it rejects: Node (r_q) has two types; exclude the nodes that it names, or take another version"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_that_default_sessions_do_not_open_either_is_quantized_and_told(monkeypatch):
+    def refuse(model):
+        raise ModelError("inference_session: model: onnxruntime rejects it: no kernel")
+
+    monkeypatch.setattr("quarkfast.evaluate.first_sample._open_optimized", refuse)
+    notes = quarkfast.quantize(conv_relu_model(), calibration_data=samples()).summary.notes
+    assert "default sessions of onnxruntime open neither the float model nor the result: no kernel" in notes
+
+
 def test_plain_data_has_no_infinity():
     proto = tiny_model("g (float[N, 4] x) => (float[N, 4] y) { y = Relu(x) }")
     result = quarkfast.quantize(proto, calibration_data=np.zeros((2, 4), np.float32))

@@ -11,11 +11,12 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core, ort
+from quarkfast.errors import ModelError
 from quarkfast.evaluate.common_shape import in_one_shape
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.ranked_outputs import judge_unranked
 
-__all__ = ["output_sqnr"]
+__all__ = ["check_default_session", "output_sqnr"]
 
 
 def output_sqnr(
@@ -41,6 +42,38 @@ def output_sqnr(
     _core.release_memory()
     found = [(name, _ratio(one, other)) for (name, one), (_, other) in zip(*runs, strict=True) if _is_float(one)]
     return tuple(sorted(found, key=lambda item: item[1]))
+
+
+def check_default_session(reference: bytes | Path, quantized: bytes) -> str | None:
+    """Makes sure that ONNX Runtime opens a model with all its optimizations, as it does where nobody says otherwise.
+
+    Args:
+        reference: The float model.
+        quantized: The quantized one.
+
+    Returns:
+        Why it opens neither of them; None where it opens the quantized one.
+
+    Raises:
+        ModelError: It opens the float model alone.
+    """
+    try:
+        _open_optimized(quantized)
+    except ModelError as error:
+        cause = str(error).rpartition("onnxruntime rejects it: ")[2]
+        try:
+            _open_optimized(reference)
+        except ModelError:
+            return cause
+        raise ModelError(
+            f"quantize: expected a result that a default session of onnxruntime {ort.runtime_version()} opens, got one "
+            f"that it rejects: {cause}; exclude the nodes that it names, or take another version"
+        ) from error
+    return None
+
+
+def _open_optimized(model: bytes | Path) -> None:
+    ort.inference_session(model, ort.session_options(threads=1, spinning=False, arena=False))
 
 
 def _run(model: bytes | Path, feed: Feed, unranked: bool) -> Iterator[tuple[str, Any]]:
