@@ -69,7 +69,11 @@ def ratios(reference: Sequence[NDArray[Any]], outputs: Sequence[NDArray[Any]], a
 
 
 def losses(
-    result: QuantizedModel, feed: Feed, reference: Sequence[NDArray[Any]], beyond_chance: bool = False
+    result: QuantizedModel,
+    feed: Feed,
+    reference: Sequence[NDArray[Any]],
+    beyond_chance: bool = False,
+    level: Any = None,
 ) -> dict[str, float]:
     """What a session of this processor loses beside exact sums, in dB: by default, and with remedies by their causes.
 
@@ -79,11 +83,14 @@ def losses(
         reference: The outputs of the float model. Of several outputs the one that loses most counts.
         beyond_chance: Whether twice the standard error is taken off: of 97 in 100 losses by chance alone nothing
             is left then. It is that of the jackknife, which leaves out one row of the outputs after the other.
+        level: An `onnxruntime.GraphOptimizationLevel` in place of the default's.
     """
     exact = run_samples(exact_session(result.model_bytes), feed)
 
     def loss(remedy: tuple[str, str] | None) -> float:
         options = ort.session_options(threads=1)
+        if level is not None:
+            options.graph_optimization_level = level
         if remedy is not None:
             options.add_session_config_entry(*remedy)
         outputs = run_samples(ort.inference_session(result.model_bytes, options), feed)
