@@ -197,3 +197,56 @@ def test_a_scheme_with_all_of_it_is_plain_data_both_ways():
     assert (scheme.contrib_pairs, scheme.opset, scheme.shapes) == (True, 17, (("x", (1, 3, 8, 8)),))
     assert scheme.unshare_constants == ("Conv",)
     assert quarkfast.Scheme.from_dict(scheme.to_dict()) == scheme
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "U8S8"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"weight_type": "int16"},
+        {"tensors": {"w1": {"dtype": "int16", "granularity": "channel"}}},
+        {"layers": [{"op_types": ["Conv"], "weight": {"dtype": "int16"}}]},
+        {"weight_type": "int16", "keep_float_weights": True},
+    ],
+    ids=["all", "one", "of layers", "floats"],
+)
+def test_weights_of_16_bits_do_not_raise_the_operator_set(preset, options):
+    """onnxruntime's domain has a DequantizeLinear for them in any operator set, and the same bits."""
+    result, newer = (
+        quarkfast.quantize(conv_relu_model(), preset=preset, calibration_data=samples(), **options, **more)
+        for more in ({}, {"opset": 21})
+    )
+    assert (result.summary.opset, newer.summary.opset) == (17, 21)
+    assert domains_of(result.proto) == {"", "com.microsoft"}
+    assert domains_of(newer.proto) == {""}
+    onnx.checker.check_model(result.proto, full_check=True)
+    outputs = [run_as_written(each.model_bytes, samples()) for each in (result, newer)]
+    np.testing.assert_array_equal(*outputs)
+    for level in ort.GraphOptimizationLevel.__members__.values():
+        chosen = ort.SessionOptions()
+        chosen.graph_optimization_level = level
+        ort.InferenceSession(result.model_bytes, chosen, providers=["CPUExecutionProvider"])
+
+
+def test_activations_of_16_bits_raise_the_operator_set_and_the_summary_says_so():
+    wide = quarkfast.quantize(conv_relu_model(), preset="A16W8", calibration_data=samples()).summary
+    assert (wide.opset_before, wide.opset) == (17, 21)
+    assert ("opset", "21, raised from 17") in wide.rows()
+    same = quarkfast.quantize(conv_relu_model(), preset="A8W8", calibration_data=samples()).summary
+    assert ("opset", "17") in same.rows()
+
+
+def test_weights_that_get_16_bits_unasked_keep_the_operator_set(rng):
+    """Rows so uneven that no scale of a channel carries them, in front of a layer of more bytes."""
+    rows = np.float32([1, 1000] * 16)
+    arrays = {"w": rng.standard_normal((32, 16)) * rows[:, None], "v": rng.standard_normal((16, 256))}
+    proto = tiny_model(
+        "g (float[N, 32] x) => (float[N, 256] y) { m = MatMul(x, w) y = MatMul(m, v) }",
+        {name: array.astype(np.float32) for name, array in arrays.items()},
+        opset=13,
+    )
+    x = (rng.standard_normal((16, 32)) / rows).astype(np.float32)
+    result = quarkfast.quantize(proto, preset="A8W8", calibration_data=x)
+    assert any("1 ('w'; 11 % of their bytes) has 16 bits" in note for note in result.summary.notes)
+    assert result.summary.opset == 13
+    assert domains_of(result.proto) == {"", "com.microsoft"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Literal
 
@@ -345,10 +345,19 @@ class Scheme:
 
     def specs(self) -> tuple[TensorSpec, ...]:
         """Returns the form of every kind of tensor: the two for all, and those of single layers and tensors."""
-        found = [self.activation, self.weight]
-        for rule in (*self.layers, *(self.mixed_precision.forms if self.mixed_precision is not None else ())):
+        return (*self.specs_of_activations(), *self.specs_of_weights())
+
+    def specs_of_activations(self, constants: Container[str] = ()) -> tuple[TensorSpec, ...]:
+        """Returns the form of every kind of activation; rules for tensors may be meant for one but for `constants`."""
+        found = [self.activation]
+        for rule in self._layer_rules():
             found += [change.apply(self.activation) for change in (rule.activation, rule.output) if change is not None]
-            found += [rule.weight.apply(self.weight)] if rule.weight is not None else []
-        for own in self.tensors:
-            found += [own.change.apply(self.activation), own.change.apply(self.weight)]
-        return tuple(found)
+        return (*found, *(own.change.apply(self.activation) for own in self.tensors if own.tensor not in constants))
+
+    def specs_of_weights(self) -> tuple[TensorSpec, ...]:
+        """Returns the form of every kind of weight."""
+        found = [rule.weight.apply(self.weight) for rule in self._layer_rules() if rule.weight is not None]
+        return (self.weight, *found, *(own.change.apply(self.weight) for own in self.tensors))
+
+    def _layer_rules(self) -> tuple[LayerRule, ...]:
+        return (*self.layers, *(self.mixed_precision.forms if self.mixed_precision is not None else ()))

@@ -66,6 +66,7 @@ class ModelContext:
         checked: Constants that hold no NaN, while there are others to check.
         channels_between: The largest magnitude of each channel between layers that may be equalized, by tensor; empty
             where no sample was run for that.
+        opset_before: The operator set of the model as it was given; 0 where that is not known yet.
     """
 
     model: ir.Model
@@ -74,6 +75,7 @@ class ModelContext:
     conversions: tuple[Conversion, ...] = ()
     checked: Checked = field(default_factory=dict)
     channels_between: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    opset_before: int = 0
 
 
 @dataclass

@@ -25,7 +25,7 @@ def place_anew(context: Context, rules: Sequence[TensorRule]) -> None:
         UnsupportedError: If the model cannot be converted to that; it is then as it was.
     """
     scheme = replace(context.scheme, tensors=(*context.scheme.tensors, *context.tensor_rules, *rules))
-    needed = lowest_opset(scheme, context.target)
+    needed = lowest_opset(scheme, context.target, context.model.graph.initializers)
     if opset_version(context.model) < needed:
         before, context.opset = context.opset, needed
         try:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from quarkfast.deferred import ir
 from quarkfast.graph.name_provenance import carry_over, remember, settle_calls
-from quarkfast.graph.opset import choose_ir_version, convert_opset, convert_opset_exactly
+from quarkfast.graph.opset import choose_ir_version, convert_opset, convert_opset_exactly, opset_version
 from quarkfast.pipeline.context import ModelContext
 from quarkfast.pipeline.step import FunctionStep
 from quarkfast.transforms.check_weights import check_weights
@@ -84,6 +84,7 @@ def check_new_constants(context: ModelContext) -> bool:
 def convert_operator_set(context: ModelContext) -> bool:
     """Puts a model in the operator set that the result needs in place of the model."""
     before, wanted = context.model, context.scheme.opset
+    context.opset_before = context.opset_before or opset_version(before)
     chosen = before if wanted is None else convert_opset_exactly(before, wanted)
     context.model = convert_opset(chosen, context.opset)
     carry_over(before, context.model)

@@ -172,4 +172,5 @@ def _summarize(context: Context, before: int) -> Summary:
         preflight=context.preflight,
         reductions=found.reductions if found else (),
         records=context.records,
+        opset_before=context.opset_before,
     )

@@ -201,7 +201,7 @@ def recipe_of(scheme: Scheme) -> Recipe:
 def lowest_opset_of(scheme: Scheme, target: Target, model: ir.Model) -> int:
     """Returns the oldest operator set that carries what `scheme` makes of `model`."""
     if not scheme.weights_only:
-        return lowest_opset(scheme, target)
+        return lowest_opset(scheme, target, model.graph.initializers)
     from quarkfast.writers.weight_only import lowest_opset as lowest_opset_of_weights  # as its steps are imported
 
     return lowest_opset_of_weights(model, scheme)

@@ -123,6 +123,7 @@ class Summary:
         above_8_bits: With a quality target, what part of the bytes of activations and of weights has more than 8 bits.
         records: Every node and every quantized tensor, for the page that `QuantizedModel.write_report` writes; no part
             of the plain data.
+        opset_before: Version of the standard operators in the float model; 0 if it is not known.
 
     Example:
         >>> s = Summary("A8W8", "ryzenai-a8w8", "int8", "int8", {"Conv": 2}, (), 3, 2, 2, 8, 13, 1000, 300, {}, ())
@@ -155,6 +156,7 @@ class Summary:
     judged: int = 0
     above_8_bits: WideShares | None = None
     records: Records | None = field(default=None, repr=False)
+    opset_before: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON, which has no infinity: None stands for it."""
@@ -175,11 +177,12 @@ class Summary:
         operators = ", ".join(f"{count} {op_type}" for op_type, count in sorted(self.quantized.items()))
         ratio = f", {self.bytes_before / self.bytes_after:.2f} times smaller" if self.bytes_after else ""
         types = f"activations {self.activation}, weights {self.weight}"
+        raised = f", raised from {self.opset_before}" if 0 < self.opset_before < self.opset else ""
         rows = [
             ("preset", f"{self.preset} ({types}, placed for {self.target})"),
             ("quantized", operators or "nothing"),
             ("stored as codes", f"{self.weights} weights, {self.biases} biases; {self.pairs} Q/DQ pairs"),
-            ("opset", str(self.opset)),
+            ("opset", f"{self.opset}{raised}"),
             *((("calibrated on", f"{self.samples} samples"),) if self.samples else ()),
             ("bytes", f"{self.bytes_before:,} -> {self.bytes_after:,}{ratio}"),
             ("seconds", ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in self.seconds.items())),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -25,6 +25,7 @@ __all__ = [
     "lowest_opset",
     "quantize_nodes",
     "round_node",
+    "spelling_of_constant",
 ]
 
 _QUARK, _RUNTIME = "com.amd.quark", "com.microsoft"
@@ -55,6 +56,7 @@ class Form:
 
 
 _OLDEST = 11
+_WIDE = 16  # bits
 _HALF = 19  # QuantizeLinear takes float16
 
 # Numbers of Quark's attribute; those of `quarkfast.kernels`.
@@ -82,11 +84,32 @@ def find_form(dtype: str, spelling: Spelling) -> Form:
     return Form(_QUARK, "ExtendedQuantizeLinear", "ExtendedDequantizeLinear", row.custom_opset)
 
 
-def lowest_opset(scheme: Scheme, target: Target) -> int:
+def spelling_of_constant(dtype: str, scheme: Scheme, opset: int = 0) -> Spelling:
+    """Returns how the codes of a constant are spelled: as the scheme has it, or in onnxruntime's domain.
+
+    That has a DequantizeLinear of 16 bits in any operator set, so that no model is converted for its weights alone.
+
+    Args:
+        dtype: Their type.
+        scheme: Of the model.
+        opset: The operator set that it is in; 0 for the oldest.
+    """
+    row = find(dtype)
+    wide = row.is_integer and row.bits == _WIDE and find_form(dtype, scheme.spelling).opset > opset
+    return "contrib" if wide and scheme.spelling == "qdq" else scheme.spelling
+
+
+def lowest_opset(scheme: Scheme, target: Target, constants: Container[str] = ()) -> int:
     """Returns the oldest operator set that `target` takes and that carries `scheme`.
 
-    That is 11, 13 for one scale a channel, 19 for float16 scales, 21 for 16-bit integers. Operator set 10 has
-    QuantizeLinear, but no Round that onnxruntime could write where it makes the float bias behind a MatMul int32.
+    That is 11, 13 for one scale a channel, 19 for float16 scales, 21 for activations in 16-bit integers. Operator set
+    10 has QuantizeLinear, but no Round that onnxruntime could write where it makes the float bias behind a MatMul
+    int32.
+
+    Args:
+        scheme: What is asked for.
+        target: The device.
+        constants: Tensors that are known to be constants, whatever the scheme has for them.
 
     Example:
         >>> from quarkfast.config import PRESETS
@@ -97,15 +120,16 @@ def lowest_opset(scheme: Scheme, target: Target) -> int:
     """
     if scheme.encoding == "dynamic":
         return max(_OLDEST, target.lowest_opset)
-    specs = scheme.specs()
-    channels = any(spec.granularity == "channel" for spec in specs)
-    forms = (find_form(spec.dtype, scheme.spelling) for spec in specs)
+    activations, weights = scheme.specs_of_activations(constants), scheme.specs_of_weights()
+    forms = [(spec, find_form(spec.dtype, scheme.spelling)) for spec in activations]
+    forms += [(spec, find_form(spec.dtype, spelling_of_constant(spec.dtype, scheme))) for spec in weights]
+    channels = any(spec.granularity == "channel" and form.domain != _RUNTIME for spec, form in forms)
     narrow = (
         find_form("int16", "contrib_bias" if scheme.contrib_pairs else "bias").opset if scheme.bias == "int16" else 0
     )
     oldest = 13 if channels else _OLDEST
     oldest = _HALF if scheme.float16_scales and not scheme.contrib_pairs else oldest
-    return max(target.lowest_opset, oldest, narrow, *(form.opset for form in forms))
+    return max(target.lowest_opset, oldest, narrow, *(form.opset for _, form in forms))
 
 
 def quantize_nodes(

@@ -16,6 +16,7 @@ from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import is_standard, name_of, rank_of
 from quarkfast.graph.block_axes import activation_axes
 from quarkfast.graph.builder import GraphBuilder, drop_unread
+from quarkfast.graph.opset import opset_version
 from quarkfast.graph.placement import Edge
 from quarkfast.graph.quantizer import Quantizer
 from quarkfast.graph.rewriting import splice
@@ -34,6 +35,7 @@ from quarkfast.writers.nodes import (
     find_form,
     quantize_nodes,
     round_node,
+    spelling_of_constant,
 )
 from quarkfast.writers.own_pairs import OwnPairs
 from quarkfast.writers.residual_sums import keep_sums
@@ -92,7 +94,7 @@ def insert_pairs(model: ir.Model, plan: Plan, scheme: Scheme) -> Inserted:
         if isinstance(constant, QuantizedBlocks):
             inserter.insert_block_constant(slot.tensor, constant, slot.edges)
         elif slot.role != "table":
-            inserter.insert_constant(slot.tensor, slot.tensor, constant, slot.edges, scheme.spelling)
+            inserter.insert_constant(slot.tensor, slot.tensor, constant, slot.edges)
     for bias, constant in plan.biases:
         inserter.insert_constant(
             bias.tensor,
@@ -131,6 +133,7 @@ class _Inserter:
         self._model = model
         self._graph = model.graph
         self._scheme = scheme
+        self._opset = opset_version(model)
         self._plan = plan
         self._tally = PackingTally()
         self._like: ir.Value | None = None
@@ -147,7 +150,8 @@ class _Inserter:
             self._parameters[root] = self._initialize(root, quantizer, self._scheme.spelling)
         name, readers = name_of(value), self._readers(value)
         clip = self._clip(value, quantizer)
-        quantize, decode = self._pair(clip[0].outputs[0] if clip else value, name, quantizer, self._parameters[root])
+        source, spelling = clip[0].outputs[0] if clip else value, self._scheme.spelling
+        quantize, decode = self._pair(source, name, quantizer, self._parameters[root], spelling)
         nodes = clip + quantize + decode
         self._own.add(nodes, len(clip + quantize))
         splice(self._graph, value, nodes, nodes[-1].outputs[0], self._inner(value), readers)
@@ -199,16 +203,24 @@ class _Inserter:
         return self._tally.notes() if self._scheme.packed_weights else ()
 
     def insert_constant(
-        self, tensor: str, stem: str, constant: QuantizedTensor, edges: tuple[Edge, ...], spelling: Spelling
+        self,
+        tensor: str,
+        stem: str,
+        constant: QuantizedTensor,
+        edges: tuple[Edge, ...],
+        spelling: Spelling | None = None,
     ) -> None:
         quantizer = constant.quantizer
+        spelling = self._spelling(quantizer) if spelling is None else spelling
         for known, nodes in self._decoded.get(stem, []):
             if _are_equal(known, constant):
                 self._connect(nodes, edges)
                 return
         if self._scheme.keep_float_weights and spelling not in ("bias", "contrib_bias"):
             source = self._add(f"{tensor}_quantized", constant.representable())
-            quantize, decode = self._pair(source, tensor, quantizer, self._initialize(stem, quantizer, spelling))
+            quantize, decode = self._pair(
+                source, tensor, quantizer, self._initialize(stem, quantizer, spelling), spelling
+            )
             added = quantize + decode
         else:
             source = self._add(f"{tensor}_quantized", constant.encoded())
@@ -220,17 +232,19 @@ class _Inserter:
     def insert_table(self, tensor: str, constant: QuantizedTensor, edges: tuple[Edge, ...]) -> None:
         """Has nodes take rows of codes, which turn float behind them: columns are the last axis of any rows."""
         behind = replace(constant.quantizer, axis=-1)
-        codes = self._add(f"{tensor}_quantized", constant.encoded())
-        parameters = self._initialize(tensor, behind, self._scheme.spelling)
+        codes, spelling = self._add(f"{tensor}_quantized", constant.encoded()), self._spelling(behind)
+        parameters = self._initialize(tensor, behind, spelling)
         for edge in edges:
             node = self._nodes[edge.node]
             rows, name = node.outputs[0], name_of(node.outputs[0])
-            decode = self._call(
-                dequantize_nodes(rows, parameters, behind, self._scheme.spelling), f"{name}_DequantizeLinear"
-            )
+            decode = self._call(dequantize_nodes(rows, parameters, behind, spelling), f"{name}_DequantizeLinear")
             node.replace_input_with(edge.index, codes)
             rows.type = codes.type
             splice(self._graph, rows, decode, decode[-1].outputs[0], "")
+
+    def _spelling(self, quantizer: Quantizer) -> Spelling:
+        """Returns how a constant with such codes is spelled."""
+        return spelling_of_constant(quantizer.dtype, self._scheme, self._opset)
 
     def _connect(self, added: list[ir.Node], edges: tuple[Edge, ...]) -> None:
         nodes = [self._nodes[edge.node] for edge in edges]
@@ -255,12 +269,17 @@ class _Inserter:
         return self._call(nodes, f"{name}_DequantizeLinear")
 
     def _pair(
-        self, value: ir.Value, name: str, quantizer: Quantizer, parameters: tuple[ir.Value, ...]
+        self,
+        value: ir.Value,
+        name: str,
+        quantizer: Quantizer,
+        parameters: tuple[ir.Value, ...],
+        spelling: Spelling,
     ) -> tuple[list[ir.Node], list[ir.Node]]:
         """Returns the nodes that lead to codes, and those that lead back."""
-        quantize = quantize_nodes(value, parameters, quantizer, self._scheme.spelling)
+        quantize = quantize_nodes(value, parameters, quantizer, spelling)
         named = self._call(quantize, f"{name}_QuantizeLinear")
-        dequantize = dequantize_nodes(named[-1].outputs[0], parameters, quantizer, self._scheme.spelling)
+        dequantize = dequantize_nodes(named[-1].outputs[0], parameters, quantizer, spelling)
         return named, self._call(dequantize, f"{name}_DequantizeLinear")
 
     def _call(self, nodes: Iterable[ir.Node], name: str) -> list[ir.Node]:
