@@ -223,6 +223,15 @@ def test_models_of_other_tools_cannot_be_quantized_anew(models, x):
         quarkfast.compare_models(path, quantized, x, predict=1, calibration_data=x)
 
 
+@pytest.mark.parametrize("scheme", ["{", "3", "{}", "[" * 5000, '{"activation": 3}'], ids=len)
+def test_models_whose_metadata_were_changed_cannot_be_quantized_anew(models, x, scheme):
+    path, quantized = models()
+    changed = onnx.load(quantized)
+    next(entry for entry in changed.metadata_props if entry.key == "quarkfast.scheme").value = scheme
+    with pytest.raises(ConfigError, match="compare: expected the scheme that quarkfast writes as"):
+        quarkfast.compare_models(path, changed, x, predict=1, calibration_data=x)
+
+
 def test_what_is_not_compared_is_named(models, arrays, x, tmp_path):
     _, quantized = models("A8W8")
     other = tiny_model(TEXT.replace("r = Relu (c)", "q = Relu (c) r = Abs (q)"), arrays | {"w": arrays["w"] * 3})

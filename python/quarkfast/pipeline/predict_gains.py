@@ -72,14 +72,20 @@ def quantized_anew(reference: ModelSource, model: ir.Model, data: CalibrationDat
         data: The samples that calibrated it.
 
     Raises:
-        ConfigError: If another tool made the model.
+        ConfigError: If another tool made the model, or its metadata have been changed.
     """
     if _SCHEME not in model.metadata_props:
         raise ConfigError(
             "compare: expected a model that quarkfast quantized, to quantize it anew, got one of another tool; "
             "leave calibration_data out"
         )
-    scheme = Scheme.from_dict(json.loads(model.metadata_props[_SCHEME]))
+    try:
+        scheme = Scheme.from_dict(json.loads(model.metadata_props[_SCHEME]))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ConfigError(
+            f"compare: expected the scheme that quarkfast writes as {_SCHEME!r}, got other metadata; "
+            "leave calibration_data out"
+        ) from error
     change = Change.of({"dtype": "int16"}, "compare")
 
     def mend(names: Collection[str]) -> bytes:
