@@ -9,6 +9,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import holds_floats, is_constant, name_of
 from quarkfast.graph.attention import Masks, adds_bias, find_masks, nodes_of_attention
 from quarkfast.graph.functions import nodes_within_functions
+from quarkfast.graph.guards import nodes_before_guards
 from quarkfast.graph.kept_float import why_kept_float
 from quarkfast.quantization.box_decoding import box_decoding
 from quarkfast.quantization.computed_divisors import computed_divisors
@@ -25,6 +26,7 @@ _NORMALIZATIONS = frozenset(
     }
 )
 _ATTENTION = "so few bits cannot carry scores of attention"
+_GUARDED = "it gives the NaN or -inf by which a guard finds rows that are masked as a whole"
 _POSITIONS = "so few bits cannot carry positions on a grid"
 _DIVISORS = "so few bits cannot carry what it divides by"
 _RECURRENT = "so few bits cannot carry what it joins for a recurrent layer, which is float"
@@ -51,28 +53,29 @@ class Sensitive:
     5. What computes a mask that joins scores in front of a Softmax (`quarkfast.graph.attention`). Whatever else stays
        float reads it as it was computed, so that a row that is masked as a whole is found to be so.
     6. The sum of scores and a mask that is an output of the model.
+    7. What a guard of rows that are masked as a whole looks at: no code is NaN or -inf (`quarkfast.graph.guards`).
 
     And for integers of 8 bits, in any model, and of any width where it resizes a constant:
 
-    7. A cubic Resize (`quarkfast.quantization.cubic_resizes`). It reads what is computed in front of it without a pair.
+    8. A cubic Resize (`quarkfast.quantization.cubic_resizes`). It reads what is computed in front of it without a pair.
 
     And for every type:
 
-    8. Arithmetic in front of a logarithm or a root, but for bfloat16, and a transform of the inputs in front of it
+    9. Arithmetic in front of a logarithm or a root, but for bfloat16, and a transform of the inputs in front of it
        (`quarkfast.quantization.steep_functions`).
 
     And for integers of 8 bits and block formats, in any model:
 
-    9. The decoding of boxes behind the last layers (`quarkfast.quantization.box_decoding`).
+    10. The decoding of boxes behind the last layers (`quarkfast.quantization.box_decoding`).
 
     And for integers of 8 bits, in any model:
 
-    10. Divisions by what the model computes (`quarkfast.quantization.computed_divisors`).
-    11. What is joined in front of a recurrent layer (`quarkfast.quantization.recurrent_inputs`).
+    11. Divisions by what the model computes (`quarkfast.quantization.computed_divisors`).
+    12. What is joined in front of a recurrent layer (`quarkfast.quantization.recurrent_inputs`).
 
     And whatever the type:
 
-    12. What a rewrite has added to be computed in float (`quarkfast.graph.kept_float`).
+    13. What a rewrite has added to be computed in float (`quarkfast.graph.kept_float`).
 
     All other matrix products, where the time goes, are quantized all the same.
     """
@@ -88,6 +91,7 @@ class Sensitive:
             is_asked_for: Whether the user wants a node quantized for which the target may have no rule.
         """
         within, attention, masks = nodes_within_functions(graph), nodes_of_attention(graph), find_masks(graph)
+        guarded = nodes_before_guards(graph)
         self._reasons = dict.fromkeys(within, "it is a part of a function that is computed in float")
         for node in reversed(graph):
             if node in self._reasons:
@@ -98,7 +102,7 @@ class Sensitive:
             elif _is_narrow(spec):
                 reason = _reason(node, self._reasons)
             if not reason and not spec.format.float32_range:
-                reason = _masks(node, masks)
+                reason = _masks(node, masks) or (_GUARDED if node in guarded else "")
             if reason:
                 self._reasons[node] = reason
         cubic = cubic_resizes(graph, spec_of)
