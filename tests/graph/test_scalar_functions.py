@@ -30,6 +30,7 @@ SPELLINGS = {
         "s = Add(c3, a) t = Relu(s) u = Min(t, c6) z = Mul(sixth, u)",
         "s = Mul(a, about) t = Add(s, half) z = Clip(t, c0, c1)",
     ),
+    "Sigmoid of -x": ("e = Exp(a) s = Add(e, c1) z = Div(c1, s)",),
     "HardSigmoid of slope 0.2": ("z = HardSigmoid(a)", "s = Mul(a, fifth) t = Add(s, half) z = Clip(t, c0, c1)"),
     "HardSwish": (
         "z = HardSwish(a)",

@@ -44,7 +44,7 @@ class Context(Protocol):
         statistics: What these showed of the tensors that were requested.
         ranges: The range to keep of each activation.
         cut: Activations that saturate where their reader is flat.
-        wider: Those of activations that reach further than what was seen: of few values, or of 16 bits.
+        wider: Those of activations that reach further than what was seen: of few values, of 16 bits, or bounded.
         shifted: What activations have lost so that these ranges suit their codes; None where nothing.
         factors: What activations are multiplied by for the same reason, by tensor; those of 1 are left out.
         ranges_judged: Whether samples have judged ranges along with these factors.

@@ -44,11 +44,13 @@ class FoundFunction(NamedTuple):
         entry: The tensor that it is a function of; nothing else reads that.
         nodes: The nodes that compute it, in order; the last one gives the result.
         function: Its row. The result may be a multiple of it: a factor may have moved to the layer behind.
+        factor: That factor.
     """
 
     entry: ir.Value
     nodes: tuple[ir.Node, ...]
     function: ScalarFunction
+    factor: float
 
 
 def _erf(x: Values) -> Values:
@@ -86,6 +88,7 @@ def _hard_swish(x: Values) -> Values:
 
 _ROWS = (
     ScalarFunction("Sigmoid", _sigmoid, "Sigmoid; 1 / (1 + Exp(-x))"),
+    ScalarFunction("Sigmoid of -x", lambda x: _sigmoid(-x), "1 / (1 + Exp(x)): the sign of -x has moved to a layer"),
     ScalarFunction("Tanh", np.tanh, "Tanh"),
     ScalarFunction(
         "HardSigmoid", _hard_sigmoid,
@@ -216,7 +219,7 @@ def _function_of(entry: ir.Value, order: Mapping[ir.Node, int]) -> FoundFunction
         open_values[output] = len(output.uses()) + output.is_graph_output()
         open_values = {value: count for value, count in open_values.items() if count or value is output}
         if set(open_values) == {output} and (row := _row_of(results[output])) is not None:
-            found = FoundFunction(entry, tuple(group), row)
+            found = FoundFunction(entry, tuple(group), *row)
         if output.is_graph_output():
             break
     return found
@@ -260,15 +263,15 @@ def _expected() -> tuple[Values, ...]:
     return tuple(row.compute(_PROBES) for row in _ROWS)
 
 
-def _row_of(result: Values) -> ScalarFunction | None:
-    """Returns the function that `result` is a multiple of at all points."""
+def _row_of(result: Values) -> tuple[ScalarFunction, float] | None:
+    """Returns the function that `result` is a multiple of at all points, and the factor."""
     if result.shape != _PROBES.shape or not np.isfinite(result).all():
         return None
-    nearest: tuple[float, ScalarFunction] | None = None
+    nearest: tuple[float, ScalarFunction, float] | None = None
     for row, expected in zip(_ROWS, _expected(), strict=True):
         factor = float(result @ expected / (expected @ expected))
         difference = float(np.abs(result - factor * expected).max() / np.abs(expected).max())
         size = abs(factor)
         if size and difference <= _TOLERANCE * size and (nearest is None or difference / size < nearest[0]):
-            nearest = difference / size, row
-    return None if nearest is None else nearest[1]
+            nearest = difference / size, row, factor
+    return None if nearest is None else nearest[1:]

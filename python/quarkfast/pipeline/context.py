@@ -31,6 +31,7 @@ from quarkfast.pipeline.remembered import Remembered
 from quarkfast.pipeline.replan import Planned, plan_with, take_plan
 from quarkfast.pipeline.simulate import read_samples, simulate, simulate_activations
 from quarkfast.quantization import (
+    BoundedResult,
     Diagnostics,
     FloatBias,
     KnownConstant,
@@ -131,8 +132,9 @@ class Context(ModelContext):
         statistics: Of activations, by tensor.
         ranges: The range to keep of each activation.
         functions: A placement, and the activations that functions read in it, if they have been looked for.
+        bounded: A placement, and the activations that bounded functions give in it, if they have been looked for.
         cut: Activations that saturate where their reader is flat -> the ratio of signal to noise of its results, in dB.
-        wider: Those of activations that reach further than what was seen: of few values, or of 16 bits.
+        wider: Those of activations that reach further than what was seen: of few values, of 16 bits, or bounded.
         shifted: What activations have lost, and the limits that have moved with them; None where none has.
         factors: What activations are multiplied by, by tensor; those of 1 are left out.
         ranges_judged: Whether samples have judged ranges along with these factors.
@@ -175,6 +177,7 @@ class Context(ModelContext):
     statistics: Mapping[str, TensorStatistics] = field(default_factory=dict)
     ranges: Mapping[str, Range] = field(default_factory=dict)
     functions: tuple[Placement, Mapping[str, ScalarFunction]] | None = None
+    bounded: tuple[Placement, Mapping[str, BoundedResult]] | None = None
     cut: Mapping[str, float] = field(default_factory=dict)
     wider: Mapping[str, Range] = field(default_factory=dict)
     range_notes: list[str] = field(default_factory=list)

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from quarkfast.pipeline.replan import MethodRanges, Planned, few_valued_of, functions_of, plan_with
+from quarkfast.kernels import Range
+from quarkfast.pipeline.replan import MethodRanges, Planned, bounded_of, few_valued_of, functions_of, plan_with
 from quarkfast.quantization import (
     fit_function_inputs,
     note_of_headroom,
     note_of_tails,
+    note_of_whole,
     notes_of_cuts,
+    whole_ranges,
     widen_tails,
     with_headroom,
 )
@@ -20,7 +23,6 @@ from quarkfast.statistics import TensorStatistics
 
 if TYPE_CHECKING:
     from quarkfast.config import TensorSpec
-    from quarkfast.kernels import Range
     from quarkfast.pipeline.context import Context
 
 __all__ = ["method_ranges", "plan_by_method", "plan_fitted"]
@@ -70,12 +72,18 @@ def method_ranges(
     found = estimate_ranges({name: statistics[name] for name in context.placement.observed}, specs)
     functions = functions_of(context)
     ranges, cut = fit_function_inputs(functions, context.placement, found, statistics)
-    notes = notes_of_cuts(functions, cut)
-    if not samples:
-        return MethodRanges(ranges, cut, {}, notes)
-    names = [name for name in few_valued_of(context) if name not in cut]
-    wider = widen_tails(names, context.placement, ranges, statistics, samples)
-    doubled = {} if context.scheme.strict else with_headroom(context.placement, ranges)
-    notes += [*note_of_tails(wider, ranges), *note_of_headroom(doubled)]
-    wider = {**wider, **doubled}
-    return MethodRanges({**ranges, **wider}, cut, wider, notes)
+    results = bounded_of(context)
+    wider, notes = dict[str, Range](), list[str]()
+    if samples:
+        names = [name for name in few_valued_of(context) if name not in cut]
+        wider = widen_tails(names, context.placement, ranges, statistics, samples)
+        unbounded = {name: each for name, each in ranges.items() if name not in results}
+        doubled = {} if context.scheme.strict else with_headroom(context.placement, unbounded)
+        notes = [*note_of_tails(wider, ranges), *note_of_headroom(doubled)]
+        wider |= doubled
+    seen = {name: each.range for name, each in statistics.items()}
+    whole = whole_ranges(results, context.placement, {**ranges, **wider}, seen)
+    notes += note_of_whole(results, context.placement, ranges, whole)
+    cut = {name: ratio for name, ratio in cut.items() if name not in whole}
+    wider |= whole
+    return MethodRanges({**ranges, **wider}, cut, wider, [*notes_of_cuts(functions, cut), *notes])

@@ -10,7 +10,9 @@ from quarkfast.graph.quantizer import Quantizers
 from quarkfast.graph.scalar_functions import ScalarFunction
 from quarkfast.kernels import Range
 from quarkfast.quantization import (
+    BoundedResult,
     Plan,
+    bounded_results,
     compute_qparams,
     diagnose,
     few_valued,
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Planned",
+    "bounded_of",
     "few_valued_of",
     "functions_of",
     "plan_with",
@@ -74,6 +77,17 @@ def functions_of(context: Context) -> Mapping[str, ScalarFunction]:
         found = {} if context.scheme.strict else function_inputs(context.model, context.placement)
         context.functions = context.placement, found
     return context.functions[1]
+
+
+def bounded_of(context: Context) -> Mapping[str, BoundedResult]:
+    """Returns the activations that bounded functions give: a preset kept as its name says has none.
+
+    They are looked for once for each placement.
+    """
+    if context.bounded is None or context.bounded[0] is not context.placement:
+        found = {} if context.scheme.strict else bounded_results(context.model, context.placement)
+        context.bounded = context.placement, found
+    return context.bounded[1]
 
 
 def few_valued_of(context: Context) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """Quantization: where it goes (placement), with which scales and zero points, and what there is to say about it."""
 
+from quarkfast.quantization.bounded_functions import BoundedResult, bounded_results, note_of_whole, whole_ranges
 from quarkfast.quantization.compute_qparams import KnownConstant, compute_qparams, needs_ranges
 from quarkfast.quantization.diagnostics import Diagnostics, diagnose
 from quarkfast.quantization.float_bias import FloatBias
@@ -16,6 +17,7 @@ from quarkfast.quantization.scale_conflicts import resolve_conflicts
 from quarkfast.quantization.tail_ranges import few_valued, note_of_tails, widen_tails
 
 __all__ = [
+    "BoundedResult",
     "Diagnostics",
     "FloatBias",
     "KnownConstant",
@@ -23,6 +25,7 @@ __all__ = [
     "QuantizedBlocks",
     "QuantizedTensor",
     "Records",
+    "bounded_results",
     "compute_qparams",
     "diagnose",
     "few_valued",
@@ -33,6 +36,7 @@ __all__ = [
     "needs_ranges",
     "note_of_headroom",
     "note_of_tails",
+    "note_of_whole",
     "notes_of_cuts",
     "observed_channels",
     "observed_tensors",
@@ -41,6 +45,7 @@ __all__ = [
     "record_plan",
     "resolve_conflicts",
     "saturation_note",
+    "whole_ranges",
     "widen_tails",
     "with_headroom",
 ]
