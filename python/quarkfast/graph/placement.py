@@ -84,6 +84,7 @@ class Placement:
         float_edges: Inputs that read an activation as it was computed, in front of its pair.
         float_outputs: Activations that are graph outputs and are handed out as they were computed.
         idle: Tensors that are not quantized, though the scheme has entries for them.
+        before: Names of the layers that a tool has quantized before.
     """
 
     activations: Mapping[str, str]
@@ -97,6 +98,7 @@ class Placement:
     float_edges: frozenset[Edge]
     float_outputs: frozenset[str] = frozenset()
     idle: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
 
     @property
     def observed(self) -> tuple[str, ...]:

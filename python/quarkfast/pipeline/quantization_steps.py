@@ -40,6 +40,7 @@ from quarkfast.statistics import StatisticsRequest, TensorStatistics
 from quarkfast.targets.simulations import simulate
 from quarkfast.transforms.narrow_half import narrow_half
 from quarkfast.transforms.remove_pairs import remove_pairs
+from quarkfast.wording import counted, first_names
 from quarkfast.writers import insert
 
 __all__ = [
@@ -79,6 +80,9 @@ def place_pairs(context: Context) -> bool:
     """Decides which tensors are quantized. Where none is, the recipe ends."""
     context.placement = place(context.model, context.scheme, context.target)
     context.unchanged = not context.placement.quantized
+    if before := context.placement.before:
+        layers = f"{counted(len(before), 'layer')} ({first_names(before)})"
+        context.notes.append(f"{layers} quantized before, which keep their types; the rest is what this preset made")
     if context.placement.idle:
         names = ", ".join(map(repr, context.placement.idle))
         context.notes.append(

@@ -17,12 +17,14 @@ from quarkfast.graph.external import check_not_a_source
 from quarkfast.graph.load import ModelSource, external_bytes, external_files, load_model, model_bytes
 from quarkfast.graph.notes import notes_of
 from quarkfast.graph.operators import OPERATORS
-from quarkfast.graph.subgraphs import graphs_of
+from quarkfast.graph.quantized_before import quantized_before
+from quarkfast.graph.subgraphs import graphs_of, nodes_of
 from quarkfast.graph.unchanged import copy_unchanged
 from quarkfast.pipeline.calibration_key import calibration_key
 from quarkfast.pipeline.calibration_source import CalibrationSource
 from quarkfast.pipeline.context import Context, Uncorrected, WrittenModel
 from quarkfast.pipeline.progress import Clock
+from quarkfast.pipeline.quantized_by import quantized_by
 from quarkfast.pipeline.recipe_runner import run_recipe
 from quarkfast.pipeline.recipes import lowest_opset_of, recipe_of
 from quarkfast.pipeline.remembered import Remembered
@@ -30,11 +32,16 @@ from quarkfast.pipeline.summary import FloatNode, Summary
 from quarkfast.quantization.weight_precision import USUAL, Effort
 from quarkfast.statistics import Calibration
 from quarkfast.targets import Target
+from quarkfast.wording import counted
 
 __all__ = ["quantize_model"]
 
 _WEIGHTS_ONLY_UNCHANGED = "quantize: the model has no weight that can be stored so; all of them stay"
 _UNCHANGED = "quantize: nothing in the model can be quantized; the result is an unchanged copy"
+_QUANTIZED = (
+    "quantize: expected a float model, got one whose {layers} were quantized before{by}; the result is an unchanged "
+    "copy: quantize the float model, or what quarkfast convert remove-qdq makes of this one"
+)
 _BODIES = (
     "; its layers lie in bodies of If, Loop or Scan, which stay float: where an input decides an If (sr of a voice "
     "activity detector), give it a value: quarkfast convert fixed-inputs MODEL FIXED --input NAME=NUMBERS"
@@ -124,6 +131,11 @@ def quantize_model(
 
 
 def _why_unchanged(context: Context) -> str:
+    before = quantized_before(context.model.graph)
+    if before.whole:
+        tool = quantized_by(context.model, nodes_of(context.model.graph))
+        by = "" if tool is None else f" by {tool}"
+        return _QUANTIZED.format(layers=counted(len(before.layers), "layer"), by=by)
     if context.scheme.weights_only:
         return _WEIGHTS_ONLY_UNCHANGED
     inner = {name_of(node) for body in graphs_of(context.model)[1:] for node in body}
@@ -145,6 +157,7 @@ def _copy_unchanged(context: Context) -> None:
 def _summarize(context: Context, before: int) -> Summary:
     scheme, nodes, found, written = context.scheme, context.nodes, context.quantizers, context.written
     assert written is not None
+    before_it = () if scheme.weights_only else context.placement.before
     weights = len(found.constants) if found else 0
     if scheme.weights_only:
         as_asked = scheme.weight.format.is_integer
@@ -154,7 +167,7 @@ def _summarize(context: Context, before: int) -> Summary:
         target=scheme.target,
         activation=scheme.activation.dtype,
         weight=scheme.weight.dtype,
-        quantized=dict(Counter(nodes.quantized.values())),
+        quantized=dict(Counter(kind for name, kind in nodes.quantized.items() if name not in before_it)),
         left_float=tuple(FloatNode(left.node, left.op_type, left.reason) for left in nodes.left_float),
         pairs=len(found.activations) if found else 0,
         weights=weights,

@@ -11,6 +11,7 @@ from quarkfast.graph.attention import adds_bias
 from quarkfast.graph.operators import is_dequantized, is_quantized
 from quarkfast.graph.opset import check_pairs_run, opset_version
 from quarkfast.graph.placement import Edge, LeftFloat, Placement
+from quarkfast.graph.quantized_before import quantized_before
 from quarkfast.graph.selection import Choices
 from quarkfast.graph.subgraphs import bodies_of, nodes_of
 from quarkfast.quantization.constant_slots import ConstantSlots
@@ -60,6 +61,7 @@ def place(model: ir.Model, scheme: Scheme, target: Target) -> Placement:
        all other readers of an operand read it as it was computed.
     11. Rows of an embedding table are looked up as codes that have a scale for each column, and get no pair on that
         account (`quarkfast.quantization.lookup_tables`).
+    12. Of a model whose layers are all quantized already nothing is; of others these keep what they have.
 
     Raises:
         ConfigError: If the scheme names a node, tensor or operator type that the model does not have.
@@ -67,10 +69,13 @@ def place(model: ir.Model, scheme: Scheme, target: Target) -> Placement:
         UnsupportedError: If no runtime has the pairs of the model's operator set, or the target does not take that.
     """
     choices = Choices(model, scheme)
+    before = quantized_before(model.graph)
+    if before.whole:
+        return Placement({}, {}, {}, (), (), {}, (), {}, frozenset(), before=before.layers)
     tables = takes_tables(model, scheme, target)
     placement = place_graph(model.graph, scheme, target, choices, tables=tables)
     placed = {*placement.activations, *(slot.tensor for slot in placement.constants)}
-    placement = replace(placement, idle=choices.idle(placed))
+    placement = replace(placement, idle=choices.idle(placed), before=before.layers)
     if placement.quantized:
         target.check_opset(opset_version(model))
     if placement.quantized and not scheme.own_operators:
