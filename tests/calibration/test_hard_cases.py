@@ -170,3 +170,10 @@ def test_a_tensor_of_a_billion_elements_is_counted_to_the_last():
     assert seen.range.count == rows * 4096 > 10**9
     np.testing.assert_array_equal(seen.histogram.counts, once.counts * np.uint64(rows))
     assert seen.moments.sum == rows * quarkfast.moments(2 * x).sum
+
+
+@pytest.mark.parametrize("preset", ["A8W8", "XINT8", "BF16", "BFP16", "DYNAMIC"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_samples_without_a_number_are_warned_of(preset, value):
+    with pytest.warns(UserWarning, match="expected finite values in input 'x', got NaN or infinity alone"):
+        quarkfast.quantize(conv_relu_model(), preset=preset, calibration_data=np.full_like(samples(), value))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from quarkfast.calibration.data.inputs import ModelInput, may_rebatch
 from quarkfast.errors import CalibrationError, did_you_mean
 
-__all__ = ["check_feed", "check_rows", "warn_of_raw_pixels"]
+__all__ = ["check_feed", "check_rows", "warn_of_no_numbers", "warn_of_raw_pixels"]
 
 _IMAGE_CHANNELS = (1, 3)
 # A normalized image stays within a few units; whole numbers beyond this are pixels that nobody divided.
@@ -109,6 +109,20 @@ def warn_of_raw_pixels(feed: Mapping[str, NDArray[Any]], where: str) -> None:
             warnings.warn(
                 f"{where}: input {name!r}: all values are whole numbers from {array.min():g} to {array.max():g}; "
                 "if the model was trained on 0 to 1 or on normalized images, preprocess them likewise",
+                stacklevel=2,
+            )
+
+
+def warn_of_no_numbers(feed: Mapping[str, NDArray[Any]], where: str) -> None:
+    """Warns if an input holds NaN and infinities alone, of which no range follows.
+
+    Warns:
+        UserWarning: If a float input has values, and none of them is finite.
+    """
+    for name, array in feed.items():
+        if array.dtype.kind == "f" and array.size and not np.isfinite(array).any():
+            warnings.warn(
+                f"{where}: expected finite values in input {name!r}, got NaN or infinity alone in the first sample",
                 stacklevel=2,
             )
 

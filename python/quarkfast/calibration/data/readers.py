@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from quarkfast.calibration.data.array_files import StoredArray, open_arrays
 from quarkfast.calibration.data.batches import regroup
-from quarkfast.calibration.data.check import check_feed, warn_of_raw_pixels
+from quarkfast.calibration.data.check import check_feed, warn_of_no_numbers, warn_of_raw_pixels
 from quarkfast.calibration.data.convert import as_array, as_feed
 from quarkfast.calibration.data.folders import Folder, open_folder
 from quarkfast.calibration.data.inputs import Feed, ModelInput, batch_of, may_rebatch, rows_of
@@ -74,7 +74,7 @@ def open_data(
         DependencyError: If the data is images and Pillow is not installed.
 
     Warns:
-        UserWarning: If the first sample looks like pixels that were not preprocessed.
+        UserWarning: If the first sample looks like pixels that were not preprocessed, or has no finite value.
     """
     if data is None:
         raise CalibrationError(f"{_WHERE}: expected samples, got None; the preset needs them to find ranges")
@@ -96,6 +96,7 @@ def open_data(
         got = type(data).__name__
         raise CalibrationError(f"{_WHERE}: expected a path, arrays, a reader with get_next or an iterable, got {got}")
     warn_of_raw_pixels(opened.first, _WHERE)
+    warn_of_no_numbers(opened.first, _WHERE)
     return opened
 
 
