@@ -132,6 +132,7 @@ def test_what_moves_rows_on_to_floats_moves_floats(rng):
     assert [each.reason for each in result.summary.left_float if each.op_type == "Transpose"] == ["its input is float"]
 
 
+@pytest.mark.filterwarnings("ignore:quantize. expected a float model")
 @pytest.mark.parametrize("text", [ENCODER, FLOAT], ids=["encoder", "moved"])
 def test_a_table_of_codes_stays_as_it_is(rng, text):
     once = _quantized(rng, _model(text), equalize=False)
