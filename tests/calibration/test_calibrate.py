@@ -112,9 +112,9 @@ def test_something_else_is_a_type_error():
 
 
 def test_a_model_without_anything_to_quantize_is_one_sentence():
-    proto = tiny_model("g (float[2] x) => (float[2] y) { y = Det(x) }")
+    proto = tiny_model("g (float[N, 2, 2] x) => (float[N] y) { y = Det(x) }")
     with pytest.raises(ModelError, match="calibrate: expected a model with a tensor to quantize, got none"):
-        quarkfast.calibrate(proto, np.ones((1, 2), np.float32))
+        quarkfast.calibrate(proto, np.ones((1, 2, 2), np.float32))
 
 
 def test_random_data_is_remembered():

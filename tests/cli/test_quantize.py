@@ -102,7 +102,7 @@ def test_what_cannot_work_is_one_sentence_and_leaves_nothing_behind(
 
 
 def test_a_warning_of_the_pipeline_goes_to_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    graph = onnx.parser.parse_graph("g (float[2] x) => (float[2] y) { y = Det(x) }")
+    graph = onnx.parser.parse_graph("g (float[2, 2] x) => (float y) { y = Det(x) }")
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), tmp_path / "m.onnx")
     assert quantize(tmp_path / "m.onnx", "-p", "BF16") == ExitCode.OK
     assert capsys.readouterr().err.startswith("quarkfast: warning: quantize: nothing in the model can be quantized")

@@ -64,9 +64,10 @@ def test_what_others_read_is_left_alone(rest):
 
 
 def test_statistics_of_the_input_are_left_alone():
-    model = load_model(
-        _model("Conv (x, w)", (4, 3, 3, 3), None, "BatchNormalization <training_mode = 1> (c, gamma, beta, mean, var)")
-    )
+    norm = "BatchNormalization <training_mode = 1> (c, gamma, beta, mean, var)"
+    proto = _model("Conv (x, w)", (4, 3, 3, 3), None, norm)
+    proto.graph.node[1].output.extend(["new_mean", "new_var"])
+    model = load_model(proto)
     fold_batch_norm(model)
     assert [node.op_type for node in model.graph] == ["Conv", "BatchNormalization", "Relu"]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
 import onnx
 
 from quarkfast.deferred import ir
@@ -21,6 +22,8 @@ _FIELDS = {
     "uint64_data": (ir.DataType.UINT32, ir.DataType.UINT64),
     "string_data": (ir.DataType.STRING,),
 }
+# Bytes and dimensions that no array of NumPy has more of; a size of 0 beside others does not count there either.
+_MOST_BYTES, _MOST_DIMENSIONS = (1 << 63) - 1, 64
 _KNOWN = frozenset(int(dtype) for dtype in ir.DataType) - {int(ir.DataType.UNDEFINED)}
 
 
@@ -40,19 +43,58 @@ def check_tensors(model: onnx.ModelProto, where: str, folder: Path, target: Path
     Raises:
         ModelError: If one does not.
     """
-    sizes: dict[Path, int] = {}
+    files: dict[str, tuple[Path | None, int]] = {}
     roots = {each.resolve() for each in (folder, target or folder)}
-    for tensor in _tensors(model):
+    tensors, sparse_tensors = list[onnx.TensorProto](), list[onnx.SparseTensorProto]()
+    _gather_of_graph(model.graph, tensors, sparse_tensors)
+    for function in model.functions:
+        _gather_of_nodes(function.node, tensors, sparse_tensors)
+    for tensor in (*tensors, *(part for sparse in sparse_tensors for part in (sparse.values, sparse.indices))):
         name = f"{where}: tensor {tensor.name!r}"
-        shape = list(tensor.dims)
-        if any(size < 0 for size in shape):
-            raise ModelError(f"{name}: expected dimensions of at least 0, got {shape}")
-        if tensor.data_type not in _KNOWN:
-            raise ModelError(f"{name}: expected a known element type, got {tensor.data_type}")
+        _check_form(tensor, name)
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            _check_external(tensor, name, folder.resolve(), roots, sizes)
+            _check_external(tensor, name, folder.resolve(), roots, files)
         else:
             _check_inside(tensor, name)
+    for sparse in sparse_tensors:
+        _check_sparse(sparse, f"{where}: tensor {sparse.values.name!r}")
+
+
+def _check_form(tensor: onnx.TensorProto, name: str) -> None:
+    _check_dimensions(tensor.dims, tensor.data_type, name)
+    raw = tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.HasField("raw_data")
+    if raw and tensor.data_type == onnx.TensorProto.STRING:
+        raise ModelError(f"{name}: expected the text of a tensor of strings, got raw bytes")
+    if not isinstance(tensor.name, str):
+        raise ModelError(f"{name}: expected text in UTF-8 as its name, got {tensor.name!r}")
+
+
+def _check_dimensions(dims: Sequence[int], data_type: int, name: str) -> None:
+    shape = list(dims)
+    if any(size < 0 for size in shape):
+        raise ModelError(f"{name}: expected dimensions of at least 0, got {shape}")
+    if len(shape) > _MOST_DIMENSIONS:
+        raise ModelError(f"{name}: expected at most {_MOST_DIMENSIONS} dimensions, got {len(shape)}")
+    if data_type not in _KNOWN:
+        raise ModelError(f"{name}: expected a known element type, got {data_type}")
+    dtype, count = ir.DataType(data_type), math.prod(size or 1 for size in shape)
+    if (count * 8 if dtype == ir.DataType.STRING else _bytes_of(dtype, count)) > _MOST_BYTES:
+        raise ModelError(f"{name}: expected at most 2^63 - 1 bytes, 0 read as 1, got shape {shape}")
+
+
+def _check_sparse(sparse: onnx.SparseTensorProto, name: str) -> None:
+    """Checks the places of the values of a sparse tensor, whose parts are sound."""
+    _check_dimensions(sparse.dims, sparse.values.data_type, name)
+    count, rank = math.prod(sparse.values.dims), len(sparse.dims)
+    if list(sparse.indices.dims) not in ([count], [count, rank]) or sparse.indices.data_type != onnx.TensorProto.INT64:
+        got = f"{ir.DataType(sparse.indices.data_type).name.lower()} {list(sparse.indices.dims)}"
+        raise ModelError(f"{name}: expected int64 indices of shape [{count}] or [{count}, {rank}], got {got}")
+    if sparse.indices.data_location == onnx.TensorProto.EXTERNAL:
+        return
+    places = onnx.numpy_helper.to_array(sparse.indices)
+    ends = math.prod(sparse.dims) if places.ndim == 1 else np.array(sparse.dims, np.int64)
+    if ((places < 0) | (places >= ends)).any():
+        raise ModelError(f"{name}: expected indices within shape {list(sparse.dims)}, got some beyond it")
 
 
 def _check_inside(tensor: onnx.TensorProto, name: str) -> None:
@@ -71,22 +113,31 @@ def _check_inside(tensor: onnx.TensorProto, name: str) -> None:
 
 
 def _check_external(
-    tensor: onnx.TensorProto, name: str, folder: Path, roots: set[Path], sizes: dict[Path, int]
+    tensor: onnx.TensorProto, name: str, folder: Path, roots: set[Path], files: dict[str, tuple[Path | None, int]]
 ) -> None:
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
-    path = (folder / location).resolve()
-    if not location or not any(path.is_relative_to(root) for root in roots):
+    if location not in files:
+        files[location] = _file(folder, location)
+    path, there = files[location]
+    if not location or path is None or not any(path.is_relative_to(root) for root in roots):
         raise ModelError(f"{name}: expected external data inside the model's folder, got {location!r}")
     size = _bytes_of(ir.DataType(tensor.data_type), math.prod(tensor.dims))
     offset, length = (_number(entries.get(key, value), key, name) for key, value in (("offset", 0), ("length", size)))
     if length != size:
         raise ModelError(f"{name}: expected {size} bytes for shape {list(tensor.dims)}, got a length of {length}")
-    if path not in sizes:
-        sizes[path] = path.stat().st_size if path.is_file() else -1
-    if sizes[path] < offset + size:
-        got = "no such file" if sizes[path] < 0 else f"{sizes[path]} bytes"
+    if there < offset + size:
+        got = "no such file" if there < 0 else f"{there} bytes"
         raise ModelError(f"{name}: expected {offset + size} bytes of external data in {location!r}, got {got}")
+
+
+def _file(folder: Path, location: str) -> tuple[Path | None, int]:
+    """Returns where external data lie, links followed, and how many bytes there are; -1 if there is no file."""
+    try:
+        path = (folder / location).resolve()
+        return path, path.stat().st_size if path.is_file() else -1
+    except (OSError, RuntimeError, TypeError, ValueError):  # a loop of links, or no path: bytes, a NUL, too long
+        return None, -1
 
 
 def _number(text: str | int, key: str, name: str) -> int:
@@ -103,22 +154,24 @@ def _bytes_of(dtype: ir.DataType, count: int) -> int:
     return -(-count * dtype.bitwidth // 8)
 
 
-def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    yield from _tensors_of_graph(model.graph)
-    for function in model.functions:
-        yield from _tensors_of_nodes(function.node)
+def _gather_of_graph(
+    graph: onnx.GraphProto, tensors: list[onnx.TensorProto], sparse_tensors: list[onnx.SparseTensorProto]
+) -> None:
+    tensors += graph.initializer
+    sparse_tensors += graph.sparse_initializer
+    _gather_of_nodes(graph.node, tensors, sparse_tensors)
 
 
-def _tensors_of_graph(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    yield from graph.initializer
-    yield from _tensors_of_nodes(graph.node)
-
-
-def _tensors_of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
+def _gather_of_nodes(
+    nodes: Iterable[onnx.NodeProto], tensors: list[onnx.TensorProto], sparse_tensors: list[onnx.SparseTensorProto]
+) -> None:
     for node in nodes:
         for attribute in node.attribute:
             if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
+                tensors.append(attribute.t)
+            if attribute.HasField("sparse_tensor"):
+                sparse_tensors.append(attribute.sparse_tensor)
+            tensors += attribute.tensors
+            sparse_tensors += attribute.sparse_tensors
             for graph in (*((attribute.g,) if attribute.HasField("g") else ()), *attribute.graphs):
-                yield from _tensors_of_graph(graph)
+                _gather_of_graph(graph, tensors, sparse_tensors)

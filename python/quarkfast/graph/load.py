@@ -13,6 +13,9 @@ from google.protobuf.message import DecodeError
 
 from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
+from quarkfast.graph.aside import large_tensors_aside
+from quarkfast.graph.check_operands import check_operands
+from quarkfast.graph.check_structure import check_structure
 from quarkfast.graph.check_tensors import check_tensors
 from quarkfast.graph.map_types import keep_map_types, without_map_types
 from quarkfast.graph.subgraphs import graphs_of
@@ -33,8 +36,9 @@ def load_model(model: ModelSource) -> ir.Model:
         model: Path of an ONNX file, a ModelProto, or an onnx-ir model (which is cloned, tensors shared).
 
     Raises:
-        ModelError: If there is no such file, if it cannot be read as an ONNX model, if a constant has less or more data
-            than its shape says, or if external data is missing or lies outside the model's folder.
+        ModelError: If there is no such file, if it cannot be read as an ONNX model, if its graph contradicts itself
+            (`check_structure`, `check_operands`), if a constant has less or more data than its shape says, or if
+            external data is missing or lies outside the model's folder.
         TypeError: If `model` is of another type.
     """
     loaded = _load(model)
@@ -49,13 +53,31 @@ def load_model(model: ModelSource) -> ir.Model:
 
 def _load(model: ModelSource) -> ir.Model:
     if isinstance(model, ir.Model):
-        return _with_own_names(model.clone())
+        loaded = _with_own_names(model.clone())
+        _check(loaded)
+        return loaded
     if isinstance(model, onnx.ModelProto):
         return _with_own_names(_from_proto(model, "model", Path()))
     if isinstance(model, str | os.PathLike):
         path = Path(model)
         return _from_proto(_read(path), str(path), path.parent, path.resolve().parent)
     raise TypeError(f"model: expected a path, an onnx.ModelProto or an onnx_ir.Model, got {type(model).__name__}")
+
+
+def _check(model: ir.Model) -> None:
+    """Holds a graph that was made in memory against what files are held against; its tensors are arrays."""
+    with large_tensors_aside(model):
+        try:
+            proto = ir.serde.serialize_model(model)
+        except (ir.serde.SerdeError, ValueError) as error:
+            raise _malformed("model", error) from error
+    check_structure(proto, "model")
+    check_operands(proto, "model")
+
+
+def _malformed(where: str, error: Exception) -> ModelError:
+    cause = " ".join(str(error.__cause__ or error).split())
+    return ModelError(f"{where}: expected a well-formed ONNX graph, got {cause}")
 
 
 def _open_below(value: ir.Value, least: int) -> None:
@@ -84,13 +106,14 @@ def _from_proto(proto: onnx.ModelProto, where: str, folder: Path, target: Path |
     # A file of another kind can parse as an empty message; these fields are in every model.
     if not proto.HasField("graph") or not proto.opset_import or proto.ir_version <= 0:
         raise ModelError(f"{where}: expected an ONNX model, got a file that is truncated or not ONNX")
+    check_structure(proto, where)
     check_tensors(proto, where, folder, target)
     proto, map_types = without_map_types(proto, where)
+    check_operands(proto, where)
     try:
         model = ir.serde.deserialize_model(proto)
     except (ir.serde.SerdeError, ValueError, KeyError) as error:
-        cause = " ".join(str(error.__cause__ or error).split())
-        raise ModelError(f"{where}: expected a well-formed ONNX graph, got {cause}") from error
+        raise _malformed(where, error) from error
     keep_map_types(model, map_types)
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
         ir.external_data.set_base_dir(graph, folder)

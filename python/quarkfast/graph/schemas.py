@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import onnx.defs
 import onnx.helper
 from onnx.defs import OpSchema
 
-__all__ = ["register_schemas"]
+__all__ = ["own_schema", "register_schemas"]
 
 _QUARK, _VAI, _OWN = "com.amd.quark", "com.vai.quantize", "quarkfast"
 _CODES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float16", "bfloat16")
@@ -66,6 +67,16 @@ def register_schemas() -> None:
     for schema in _schemas():
         if not onnx.defs.has(schema.name, domain=schema.domain):
             onnx.defs.register_schema(schema)
+
+
+def own_schema(op_type: str, domain: str) -> OpSchema | None:
+    """Returns the schema of an operator that `register_schemas` would teach, taught or not; None of any other."""
+    return _by_name().get((domain, op_type))
+
+
+@cache
+def _by_name() -> Mapping[tuple[str, str], OpSchema]:
+    return {(schema.domain, schema.name): schema for schema in _schemas()}
 
 
 def _schemas() -> Iterator[OpSchema]:

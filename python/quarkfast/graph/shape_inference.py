@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import onnx
 
-__all__ = ["inferred"]
+__all__ = ["FAILURES", "inferred"]
 
-# What onnx raises where a model contradicts itself.
-_FAILURES = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError)
+#: What onnx raises where a model contradicts itself.
+FAILURES = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError)
 
 
 def inferred(proto: onnx.ModelProto, *, propagate: bool) -> onnx.ModelProto | None:
@@ -21,5 +21,5 @@ def inferred(proto: onnx.ModelProto, *, propagate: bool) -> onnx.ModelProto | No
     """
     try:
         return onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=propagate)
-    except _FAILURES:
+    except FAILURES:
         return None
