@@ -216,7 +216,9 @@ def inference_session(
         with look as found:
             return onnxruntime.InferenceSession(found, options, providers=list(providers))
     except _failures() as error:
-        raise ModelError(f"inference_session: {name}: onnxruntime rejects it: {_sentence(error)}") from error
+        raise ModelError(
+            f"inference_session: {name}: onnxruntime rejects it: {' '.join(_sentence(error).split())}"
+        ) from error
 
 
 def _is_unicode(path: str) -> bool:

@@ -117,7 +117,7 @@ WRONG = {
     ),
     "attribute without type": (
         _changed(lambda model: model.graph.node[0].attribute[0].ClearField("type")),
-        "node 'conv_0': expected a type of attribute 'pads', got none",
+        "node 'conv_0': expected an attribute 'pads' of type INTS, got UNDEFINED",
     ),
     "own operator": (
         onnx.parser.parse_model(

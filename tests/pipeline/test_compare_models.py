@@ -353,3 +353,22 @@ def test_a_missing_model_is_one_sentence(tmp_path, capsys):
     status = main(["compare", str(tmp_path / "none.onnx"), str(MODEL), "--data", str(tmp_path)])
     assert status == ExitCode.MODEL
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_codes_without_a_step_are_used_whole():
+    text = """g (float[N, 4] x) => (float[N, 4] y) {
+        q = QuantizeLinear (x, scale, zero)
+        d = DequantizeLinear (q, scale, zero)
+        y = Neg (d)
+    }"""
+    model = tiny_model(text, {"scale": np.float32(0), "zero": np.int8(0)})
+    reference = tiny_model("g (float[N, 4] x) => (float[N, 4] y) { y = Neg (x) }")
+    tensors = quarkfast.compare_models(reference, model, {"x": np.float32([[1, 2, 3, 4]])}).tensors
+    assert [each.used for each in tensors if each.kind == "activation"] == [1.0]
+
+
+def test_inputs_and_constants_that_are_outputs_too_are_compared():
+    text = "g (float[N, 4] x) => (float[N, 4] y, float[N, 4] x, float[4] c) { y = Mul (x, c) }"
+    model = tiny_model(text, {"c": np.ones(4, np.float32)})
+    found = quarkfast.compare_models(model, model, {"x": np.float32([[1, 2, 3, 4]])}).tensors
+    assert all(each.sqnr == math.inf for each in found)

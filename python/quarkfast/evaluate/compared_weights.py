@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.evaluate.tensor_comparison import TensorComparison, decibels, worst_channels
+from quarkfast.evaluate.tensor_comparison import TensorComparison, worst_channels
 from quarkfast.graph.access import array_of
 from quarkfast.graph.operators import find_operator
 from quarkfast.graph.traced_pairs import TracedPair
+from quarkfast.ranges.decibels import decibels
 
 __all__ = ["compare_weight"]
 

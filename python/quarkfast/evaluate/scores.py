@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.evaluate.structural_similarity import WINDOW, ssim
+from quarkfast.ranges.decibels import decibels
 
 __all__ = ["Gathered", "Scores", "scores_by_name"]
 
@@ -103,7 +104,7 @@ class Gathered:
         return Scores(
             self.output,
             len(self.l2),
-            _decibels(self.signal, self.noise),
+            decibels(self.signal, self.noise),
             _mean(self.cosine),
             min(self.cosine, default=math.nan),
             _mean(self.l2),
@@ -137,12 +138,6 @@ class Gathered:
         if wide.shape[1] > _FEW:
             larger = (got > np.take_along_axis(got, best[:, None], axis=1)).sum(axis=1)
             self.among_five += (larger < _FEW).tolist()
-
-
-def _decibels(signal: float, noise: float) -> float:
-    if noise == 0:
-        return math.inf
-    return 10 * math.log10(signal / noise) if signal else -math.inf
 
 
 def _mean(values: list[float] | list[bool]) -> float:

@@ -9,6 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from quarkfast.ranges.decibels import decibels
+
 __all__ = [
     "HIGH",
     "LOW",
@@ -16,7 +18,6 @@ __all__ = [
     "Prediction",
     "TensorComparison",
     "add_sums",
-    "decibels",
     "total_of",
     "worst_channels",
 ]
@@ -140,18 +141,6 @@ def total_of(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     total: NDArray[np.float64] = sums.sum(axis=0, keepdims=True)
     total[:, LOW], total[:, HIGH] = sums[:, LOW].min(initial=np.inf), sums[:, HIGH].max(initial=-np.inf)
     return total
-
-
-def decibels(signal: float, noise: float) -> float:
-    """Returns a ratio in dB: infinity without noise, minus infinity without signal.
-
-    Example:
-        >>> decibels(100.0, 1.0), decibels(1.0, 0.0)
-        (20.0, inf)
-    """
-    if noise == 0:
-        return math.inf
-    return 10 * math.log10(signal / noise) if signal else -math.inf
 
 
 def worst_channels(sums: NDArray[np.float64], count: int = 3) -> tuple[tuple[int, float], ...]:

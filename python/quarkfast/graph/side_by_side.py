@@ -35,6 +35,7 @@ def put_beside(model: ir.Model, other: ir.Model, prefix: str) -> dict[str, ir.Va
         )
     fed = _inputs(model, other)
     known = {name_of(value): value for value in (*other.graph.initializers.values(), *_computed(other.graph))}
+    other.graph.outputs.clear()  # which would hold inputs and constants that are handed out
     names = Names.of(model)
     constants = list(other.graph.initializers.values())
     other.graph.initializers.clear()
@@ -48,7 +49,6 @@ def put_beside(model: ir.Model, other: ir.Model, prefix: str) -> dict[str, ir.Va
     for name, value in fed.items():
         (own,) = (each for each in other.graph.inputs if name_of(each) == name)
         ir.convenience.replace_all_uses_with(own, value)
-    del other.graph.outputs[:]
     nodes = list(other.graph)
     other.graph.remove(nodes)
     for value in constants:

@@ -16,6 +16,7 @@ from quarkfast.graph.written_codes import codes_of_input, codes_of_output, is_pa
 from quarkfast.targets import Target, find_target
 from quarkfast.targets.checks.finding import Finding
 from quarkfast.targets.checks.opset_audit import operator_sets
+from quarkfast.transforms.clean import sort
 from quarkfast.transforms.infer_types import infer_types
 from quarkfast.transforms.lift_constants import lift_constants
 
@@ -78,6 +79,7 @@ def check_model(model: ModelSource, target: str | Target) -> Checked:
     """
     chosen = target if isinstance(target, Target) else find_target(target)
     loaded = load_model(model)
+    sort(loaded)
     lift_constants(loaded)
     findings = list(operator_sets(loaded))
     for node in nodes_of(loaded.graph):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -25,7 +26,6 @@ from quarkfast.evaluate.tensor_comparison import (
     Comparison,
     TensorComparison,
     add_sums,
-    decibels,
     total_of,
     worst_channels,
 )
@@ -44,6 +44,7 @@ from quarkfast.pipeline.metadata import read_changes, read_equalized
 from quarkfast.pipeline.predict_gains import made_finer, predict_gains, quantized_anew
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.pipeline.single_rows import keep_whole_samples
+from quarkfast.ranges.decibels import decibels
 from quarkfast.transforms.infer_types import infer_types
 from quarkfast.transforms.inline_functions import inline_functions
 from quarkfast.transforms.lift_constants import lift_constants
@@ -264,7 +265,8 @@ def _activation(
     rounded: _Rounded, rounding: NDArray[np.float64], whole: NDArray[np.float64] | None
 ) -> TensorComparison:
     own, levels = _total(rounding), rounded.levels
-    reach = (own[3] - own[2]) / (rounded.step * levels) if levels and own[5] else None
+    span = rounded.step * levels
+    reach = ((own[3] - own[2]) / span if span else math.inf) if levels and own[5] else None
     return _tensor(
         rounded.tensor, "activation", rounded.dtype, whole,
         rounding_sqnr=decibels(own[0], own[1]),

@@ -16,6 +16,7 @@ from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import array_of_tensor
 from quarkfast.graph.quantizer import Quantizer
 from quarkfast.quantization.plan import Plan
+from quarkfast.ranges.decibels import decibels
 from quarkfast.ranges.summary import TensorSummary
 
 __all__ = ["Diagnostics", "diagnose"]
@@ -99,7 +100,7 @@ def _activation_sqnr(histogram: kernels.Histogram, quantizer: Quantizer) -> floa
 
 
 def _ratio(signal: float, noise: float) -> float:
-    return 10 * math.log10(signal / noise) if signal > 0 and noise > 0 else math.inf
+    return decibels(signal, noise) if signal > 0 and noise > 0 else math.inf
 
 
 def _codes(quantizer: Quantizer) -> tuple[int, int]:

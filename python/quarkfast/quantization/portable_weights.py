@@ -21,6 +21,7 @@ from quarkfast.qparams import HIGHEST, Order, grow_scales, overflowing_pairs, ro
 from quarkfast.quantization.codes import codes_of, scale_along, zero_point_along
 from quarkfast.quantization.plan import Plan
 from quarkfast.quantization.quantized_tensor import QuantizedBlocks
+from quarkfast.ranges.decibels import decibels
 from quarkfast.targets import Target
 from quarkfast.wording import counted, first_names
 
@@ -244,4 +245,4 @@ def _sqnr(values: NDArray[np.float32], quantizer: Quantizer) -> float:
     steps = codes_of(values, quantizer) - zero_point_along(quantizer, values.ndim)
     lost = values - steps * scale_along(quantizer, values.ndim)
     signal, noise = (float(np.square(each, dtype=np.float64).sum()) for each in (values, lost))
-    return 10 * math.log10(signal / noise) if signal and noise else math.inf
+    return decibels(signal, noise) if signal and noise else math.inf

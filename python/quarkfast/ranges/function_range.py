@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from quarkfast.kernels import Histogram
 from quarkfast.kernels.statistics import HISTOGRAM_SIDE
+from quarkfast.ranges.decibels import decibels
 from quarkfast.ranges.params import params_for
 from quarkfast.ranges.summary import ClippingRange, RangeSpec
 
@@ -182,4 +183,4 @@ class _FunctionError:
     def decibels(self, noise: float) -> float:
         """Returns the ratio of the signal of the results to noise in them."""
         signal = float(self._sums[0][-1])
-        return 10 * math.log10(signal / noise) if signal > 0 and noise > 0 else math.inf
+        return decibels(signal, noise) if signal > 0 and noise > 0 else math.inf
