@@ -198,15 +198,18 @@ def _until_product(softmax: ir.Node) -> frozenset[ir.Node] | None:
     return frozenset(node for path in paths for node in path) if paths else None
 
 
-def _paths(node: ir.Node, path: tuple[ir.Node, ...] = ()) -> Iterator[tuple[ir.Node, tuple[ir.Node, ...]]]:
+def _paths(node: ir.Node) -> Iterator[tuple[ir.Node, tuple[ir.Node, ...]]]:
     """Yields what reads the values of `node`, each with the nodes that pass them on."""
-    for reader, _ in node.outputs[0].uses():
-        if reader.op_type in QUANTIZERS | DEQUANTIZERS:
-            yield from _paths(reader, path)
-        elif reader.op_type in PASS_THROUGH_OPERATORS | {"Where"} and is_standard(reader):
-            yield from _paths(reader, (*path, reader))
-        else:
-            yield reader, path
+    waiting: list[tuple[ir.Node, tuple[ir.Node, ...]]] = [(node, ())]
+    while waiting:
+        last, path = waiting.pop()
+        for reader, _ in last.outputs[0].uses():
+            if reader.op_type in QUANTIZERS | DEQUANTIZERS:
+                waiting.append((reader, path))
+            elif reader.op_type in PASS_THROUGH_OPERATORS | {"Where"} and is_standard(reader):
+                waiting.append((reader, (*path, reader)))
+            else:
+                yield reader, path
 
 
 def _leads(node: ir.Node, found: set[ir.Node]) -> bool:

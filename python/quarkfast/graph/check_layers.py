@@ -1,4 +1,4 @@
-"""Whether the constants of layers have the shapes that layers take, which onnx's inference does not tell of all."""
+"""Whether the operands of layers have the shapes that layers take, which onnx's inference does not tell of all."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from quarkfast.errors import ModelError
 
 __all__ = ["check_layers"]
 
-# Operator -> input -> the number of dimensions of a constant, or the least of a kernel's. That of a layer over places
+# Operator -> input -> its number of dimensions, or the least of a kernel's. That of a layer over places
 # has two axes of channels, and one for each axis of places.
 _KERNEL = 3
+_Shape = tuple[int | None, ...]
 _DIMENSIONS: Mapping[str, Mapping[int, int]] = {
     "Conv": {1: _KERNEL, 2: 1},
     "ConvTranspose": {1: _KERNEL, 2: 1},
@@ -28,39 +29,47 @@ _DIMENSIONS: Mapping[str, Mapping[int, int]] = {
 
 
 def check_layers(model: onnx.ModelProto, where: str) -> None:
-    """Makes sure of the number of dimensions of constants of layers, and that groups divide channels.
+    """Makes sure of the number of dimensions of weights, biases and statistics, and that groups divide channels.
 
-    Bodies count too; constants of nodes and those behind Q/DQ pairs are not looked at.
+    Bodies count too.
 
     Args:
-        model: As it was read, its structure and its tensors checked.
+        model: With the shapes that onnx has inferred.
         where: The model's name for messages.
 
     Raises:
-        ModelError: If a constant has another number of dimensions, or channels that the groups do not divide.
+        ModelError: If an operand has another number of dimensions, or channels that the groups do not divide.
     """
     _check_graph(model.graph, {}, where)
 
 
-def _check_graph(graph: onnx.GraphProto, around: Mapping[str, tuple[int, ...]], where: str) -> None:
+def _check_graph(graph: onnx.GraphProto, around: Mapping[str, _Shape], where: str) -> None:
     shapes = {**around, **{each.name: tuple(each.dims) for each in graph.initializer}}
+    for value in (*graph.input, *graph.value_info):
+        if value.type.tensor_type.HasField("shape"):
+            sizes = value.type.tensor_type.shape.dim
+            shapes[value.name] = tuple(size.dim_value if size.HasField("dim_value") else None for size in sizes)
     for node in graph.node:
         rows = _DIMENSIONS.get(node.op_type, {}) if node.domain in ("", "ai.onnx") else {}
         for index, wanted in rows.items():
             shape = shapes.get(node.input[index]) if index < len(node.input) else None
             if shape is not None:
-                _check_constant(node, index, shape, wanted, where)
+                _check_operand(node, index, shape, wanted, where)
         for attribute in node.attribute:
             for body in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
                 _check_graph(body, shapes, where)
 
 
-def _check_constant(node: onnx.NodeProto, index: int, shape: tuple[int, ...], wanted: int, where: str) -> None:
+def _check_operand(node: onnx.NodeProto, index: int, shape: _Shape, wanted: int, where: str) -> None:
     kernel = wanted == _KERNEL and node.op_type.endswith(("Conv", "ConvTranspose", "ConvInteger"))
     place = f"{where}: node {node.name or node.op_type!r}: tensor {node.input[index]!r}"
     if len(shape) < wanted or (len(shape) > wanted and not kernel):
         expected = f"at least {wanted} dimensions" if kernel else f"{wanted} dimensions"
-        raise ModelError(f"{place}: expected {expected}, got shape {list(shape)}")
+        raise ModelError(f"{place}: expected {expected}, got shape {_shown(shape)}")
     group = next((each.i for each in node.attribute if each.name == "group"), 1)
-    if kernel and (group < 1 or shape[0] % group):
-        raise ModelError(f"{place}: expected a first axis that {group} groups divide, got shape {list(shape)}")
+    if kernel and (group < 1 or (shape[0] or 0) % group):
+        raise ModelError(f"{place}: expected a first axis that {group} groups divide, got shape {_shown(shape)}")
+
+
+def _shown(shape: _Shape) -> str:
+    return f"[{', '.join('?' if size is None else str(size) for size in shape)}]"

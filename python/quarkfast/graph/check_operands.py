@@ -8,7 +8,8 @@ import re
 import onnx
 
 from quarkfast.errors import ModelError
-from quarkfast.graph.shape_inference import FAILURES
+from quarkfast.graph.check_layers import check_layers
+from quarkfast.graph.shape_inference import FAILURES, inferred
 
 __all__ = ["check_operands"]
 
@@ -33,7 +34,7 @@ _UNKNOWN = re.compile(r"is null|external tensor")
 
 
 def check_operands(model: onnx.ModelProto, where: str) -> None:
-    """Makes sure that no node is given a type that its operator does not take, or shapes that do not fit together.
+    """Makes sure that no node is given a type that its operator does not take, or shapes that do not fit.
 
     A runtime would refuse the model for the same. What is declared of outputs and values between is not looked at, nor
     sizes of 0 or less of inputs: exporters leave them behind. Reads no large constant.
@@ -48,8 +49,9 @@ def check_operands(model: onnx.ModelProto, where: str) -> None:
     versions = [each.version for each in model.opset_import if each.domain in _STANDARD[:2]]
     if not versions or max(versions) > onnx.defs.onnx_opset_version():
         return
+    small = _without_data(model)
     try:
-        onnx.shape_inference.infer_shapes(_without_data(model), check_type=True, strict_mode=True)
+        check_layers(onnx.shape_inference.infer_shapes(small, check_type=True, strict_mode=True), where)
     except FAILURES as error:
         _, *faults = _FAULT.split(re.sub(r"Inference error\(s\): (?=\(op_type:)|^\[\w+Error\] ", "\n", str(error)))
         for fault in faults or [f"model): {error}"]:
@@ -59,6 +61,7 @@ def check_operands(model: onnx.ModelProto, where: str) -> None:
                 label = found["node"] or found["operator"]
                 expected = f"operands that {found['operator']} can take"
                 raise ModelError(f"{where}: node {label!r}: expected {expected}, got: {cause}") from error
+        check_layers(inferred(small, propagate=False) or small, where)
 
 
 def _without_data(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -14,7 +14,6 @@ from google.protobuf.message import DecodeError
 from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
 from quarkfast.graph.aside import large_tensors_aside
-from quarkfast.graph.check_layers import check_layers
 from quarkfast.graph.check_operands import check_operands
 from quarkfast.graph.check_structure import check_structure
 from quarkfast.graph.check_tensors import check_tensors
@@ -73,7 +72,6 @@ def _check(model: ir.Model) -> None:
         except (ir.serde.SerdeError, ValueError) as error:
             raise _malformed("model", error) from error
     check_structure(proto, "model")
-    check_layers(proto, "model")
     check_operands(proto, "model")
 
 
@@ -111,7 +109,6 @@ def _from_proto(proto: onnx.ModelProto, where: str, folder: Path, target: Path |
     check_structure(proto, where)
     check_tensors(proto, where, folder, target)
     proto, map_types = without_map_types(proto, where)
-    check_layers(proto, where)
     check_operands(proto, where)
     try:
         model = ir.serde.deserialize_model(proto)

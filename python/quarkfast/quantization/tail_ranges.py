@@ -53,12 +53,18 @@ def _is_fine(spec: TensorSpec) -> bool:
 
 def _is_answer(value: ir.Value) -> bool:
     """Whether a tensor is an output, or nothing but moves and a last function lies between."""
-    readers = [reader for reader, _ in value.uses()]
-    return (value.is_graph_output() or bool(readers)) and all(
-        is_standard(reader)
-        and (reader.op_type in _ENDS or (reader.op_type in MOVERS and _is_answer(reader.outputs[0])))
-        for reader in readers
-    )
+    waiting, seen = [value], {value}
+    while waiting:
+        moved = waiting.pop()
+        readers = [reader for reader, _ in moved.uses()]
+        if not (readers or moved.is_graph_output()) or not all(map(is_standard, readers)):
+            return False
+        behind = [reader for reader in readers if reader.op_type not in _ENDS]
+        if any(reader.op_type not in MOVERS for reader in behind):
+            return False
+        waiting += [reader.outputs[0] for reader in behind if reader.outputs[0] not in seen]
+        seen.update(reader.outputs[0] for reader in behind)
+    return True
 
 
 def _is_open(value: ir.Value, placement: Placement) -> bool:

@@ -121,16 +121,19 @@ class _Folding:
 
     def _in_front(self, value: ir.Value, reader: ir.Node, affine: Affine) -> Targets | None:
         """Returns the layers that compute `value`, for `reader` alone, and their parts of a step; None if others do."""
-        producer = value.producer()
-        if producer is None or producer.graph is not self._graph or not _is_private(value, reader):
-            return None
-        layer = layer_in_front(value)
-        if layer is not None:
-            return [(layer, affine)]
-        if producer.op_type == "Concat" and is_standard(producer):
-            return self._in_front_of_concat(producer, affine)
-        before, source = pass_backward(producer, affine), producer.inputs[0] if producer.inputs else None
-        return None if before is None or source is None else self._in_front(source, producer, before)
+        while True:
+            producer = value.producer()
+            if producer is None or producer.graph is not self._graph or not _is_private(value, reader):
+                return None
+            layer = layer_in_front(value)
+            if layer is not None:
+                return [(layer, affine)]
+            if producer.op_type == "Concat" and is_standard(producer):
+                return self._in_front_of_concat(producer, affine)
+            before, source = pass_backward(producer, affine), producer.inputs[0] if producer.inputs else None
+            if before is None or source is None:
+                return None
+            value, reader, affine = source, producer, before
 
     def _in_front_of_concat(self, concat: ir.Node, affine: Affine) -> Targets | None:
         found: Targets = []
@@ -143,22 +146,22 @@ class _Folding:
 
     def _behind(self, value: ir.Value, affine: Affine) -> Targets | None:
         """Returns the layers that alone read `value`, and their parts of a step; None if anything else reads it."""
-        factors = np.abs(affine.factor)
-        if value.is_graph_output() or not value.uses() or factors.max() > _LARGEST_RATIO * factors.min():
-            return None
         found: Targets = []
-        for reader, index in value.uses():
-            if reader.graph is not self._graph:
+        waiting = [(value, affine)]
+        while waiting:
+            value, affine = waiting.pop()
+            factors = np.abs(affine.factor)
+            if value.is_graph_output() or not value.uses() or factors.max() > _LARGEST_RATIO * factors.min():
                 return None
-            layer = layer_behind(reader, index)
-            if layer is not None:
-                found.append((layer, affine))
-                continue
-            after = pass_forward(reader, affine) if index == 0 else None
-            targets = None if after is None else self._behind(reader.outputs[0], after)
-            if targets is None:
-                return None
-            found += targets
+            for reader, index in value.uses():
+                layer = layer_behind(reader, index) if reader.graph is self._graph else None
+                after = pass_forward(reader, affine) if layer is None and index == 0 else None
+                if reader.graph is not self._graph or (layer is None and after is None):
+                    return None
+                if layer is not None:
+                    found.append((layer, affine))
+                elif after is not None:
+                    waiting.append((reader.outputs[0], after))
         return found
 
     def _leave_sum(self, run: list[ir.Node], affine: Affine) -> bool:

@@ -86,16 +86,18 @@ def _makes_recurrent_weights(node: ir.Node) -> bool:
 
 
 def _becomes_recurrent_weights(value: ir.Value) -> bool:
-    uses = value.uses()
-    return (
-        bool(uses)
-        and not value.is_graph_output()
-        and all(
-            (is_recurrent(reader) and index in RECURRENT_WEIGHTS)
-            or (reader.op_type in _MOVES and all(map(_becomes_recurrent_weights, reader.outputs)))
-            for reader, index in uses
-        )
-    )
+    waiting, seen = [value], {value}
+    while waiting:
+        moved = waiting.pop()
+        if not moved.uses() or moved.is_graph_output():
+            return False
+        readers = [each for each, index in moved.uses() if not (is_recurrent(each) and index in RECURRENT_WEIGHTS)]
+        if any(reader.op_type not in _MOVES for reader in readers):
+            return False
+        further = [each for reader in readers for each in reader.outputs if each not in seen]
+        seen.update(further)
+        waiting += further
+    return True
 
 
 def fold_constants(model: ir.Model) -> bool:

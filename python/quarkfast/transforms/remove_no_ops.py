@@ -58,18 +58,22 @@ def _drop_empty_parts(node: ir.Node) -> bool:
 
 def _is_empty(value: ir.Value, axis: int) -> bool:
     """Whether `value` has no elements along an axis, whatever the inputs of the model are."""
-    if is_constant(value):
-        shape = shape_of(tensor_of(value))
-        return -len(shape) <= axis < len(shape) and shape[axis] == 0
-    node = value.producer()
-    if node is None or not is_standard(node):
-        return False
-    if node.op_type == "ConstantOfShape":
-        return _size(node.inputs[0], axis) == 0
-    if node.op_type not in _ELEMENTWISE or value.shape is None:
-        return False
-    parts = [each for each in node.inputs if each is not None and each.shape is not None]
-    return any(len(each.shape or ()) == len(value.shape) and _is_empty(each, axis) for each in parts)
+    waiting, seen = [value], {value}
+    while waiting:
+        value = waiting.pop()
+        node = value.producer()
+        if is_constant(value):
+            shape = shape_of(tensor_of(value))
+            if -len(shape) <= axis < len(shape) and shape[axis] == 0:
+                return True
+        elif node is not None and is_standard(node) and node.op_type == "ConstantOfShape":
+            if _size(node.inputs[0], axis) == 0:
+                return True
+        elif node is not None and is_standard(node) and node.op_type in _ELEMENTWISE and value.shape is not None:
+            parts = [each for each in node.inputs if each is not None and each not in seen]
+            seen.update(parts)
+            waiting += [each for each in parts if each.shape is not None and len(each.shape) == len(value.shape)]
+    return False
 
 
 def _size(shape: ir.Value | None, axis: int) -> int | None:

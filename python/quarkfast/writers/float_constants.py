@@ -111,10 +111,17 @@ def _is_changed(layer: ir.Node, scale: NDArray[np.float32], bias: NDArray[np.flo
 
 def _is_folded(value: ir.Value | None) -> bool:
     """Whether onnxruntime computes `value` once: a constant, or a Cast of one, with its scale or without."""
-    source = None if value is None or is_constant(value) else value.producer()
-    if source is None:
-        return is_constant(value)
-    return is_standard(source) and source.op_type in ("Cast", "Mul") and all(map(_is_folded, source.inputs))
+    waiting = [value]
+    seen = {value}
+    while waiting:
+        value = waiting.pop()
+        source = None if value is None or is_constant(value) else value.producer()
+        if source is not None and is_standard(source) and source.op_type in ("Cast", "Mul"):
+            waiting += [each for each in source.inputs if each not in seen]
+            seen.update(source.inputs)
+        elif source is not None or not is_constant(value):
+            return False
+    return True
 
 
 def _folded(value: ir.Value | None) -> NDArray[np.float32] | None:
