@@ -160,7 +160,7 @@ def race(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Ten minutes of random calls; `nox -s fuzz -- --seconds 60 --seed 7` for others."""
+    """Ten minutes of random calls; `-- --seconds 60 --seed 7` for others, `-- models --jobs 2` for mutated models."""
     session.install(".[test]")
     session.run("python", "-m", "tests.fuzz", *session.posargs)
 

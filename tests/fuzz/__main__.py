@@ -1,4 +1,4 @@
-"""Runs batches of random calls, each in a process of its own, until the time is over."""
+"""Runs batches of random calls, each in a process of its own, until the time is over; `models` mutated models."""
 
 from __future__ import annotations
 
@@ -36,6 +36,10 @@ def run_batch(name: str, seed: int, begin: int, end: int, progress: Path) -> lis
 
 def main() -> int:
     """Fuzz for the time asked; print each finding and how to run it again; return how many there were."""
+    if sys.argv[1:2] == ["models"]:
+        from .models import run_models
+
+        return run_models(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=0)

@@ -6,19 +6,19 @@ and "any other failure" are findings, and their model is kept.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import json
+import multiprocessing
 import os
 import resource
 import signal
-import sys
 import time
 import traceback
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -169,7 +169,7 @@ def run_case(seeds: Path, seed: int, index: int, folder: Path) -> Found:
     )  # fmt: skip
 
 
-def run_cases(seed: int, begin: int, end: int, folder: Path, report: Any = None) -> list[Found]:
+def run_cases(seed: int, begin: int, end: int, folder: Path) -> list[Found]:
     """Runs cases [begin, end) within `folder`; returns how each ended, models of findings kept in `folder`/kept."""
     seeds = make_seeds(folder)
     found = []
@@ -179,13 +179,12 @@ def run_cases(seed: int, begin: int, end: int, folder: Path, report: Any = None)
         result = run_case(seeds, seed, index, place)
         found.append(result)
         if result.problem:
+            print(f"{index} ({result.seed}): {result.verb}\n    {result.problem}", flush=True)
             (folder / "kept").mkdir(exist_ok=True)
             (folder / "kept" / f"{seed}_{index}.onnx").write_bytes((place / "m.onnx").read_bytes())
         for each in place.iterdir():
             each.unlink()
         place.rmdir()
-        if report is not None:
-            report(result)
     return found
 
 
@@ -214,21 +213,21 @@ def make_seeds(folder: Path) -> Path:
 
 def run_models(arguments: list[str]) -> int:
     """Runs what `python -m tests.fuzz models` asks for; prints findings and figures, returns their number."""
-    import argparse
-
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz models", description=__doc__)
     parser.add_argument("--cases", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--folder", type=Path, default=Path("build/fuzz_models"), help="for seeds and kept models")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the cases")
     options = parser.parse_args(arguments)
 
-    def report(found: Found) -> None:
-        if found.problem:
-            print(f"{found.index} ({found.seed}): {found.verb}\n    {found.problem}", flush=True)
-
+    folder, first, last = options.folder.resolve(), options.first, options.first + options.cases
     begin = time.monotonic()
-    found = run_cases(options.seed, options.first, options.first + options.cases, options.folder.resolve(), report)
+    make_seeds(folder)
+    share = -(-options.cases // options.jobs)
+    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
+        parts = [(options.seed, start, min(start + share, last), folder) for start in range(first, last, share)]
+        found = [each for part in pool.starmap(run_cases, parts) for each in part]
     wrong = [each for each in found if each.problem]
     signals = sum("signal: " in each.problem for each in wrong)
     limits = sum("time: " in each.problem for each in wrong)
@@ -238,7 +237,3 @@ def run_models(arguments: list[str]) -> int:
         f"{max(each.seconds for each in found):.1f} s"
     )
     return min(len(wrong), 100)
-
-
-if __name__ == "__main__":
-    sys.exit(run_models(sys.argv[1:]))
