@@ -162,7 +162,7 @@ def race(session: nox.Session) -> None:
 def fuzz(session: nox.Session) -> None:
     """Ten minutes of random calls; `-- --seconds 60 --seed 7` for others, `-- models --jobs 2` for mutated models."""
     session.install(".[test]")
-    session.run("python", "-m", "tests.fuzz", *session.posargs)
+    session.run("python", "-m", "tests.fuzz", *session.posargs, env={"PYTHONPATH": "tests"})
 
 
 @nox.session
