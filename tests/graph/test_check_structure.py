@@ -119,6 +119,17 @@ WRONG = {
         _changed(lambda model: model.graph.node[0].attribute[0].ClearField("type")),
         "node 'conv_0': expected an attribute 'pads' of type INTS, got UNDEFINED",
     ),
+    "input without type": (
+        _changed(lambda model: setattr(model.graph.input[0].type.tensor_type, "elem_type", 0)),
+        "tensor 'x': expected a known element type, got 0",
+    ),
+    "the runtime's operator": (
+        onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]> '
+            "g (float[4, 4] x) => (float[4, 4] y) { y = com.microsoft.MatMulNBits <K = 4, N = 4> (x) }"
+        ),
+        "expected at least 3 inputs of MatMulNBits, got 1",
+    ),
     "own operator": (
         onnx.parser.parse_model(
             '<ir_version: 8, opset_import: ["": 17, "com.amd.quark": 1]> '

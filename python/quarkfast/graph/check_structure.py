@@ -11,12 +11,17 @@ import onnx
 from onnx.defs import OpSchema
 
 from quarkfast.errors import ModelError, shown
+from quarkfast.graph.contrib import CONTRIB_DOMAINS, LEAST_INPUTS
 from quarkfast.graph.schemas import own_schema
 
 __all__ = ["check_structure"]
 
 # Bodies within bodies: each takes three of the hundred messages that protobuf reads within each other.
 _DEEPEST = 30
+
+# What schemas say of operators that take any number.
+_MOST = 2**31 - 1
+_KNOWN = frozenset(onnx.TensorProto.DataType.values()) - {onnx.TensorProto.UNDEFINED}
 
 _Named = TypeVar("_Named", onnx.GraphProto, onnx.FunctionProto)
 _FIELDS = {
@@ -105,6 +110,11 @@ class _Check:
         self.texts("model", (graph.name, graph.doc_string), constants)
         for value in (*graph.input, *graph.output, *graph.value_info):
             self.texts("model", (value.name, value.doc_string), _sizes(value.type))
+        for value in graph.input if not depth else ():
+            if value.type.HasField("tensor_type") and value.type.tensor_type.elem_type not in _KNOWN:
+                raise self._error(
+                    f"tensor {value.name!r}", "a known element type", str(value.type.tensor_type.elem_type)
+                )
         self._unique("model", inputs)
         self._unique("model", constants)
         return self._nodes(graph, {*inputs, *constants}, [each.name for each in graph.output], depth)
@@ -164,6 +174,8 @@ class _Check:
             return
         form = _form(node.op_type, node.domain, self._opsets.get(node.domain, 0))
         if form is None:
+            if node.domain in ("", *CONTRIB_DOMAINS):
+                self._count(part, f"inputs of {node.op_type}", inputs, LEAST_INPUTS.get(node.op_type, 0), _MOST)
             return
         self._count(part, f"inputs of {node.op_type}", inputs, form.inputs[0], form.inputs[1])
         self._count(part, f"outputs of {node.op_type}", outputs, form.outputs[0], form.outputs[1])

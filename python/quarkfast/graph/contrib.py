@@ -7,10 +7,31 @@ from types import MappingProxyType
 
 from quarkfast.deferred import ir
 
-__all__ = ["CONTRIB_DOMAINS", "key_of", "type_outputs"]
+__all__ = ["CONTRIB_DOMAINS", "LEAST_INPUTS", "key_of", "type_outputs"]
 
 #: Domains of onnxruntime's operators.
 CONTRIB_DOMAINS = ("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc")
+
+#: Operator type -> how many inputs it has at least.
+LEAST_INPUTS: Mapping[str, int] = MappingProxyType(
+    {
+        **dict.fromkeys(("FastGelu", "Gelu", "MultiHeadAttention", "QuickGelu"), 1),
+        **dict.fromkeys(
+            ("Attention", "BiasGelu", "DequantizeLinear", "FusedConv", "FusedGemm", "FusedMatMul", "QuantizeLinear",
+             "SimplifiedLayerNormalization", "TransposeMatMul"), 2,
+        ),
+        **dict.fromkeys(
+            ("DynamicQuantizeMatMul", "GatherBlockQuantized", "GroupQueryAttention", "MatMulNBits",
+             "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), 3,
+        ),
+        **dict.fromkeys(
+            ("MatMulIntegerToFloat", "QLinearAveragePool", "QLinearLeakyRelu", "QLinearReduceMean", "QLinearSigmoid",
+             "QLinearSoftmax", "RotaryEmbedding"), 4,
+        ),
+        **dict.fromkeys(("QAttention", "QLinearConcat", "QLinearGlobalAveragePool"), 5),
+        "QGemm": 6, "QLinearAdd": 7, "QLinearMul": 7,
+    }
+)  # fmt: skip
 
 # Operator type -> whether its first output has the shape of its first input; its type it has in any case.
 _OUTPUTS: Mapping[str, bool] = MappingProxyType(
