@@ -21,10 +21,11 @@ def _quantize(model, preset):
 
 
 def _again(proto, preset):
-    with pytest.warns(UserWarning, match="expected a float model, got one whose") as told:
+    with pytest.warns(UserWarning, match="expected a float model, got one with") as told:
         result = _quantize(proto, preset)
     assert result.model_bytes == proto.SerializeToString()
     assert (dict(result.summary.quantized), result.summary.weights, result.summary.outputs) == ({}, 0, ())
+    assert not result.summary.preflight  # what is there was not placed for this target
     return str(told[0].message)
 
 

@@ -39,8 +39,8 @@ __all__ = ["quantize_model"]
 _WEIGHTS_ONLY_UNCHANGED = "quantize: the model has no weight that can be stored so; all of them stay"
 _UNCHANGED = "quantize: nothing in the model can be quantized; the result is an unchanged copy"
 _QUANTIZED = (
-    "quantize: expected a float model, got one whose {layers} were quantized before{by}; the result is an unchanged "
-    "copy: quantize the float model, or what quarkfast convert remove-qdq makes of this one"
+    "quantize: expected a float model, got one with {layers} quantized before{by} and none in float; the result is an "
+    "unchanged copy: quantize the float model, or what quarkfast convert remove-qdq makes of this one"
 )
 _BODIES = (
     "; its layers lie in bodies of If, Loop or Scan, which stay float: where an input decides an If (sr of a voice "
@@ -145,7 +145,7 @@ def _why_unchanged(context: Context) -> str:
 
 def _copy_unchanged(context: Context) -> None:
     """Makes the model as it was given the result, and writes it."""
-    if not context.scheme.weights_only:
+    if not context.scheme.weights_only and not context.placement.before:
         context.preflight = context.target.preflight(context.model, context.placement, context.scheme)
     with context.clock.stage("save"):
         copy = copy_unchanged(context.float_model, context.path)
