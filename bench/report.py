@@ -53,28 +53,34 @@ def ratio(row: Record, above: str, below: str) -> tuple[float, float]:
     return up[0] / down[0], up[1] / down[1]
 
 
-def one_thread(run: Record, size: str) -> str:
-    """The table of a size: speed, multiple of a plain copy, and how many times longer each rival takes."""
-    lines = []
+def speed(row: Record) -> str:
+    """Gigabytes a second, read and written."""
+    return f"{row['bytes_moved'] / times(row, 'quarkfast')[0] / 1e9:.1f}"
+
+
+def nearest(row: Record) -> str:
+    """The fastest rival, and how many times as long it takes."""
+    found = [(ratio(row, name, "quarkfast")[0], name) for name in RIVALS if name in row["seconds"]]
+    return f"{min(found)[1]} {min(found)[0]:.1f}" if found else ""
+
+
+def one_thread(run: Record) -> str:
+    """The table of all sizes: speed, and of arrays in memory the multiple of a plain copy and the nearest rival."""
+    large = list(SIZES)[-1]
     # The same copy in every row: the quietest moment of all tells its time.
-    copy = min((times(row, "copy") for row in rows(run, "kernel") if row["size"] == size), default=(0.0, 0.0))
-    present = [name for name in RIVALS if name not in run["machine_info"]["quarkfast"]["absent"]]
+    copy = min((times(row, "copy")[0] for row in rows(run, "kernel") if row["size"] == large), default=0.0)
+    tasks: dict[str, dict[str, Record]] = {}
     for row in rows(run, "kernel"):
-        if row["size"] != size or row["threads"] != 1:
-            continue
-        seconds = times(row, "quarkfast")[0]
-        cells = [row["task"], f"{seconds * 1e6:.0f}" if seconds < 1e-3 else f"{seconds * 1e6:,.0f}"]
-        cells += [
-            f"{row['bytes_moved'] / seconds / 1e9:.1f}",
-            pair((seconds / copy[0], ratio(row, "quarkfast", "copy")[1])),
-            pair(ratio(row, "quarkfast", "read")) if "read" in row["seconds"] else "",
-        ]
-        if size == "64 MiB":
-            cells.append(f"{row['bar']:g}" if row["bar"] else "")
-        cells += [pair(ratio(row, name, "quarkfast"), 1) if name in row["seconds"] else "" for name in present]
-        lines.append(cells)
-    bar = ["bar"] if size == "64 MiB" else []
-    return table(["task", "us", "GB/s", "of a copy", "of a read", *bar, *present], lines)
+        if row["threads"] == 1:
+            tasks.setdefault(row["task"], {})[row["size"]] = row
+    lines = []
+    for task, sizes in tasks.items():
+        cells = [speed(sizes[size]) if size in sizes else "" for size in SIZES]
+        if large in sizes:
+            cells += [f"{times(sizes[large], 'quarkfast')[0] / copy:.2f}", nearest(sizes[large])]
+        lines.append([task, *cells, *[""] * (len(SIZES) + 2 - len(cells))])
+    first, *others = SIZES
+    return table(["task", f"GB/s: {first}", *others, "of a copy", "nearest rival"], lines)
 
 
 BUSY = (
@@ -90,19 +96,14 @@ def quiet(run: Record) -> bool:
 
 
 def two_threads(run: Record) -> str:
-    """Speed-up of quarkfast's second thread, and the rivals that have threads, with two of theirs."""
-    lines = []
+    """Speed-up of the second thread."""
+    tasks: dict[str, dict[str, str]] = {}
     for row in rows(run, "kernel"):
-        if row["threads"] == 1:
-            continue
-        cells = [row["task"], row["size"], f"{row['bytes_moved'] / times(row, 'quarkfast')[0] / 1e9:.1f}"]
-        cells.append(pair(ratio(row, "quarkfast, 1 thread", "quarkfast")))
-        cells += [
-            pair(ratio(row, name, "quarkfast"), 1) if name in row["seconds"] else ""
-            for name in ("onnxruntime", "torch")
-        ]
-        lines.append(cells)
-    return table(["task", "size", "GB/s", "of one thread", "onnxruntime", "torch"], lines)
+        if row["threads"] > 1:
+            gain = ratio(row, "quarkfast, 1 thread", "quarkfast")[0]
+            tasks.setdefault(row["task"], {})[row["size"]] = f"{gain:.2f}"
+    sizes = [size for size in SIZES if any(size in found for found in tasks.values())]
+    return table(["task", *sizes], [[task, *(found.get(size, "") for size in sizes)] for task, found in tasks.items()])
 
 
 def cycles(run: Record) -> str:
@@ -130,9 +131,9 @@ def imports(run: Record) -> str:
 
 def sections(run: Record) -> dict[str, str]:
     """The tables that this run can fill, by the name of their place on the page."""
-    timed = {(row["size"], row["threads"]) for row in rows(run, "kernel")}
-    found = {size.replace(" ", ""): one_thread(run, size) for size in SIZES if (size, 1) in timed}
-    if any(threads > 1 for _, threads in timed):
+    threads = {row["threads"] for row in rows(run, "kernel")}
+    found = {"one_thread": one_thread(run)} if 1 in threads else {}
+    if any(number > 1 for number in threads):
         found["threads"] = two_threads(run) if quiet(run) else BUSY
     if rows(run, "cycles"):
         found["cycles"] = cycles(run)
