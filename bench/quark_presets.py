@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,12 +41,12 @@ def main() -> None:
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     models = given.models.split(",")
-    sys.stdout.write(f"| preset | {' | '.join(f'{name} | Quark | rules' for name in models)} |\n")
-    sys.stdout.write(f"| :-- |{' --: | --: | :-- |' * len(models)}\n")
+    sys.stdout.write(f"| preset | {' | '.join(f'{name}, Quark' for name in models)} |\n")
+    sys.stdout.write(f"| :-- |{' --: |' * len(models)}\n")
     change = _Change(given.iterations, given.tuned, given.samples, given.key)
     judges = {name: _Judge(given.work, given.shared, name, change) for name in models}
     for name in filter(None, given.names.split(",")) if given.names else LEGACY_NAMES:
-        cells = [cell for model in models for cell in judges[model].cells(name)]
+        cells = [judges[model].cell(name) for model in models]
         sys.stdout.write(f"| {name} | {' | '.join(cells)} |\n")
         sys.stdout.flush()
 
@@ -92,21 +91,21 @@ class _Judge:
         return np.concatenate(rows)
 
     def _ratio(self, model: bytes) -> str:
-        return f"{sqnr(self._wanted, self._run(exact_session(model))):.1f} dB"
+        return f"{sqnr(self._wanted, self._run(exact_session(model))):.1f}"
 
-    def cells(self, name: str) -> Iterator[str]:
-        """Yields our figure, Quark's, and what the rules say."""
+    def cell(self, name: str) -> str:
+        """Returns our decibels, Quark's, and how many rules of the target are broken, if any are."""
         config = get_default_config(name)
         self._change.apply(config.extra_options)
         quantizer = quarkfast.ModelQuantizer(Config(config))
         reader = [{self._input: row[None]} for row in self._samples]
         model = quantizer.quantize_model(str(self._path), None, reader)
         assert model is not None
-        yield self._ratio(model.SerializeToString())
+        found = [self._ratio(model.SerializeToString())]
         theirs = self._work / f"{self._name}_{name}{self._change.ending}.onnx"
-        yield self._ratio(theirs.read_bytes()) if theirs.exists() else ""
+        found += [self._ratio(theirs.read_bytes())] if theirs.exists() else []
         errors = quarkfast.check_model(model, quantizer.scheme.target).errors
-        yield f"{len(errors)} broken" if errors else "kept"
+        return ", ".join([*found, *([f"{len(errors)} broken"] if errors else [])])
 
 
 def _array(path: Path) -> np.ndarray:
