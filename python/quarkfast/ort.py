@@ -21,6 +21,7 @@ from weakref import WeakSet
 from quarkfast.errors import DependencyError, ModelError, UnsupportedError
 
 __all__ = [
+    "ARRAY_TYPES",
     "get_library_path",
     "inference_session",
     "lean_options",
@@ -32,6 +33,15 @@ __all__ = [
 
 _LIBRARY_NAMES = {"linux": "libquarkfast.so", "darwin": "libquarkfast.dylib", "win32": "quarkfast.dll"}
 _DEVICES = ("CPU",)
+ARRAY_TYPES = frozenset(
+    f"tensor({name})"
+    for name in (
+        *("bool", "double", "float", "float16", "string"),
+        *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    )
+)
+"""Types of tensors that onnxruntime hands over as arrays, by its names; of int4 or bfloat16 it has no arrays."""
+
 # Options that have the operators, for as long as they live: onnxruntime takes them twice, and opens no session then.
 _registered: WeakSet[Any] = WeakSet()
 
@@ -257,6 +267,10 @@ def run(session: Any, feed: Mapping[str, Any]) -> list[Any]:
         session: From :func:`inference_session`.
         feed: One array for each input, by name.
 
+    Returns:
+        An array for a tensor, a list for a sequence, and None for an optional that is empty, and for a tensor of a type
+        that onnxruntime has no arrays of, such as int4.
+
     Raises:
         ModelError: onnxruntime cannot run the model on this feed.
 
@@ -270,6 +284,13 @@ def run(session: Any, feed: Mapping[str, Any]) -> list[Any]:
     """
     try:
         return list(session.run(None, dict(feed)))
+    except RuntimeError as error:
+        outputs = session.get_outputs()
+        names = [each.name for each in outputs if not each.type.startswith("tensor") or each.type in ARRAY_TYPES]
+        if len(names) in (0, len(outputs)):
+            raise ModelError(f"onnxruntime: {error}") from error
+        found = dict(zip(names, session.run(names, dict(feed)), strict=True))
+        return [found.get(each.name) for each in outputs]
     except _failures() as error:
         raise ModelError(f"onnxruntime: {' '.join(_sentence(error).split())}") from error
 

@@ -199,7 +199,7 @@ def _means(
 
 def are_few(outputs: Sequence[Any]) -> bool:
     """Whether a sample's outputs have few numbers, so that more samples are to judge."""
-    return sum(np.size(each) for each in outputs) < _FEW_OUTPUTS
+    return sum(each.size for each in outputs if isinstance(each, np.ndarray)) < _FEW_OUTPUTS
 
 
 def _noise(

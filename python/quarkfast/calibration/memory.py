@@ -35,6 +35,9 @@ LIVE_BYTES = 4 << 20
 # Beyond this a call costs nothing beside the work: resnet20, 0.2 MB a row.
 _MOST_ROWS = 32
 
+# Types of elements that take no known number of bytes: nothing is known, and text of any length.
+_WITHOUT_SIZE = (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING)
+
 # Sizes from which on onnx is not let follow the values of ConstantOfShape: for 2^20 of them it takes 0.8 s and 230 MB.
 _FOLLOWED = 1 << 16
 
@@ -99,8 +102,8 @@ def live_bytes(model: ir.Model, feed: Feed) -> int:
     """Returns the most bytes of activations that are needed at one time when `model` runs on `feed`.
 
     Nodes are taken in the model's order; an activation lives from the node that makes it to the last that reads it, and
-    graph inputs and outputs to the end. What shape inference cannot tell counts nothing, and neither do the bodies of
-    If, Loop and Scan.
+    graph inputs and outputs to the end. What shape inference cannot tell counts nothing, and neither do text and the
+    bodies of If, Loop and Scan.
     """
     graph = _shaped(model, feed)
     known = {info.name: info.type.tensor_type for info in (*graph.value_info, *graph.input, *graph.output)}
@@ -145,7 +148,11 @@ def _may_follow(model: ir.Model) -> bool:
 
 def _bytes_of(kind: onnx.TypeProto.Tensor) -> int:
     sizes = kind.shape.dim
-    if not kind.elem_type or not kind.HasField("shape") or not all(size.HasField("dim_value") for size in sizes):
+    if (
+        kind.elem_type in _WITHOUT_SIZE
+        or not kind.HasField("shape")
+        or not all(size.HasField("dim_value") for size in sizes)
+    ):
         return 0
     count: int = math.prod(size.dim_value for size in sizes)
     return math.ceil(count * ir.DataType(kind.elem_type).itemsize)

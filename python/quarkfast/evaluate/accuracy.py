@@ -13,6 +13,7 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast import ort
+from quarkfast.evaluate.common_shape import is_float_array
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.metrics import sqnr
 from quarkfast.evaluate.partial_model import Feed
@@ -104,5 +105,5 @@ def _run(session: Any, feeds: Sequence[Feed]) -> dict[str, NDArray[np.float64]]:
     return {
         name: np.concatenate([part.astype(np.float64).ravel() for part in parts])
         for name, parts in columns.items()
-        if isinstance(parts[0], np.ndarray) and parts[0].dtype.kind == "f"
+        if is_float_array(parts[0])
     }

@@ -1,4 +1,4 @@
-"""Outputs whose shapes depend on what they hold, as of decoders that stop by themselves, in one shape."""
+"""Outputs that can be compared: arrays of floats, in one shape also where that depends on what they hold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["in_one_shape"]
+__all__ = ["in_one_shape", "is_float_array"]
+
+
+def is_float_array(output: object) -> bool:
+    """Returns whether an output is one array of floats: sequences are lists, and what is optional may be None.
+
+    Example:
+        >>> import numpy as np
+        >>> is_float_array(np.ones(2)), is_float_array([np.ones(2)]), is_float_array(np.array(["text"], object))
+        (True, False, False)
+    """
+    return isinstance(output, np.ndarray) and output.dtype.kind == "f"
 
 
 def in_one_shape(one: NDArray[Any], other: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

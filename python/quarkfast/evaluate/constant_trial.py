@@ -13,7 +13,7 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core, ort
-from quarkfast.evaluate.common_shape import in_one_shape
+from quarkfast.evaluate.common_shape import in_one_shape, is_float_array
 from quarkfast.evaluate.output_parts import judge_parts
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.ranked_outputs import judge_unranked
@@ -134,7 +134,8 @@ class ConstantTrial:
 
     def _outputs(self, sample: int) -> list[Any]:
         """Returns the outputs with the constants as they are; results keep a session's memory, copies do not."""
-        return list(map(np.array, ort.run(self._session, self._feeds[sample])))
+        found = ort.run(self._session, self._feeds[sample])
+        return [np.array(each) if is_float_array(each) else None for each in found]
 
     def close(self) -> None:
         """Ends the session, and gives its memory back."""
@@ -153,9 +154,8 @@ def _may_draw(model: onnx.ModelProto) -> bool:
 
 
 def _is_judged(outputs: Sequence[Any]) -> bool:
-    return all(
-        isinstance(each, np.ndarray) and each.dtype.kind == "f" and bool(np.isfinite(each).all()) for each in outputs
-    ) and any(np.any(each) for each in outputs)
+    are_finite = all(is_float_array(each) and bool(np.isfinite(each).all()) for each in outputs)
+    return are_finite and any(np.any(each) for each in outputs)
 
 
 def _noise(pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from quarkfast import _core, ort
 from quarkfast.errors import ModelError
-from quarkfast.evaluate.common_shape import in_one_shape
+from quarkfast.evaluate.common_shape import in_one_shape, is_float_array
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.ranked_outputs import judge_unranked
 
@@ -40,7 +40,11 @@ def output_sqnr(
     """
     runs = [_run(model, feed, unranked) for model in (reference, quantized)]
     _core.release_memory()
-    found = [(name, _ratio(one, other)) for (name, one), (_, other) in zip(*runs, strict=True) if _is_float(one)]
+    found = [
+        (name, _ratio(one, other))
+        for (name, one), (_, other) in zip(*runs, strict=True)
+        if is_float_array(one) and one.size
+    ]
     return tuple(sorted(found, key=lambda item: item[1]))
 
 
@@ -93,10 +97,6 @@ def _unranked(model: bytes | Path) -> bytes:
         proto = onnx.load(model, load_external_data=False)
     data: bytes = judge_unranked(proto).SerializeToString()
     return data
-
-
-def _is_float(output: object) -> bool:
-    return isinstance(output, np.ndarray) and output.dtype.kind == "f" and output.size > 0
 
 
 def _ratio(reference: NDArray[Any], output: NDArray[Any]) -> float:

@@ -10,7 +10,7 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core, ort
-from quarkfast.evaluate.common_shape import in_one_shape
+from quarkfast.evaluate.common_shape import in_one_shape, is_float_array
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.logits import Logits, judge_also, logits_of
 from quarkfast.evaluate.metrics import sqnr
@@ -141,12 +141,8 @@ def _runs(session: Any, feeds: Sequence[Feed]) -> _Runs:
     found = []
     for feed in feeds:
         run = dict(zip(names, ort.run(session, feed), strict=True))  # results keep a session's memory, copies do not
-        found.append({name: np.array(each) for name, each in run.items() if _is_float(each)})
+        found.append({name: np.array(each) for name, each in run.items() if is_float_array(each)})
     return found
-
-
-def _is_float(output: Any) -> bool:
-    return isinstance(output, np.ndarray) and output.dtype.kind == "f"
 
 
 def _ratio(wanted: Sequence[NDArray[np.float64]], found: Sequence[NDArray[np.float64]]) -> _Ratio:

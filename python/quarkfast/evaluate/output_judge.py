@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from quarkfast import ort
 from quarkfast.errors import ConfigError
+from quarkfast.evaluate.common_shape import is_float_array
 from quarkfast.evaluate.distance import DISTANCES, RATIOS
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.partial_model import Feed
@@ -71,7 +72,7 @@ class OutputJudge:
     def _outputs(self, session: Any) -> dict[int, _Rows]:
         """Returns every output of floats by its index, sample by sample."""
         runs = [ort.run(session, feed) for feed in self._feeds]
-        indices = [index for index, output in enumerate(runs[0]) if output.dtype.kind == "f"]
+        indices = [index for index, output in enumerate(runs[0]) if is_float_array(output)]
         return {index: [np.asarray(run[index], np.float64) for run in runs] for index in indices}
 
 

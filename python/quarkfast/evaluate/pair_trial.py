@@ -11,7 +11,7 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core, ort
-from quarkfast.evaluate.common_shape import in_one_shape
+from quarkfast.evaluate.common_shape import in_one_shape, is_float_array
 from quarkfast.evaluate.logits import Logits, logits_of
 from quarkfast.evaluate.output_parts import OutputParts
 from quarkfast.evaluate.partial_model import Feed
@@ -55,7 +55,7 @@ class PairTrial:
         tensors = _with_switches(model)
         session = _open(wanted.SerializeToString())
         runs = [dict(zip(self._names, ort.run(session, feed), strict=True)) for feed in feeds]
-        floats = [{name: each for name, each in run.items() if each.dtype.kind == "f"} for run in runs]
+        floats = [{name: each for name, each in run.items() if is_float_array(each)} for run in runs]
         self.outputs = sum(floats[0][name].size for name in self._names[:given] if name in floats[0])
         self._parts = OutputParts(wanted, feeds, floats)
         self._wanted = [self._split(sample, list(run.values())) for sample, run in enumerate(runs)]
@@ -112,7 +112,7 @@ class PairTrial:
         return [
             np.asarray(part, np.float64)
             for name, each in zip(self._names, outputs, strict=True)
-            for part in (self._parts.split(sample, name, self._telling(name, each)) if each.dtype.kind == "f" else [])
+            for part in (self._parts.split(sample, name, self._telling(name, each)) if is_float_array(each) else [])
         ]
 
     def _telling(self, name: str, values: NDArray[np.generic]) -> NDArray[np.generic]:

@@ -118,8 +118,9 @@ class SampleNoise:
 
     def _outputs(self, session: Any, feed: Feed) -> list[NDArray[Any]]:
         found, logits = zip(self._names, ort.run(session, feed), strict=True), self._logits
-        # A list of maps is an array of objects, which are not judged.
-        return [np.asarray(logits[name].telling(each) if name in logits else each) for name, each in found]
+        # Lists of tensors and of maps are not judged.
+        given = [(name, each if isinstance(each, np.ndarray) else np.array(None)) for name, each in found]
+        return [logits[name].telling(each) if name in logits else each for name, each in given]
 
 
 def _noises(wanted: Sequence[NDArray[Any]], got: Sequence[NDArray[Any]]) -> list[float]:

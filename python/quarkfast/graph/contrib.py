@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from quarkfast.deferred import ir
 
-__all__ = ["CONTRIB_DOMAINS", "LEAST_INPUTS", "key_of", "type_outputs"]
+__all__ = ["CONTRIB_DOMAINS", "LEAST_INPUTS", "keeps_shape", "key_of", "type_outputs"]
 
 #: Domains of onnxruntime's operators.
 CONTRIB_DOMAINS = ("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc")
@@ -48,6 +48,22 @@ _OUTPUTS: Mapping[str, bool] = MappingProxyType(
 )  # fmt: skip
 
 
+# Operators whose types onnx does not infer, and whose output has the shape of their input.
+_ELEMENTWISE = frozenset(
+    {
+        "GroupNormalization",
+        *(f"ai.onnx.ml::{name}" for name in ("Binarizer", "Imputer", "LabelEncoder", "Normalizer", "Scaler")),
+    }
+)
+
+
+def keeps_shape(node: ir.Node) -> bool:
+    """Returns whether an operator that onnx infers nothing of gives the shape of its first input."""
+    if node.domain in CONTRIB_DOMAINS:
+        return _OUTPUTS.get(node.op_type, False)
+    return key_of(node) in _ELEMENTWISE
+
+
 def key_of(node: ir.Node) -> str:
     """Returns how tables name the operator of `node`: its type, with the domain in front if it is not the standard's.
 
@@ -63,12 +79,12 @@ def type_outputs(model: ir.Model) -> bool:
     """Fills in the type, and where it is known the shape, of outputs that onnx cannot infer; whether there were any."""
     found = False
     for node in model.graph:
-        keeps_shape = _OUTPUTS.get(node.op_type) if node.domain in CONTRIB_DOMAINS else None
+        is_known = node.domain in CONTRIB_DOMAINS and node.op_type in _OUTPUTS
         data, output = (node.inputs[0] if node.inputs else None), node.outputs[0]
-        if keeps_shape is None or data is None or data.dtype is None or output.dtype is not None:
+        if not is_known or data is None or data.dtype is None or output.dtype is not None:
             continue
         output.dtype = data.dtype
-        if keeps_shape and output.shape is None:
+        if keeps_shape(node) and output.shape is None:
             output.shape = data.shape
         found = True
     return found

@@ -17,7 +17,7 @@ from quarkfast.errors import OutputError
 from quarkfast.graph.access import shape_of
 from quarkfast.graph.external import constants_of, exceeds_one_file, lay_out, tensor_bytes
 from quarkfast.graph.save import to_proto
-from quarkfast.graph.subgraphs import nodes_of
+from quarkfast.graph.subgraphs import graphs_of, nodes_of
 
 __all__ = [
     "constants_in_files",
@@ -186,7 +186,7 @@ def with_constants_as_inputs(model: ir.Model, names: Collection[str]) -> ir.Mode
 
     Args:
         model: The model.
-        names: Constants of its own graph.
+        names: Constants of its own graph and of bodies.
     """
     copy = model.clone()
     forget_types(copy)
@@ -195,9 +195,10 @@ def with_constants_as_inputs(model: ir.Model, names: Collection[str]) -> ir.Mode
 
 
 def make_inputs(model: ir.Model, names: Collection[str]) -> None:
-    """Makes some constants of a model's own graph inputs, in place."""
+    """Makes some constants of a model and of its bodies inputs of its own graph, which bodies read too, in place."""
+    graphs = graphs_of(model)
     for name in names:
-        value = model.graph.initializers.pop(name)
+        value = next(graph for graph in graphs if name in graph.initializers).initializers.pop(name)
         if value.const_value is not None:
             value.type, value.shape = ir.TensorType(value.const_value.dtype), ir.Shape(shape_of(value.const_value))
         if value not in model.graph.inputs:

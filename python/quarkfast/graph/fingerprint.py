@@ -10,6 +10,7 @@ import onnx
 from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of
 from quarkfast.graph.chunked_io import byte_pieces
+from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = ["fingerprint"]
 
@@ -48,6 +49,12 @@ def fingerprint(model: ir.Model) -> str:
                 add(_plain(ir.serde.serialize_attribute(attribute)))
                 if attribute.type == ir.AttributeType.TENSOR and isinstance(attribute.value, ir.ExternalTensor):
                     add_tensor(attribute.value)
+    for body in graphs_of(model)[1:]:  # an attribute holds what else is in it
+        nodes = (attribute for node in body for attribute in node.attributes.values())
+        tensors = [each.value for each in nodes if each.type == ir.AttributeType.TENSOR and not each.is_ref()]
+        for tensor in (*(value.const_value for value in body.initializers.values()), *tensors):
+            if isinstance(tensor, ir.ExternalTensor):
+                add_tensor(tensor)
     for name, value in sorted(model.graph.initializers.items()):
         tensor = value.const_value
         if tensor is not None:
@@ -57,7 +64,17 @@ def fingerprint(model: ir.Model) -> str:
 
 
 def _plain(attribute: onnx.AttributeProto) -> bytes:
-    """Returns an attribute without documentation, and without where its tensor is stored."""
+    """Returns an attribute without documentation, and without where its tensor is stored, or those of its body."""
     attribute.ClearField("doc_string")
     del attribute.t.external_data[:]
+    _forget_files(attribute.g)
     return bytes(attribute.SerializeToString(deterministic=True))
+
+
+def _forget_files(body: onnx.GraphProto) -> None:
+    for tensor in body.initializer:
+        del tensor.external_data[:]
+    for attribute in (each for node in body.node for each in node.attribute):
+        _forget_files(attribute.g)
+        if attribute.HasField("t"):
+            del attribute.t.external_data[:]

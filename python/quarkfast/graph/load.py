@@ -18,6 +18,7 @@ from quarkfast.graph.check_operands import check_operands
 from quarkfast.graph.check_structure import check_structure
 from quarkfast.graph.check_tensors import check_tensors
 from quarkfast.graph.map_types import keep_map_types, without_map_types
+from quarkfast.graph.sparse_constants import tell_sparse, without_sparse
 from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = ["ModelSource", "external_bytes", "external_files", "load_model", "model_bytes"]
@@ -108,6 +109,7 @@ def _from_proto(proto: onnx.ModelProto, where: str, folder: Path, target: Path |
         raise ModelError(f"{where}: expected an ONNX model, got a file that is truncated or not ONNX")
     check_structure(proto, where)
     check_tensors(proto, where, folder, target)
+    proto, sparse = without_sparse(proto, where, folder)
     proto, map_types = without_map_types(proto, where)
     check_operands(proto, where)
     try:
@@ -115,6 +117,7 @@ def _from_proto(proto: onnx.ModelProto, where: str, folder: Path, target: Path |
     except (ir.serde.SerdeError, ValueError, KeyError) as error:
         raise _malformed(where, error) from error
     keep_map_types(model, map_types)
+    tell_sparse(model, sparse)
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
         ir.external_data.set_base_dir(graph, folder)
     return model

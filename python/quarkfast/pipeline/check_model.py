@@ -11,6 +11,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of
 from quarkfast.graph.load import ModelSource, load_model
 from quarkfast.graph.placement import Placement
+from quarkfast.graph.stale_shapes import drop_stale_shapes
 from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.graph.written_codes import codes_of_input, codes_of_output, is_pair
 from quarkfast.targets import Target, find_target
@@ -81,6 +82,7 @@ def check_model(model: ModelSource, target: str | Target) -> Checked:
     loaded = load_model(model)
     sort(loaded)
     lift_constants(loaded)
+    drop_stale_shapes(loaded)
     findings = list(operator_sets(loaded))
     for node in nodes_of(loaded.graph):
         if is_pair(node) and node.domain == _RUNTIME:  # which shape inference knows nothing of

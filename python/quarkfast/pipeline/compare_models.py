@@ -29,7 +29,7 @@ from quarkfast.evaluate.tensor_comparison import (
     total_of,
     worst_channels,
 )
-from quarkfast.graph.access import name_of
+from quarkfast.graph.access import is_tensor, name_of
 from quarkfast.graph.builder import GraphBuilder
 from quarkfast.graph.comparisons import Asked, add_comparisons
 from quarkfast.graph.external_constants import constants_in_files, proto_and_folder
@@ -38,6 +38,7 @@ from quarkfast.graph.opset import convert_opset, opset_version
 from quarkfast.graph.own_dequantizers import use_own_dequantizers
 from quarkfast.graph.save import file_or_bytes
 from quarkfast.graph.side_by_side import put_beside
+from quarkfast.graph.stale_shapes import drop_stale_shapes
 from quarkfast.graph.traced_pairs import TracedPair, traced_pairs
 from quarkfast.graph.written_codes import Codes
 from quarkfast.pipeline.metadata import read_changes, read_equalized
@@ -123,6 +124,7 @@ def compare_models(
         anew = None if calibration_data is None else quantized_anew(reference, other, calibration_data)
         inline_functions(other)
         lift_constants(other)
+        drop_stale_shapes(other)
         files.enter_context(constants_in_files(other))
         merged = prepare(loaded, opset_version(other))
         del loaded
@@ -211,9 +213,11 @@ class _Tensors:
                 asked.append(Asked(index, False, original, pair.rounded, np.inf))
             else:
                 self.left.append(f"{pair.tensor!r}: of another shape in the float model")
-        ends = {name_of(value): value for value in other.graph.outputs if _is_tensor(value)}
-        own = [value for value in merged.graph.outputs if _is_tensor(value)]
+        ends = {name_of(value): value for value in other.graph.outputs if _is_compared(value)}
+        own = [value for value in merged.graph.outputs if _is_compared(value)]
         self._outputs = [name_of(value) for value in own]
+        others = [name_of(value) for value in merged.graph.outputs if not _is_compared(value)]
+        self.left += [f"{name!r}: an output that is no single tensor of numbers" for name in others]
         for name, (one, end) in _outputs(own, ends).items():
             asked.append(Asked(len(self._rounded) + self._outputs.index(name), False, one, end, np.inf))
         self._asked = [(each.tensor, each.rounding, name_of(each.reference)) for each in asked]
@@ -313,9 +317,9 @@ def _outputs(own: Iterable[ir.Value], others: Mapping[str, ir.Value]) -> dict[st
     return by_name or {name_of(one): (one, other) for one, other in zip(own, others.values(), strict=False)}
 
 
-def _is_tensor(output: ir.Value) -> bool:
-    """Whether an output is one tensor, and not several, or maps, whose type onnx-ir has not."""
-    return isinstance(output.type, ir.TensorType)
+def _is_compared(output: ir.Value) -> bool:
+    """Whether an output is one tensor of numbers."""
+    return is_tensor(output) and output.dtype != ir.DataType.STRING
 
 
 def _changed(model: ir.Model, value: ir.Value, op_type: str, number: float) -> ir.Value:

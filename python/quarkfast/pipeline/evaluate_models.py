@@ -192,7 +192,7 @@ def _pairs(reference: Any, model: Any) -> tuple[dict[str, str], tuple[str, ...]]
 
 
 def _is_numeric(output: Any) -> bool:
-    return output.type.startswith("tensor(") and output.type not in ("tensor(string)", "tensor(bool)")
+    return output.type in ort.ARRAY_TYPES and output.type not in ("tensor(string)", "tensor(bool)")
 
 
 def _outputs(session: Any, feed: Feed) -> dict[str, NDArray[Any]]:

@@ -11,6 +11,7 @@ from quarkfast.atomic_files import save_bytes
 from quarkfast.errors import ModelError, UnsupportedError
 from quarkfast.evaluate.first_sample import check_default_session, output_sqnr
 from quarkfast.evaluate.ranked_outputs import RANKING
+from quarkfast.graph.access import is_tensor, name_of
 from quarkfast.graph.equalized import equalized_of
 from quarkfast.graph.external import needs_data_file, write_model
 from quarkfast.graph.external_constants import constants_in_files
@@ -38,6 +39,7 @@ from quarkfast.quantization import (
 from quarkfast.ranges.estimate import needs_histogram
 from quarkfast.statistics import StatisticsRequest, TensorStatistics
 from quarkfast.targets.simulations import simulate
+from quarkfast.transforms.infer_types import open_outputs
 from quarkfast.transforms.narrow_half import narrow_half
 from quarkfast.transforms.remove_pairs import remove_pairs
 from quarkfast.wording import counted, first_names
@@ -254,6 +256,7 @@ def serialize_model(context: Context) -> bool:
     It does where it is too large for one protobuf, or the float model was: one would be in memory thrice.
     """
     context.calibration, context.statistics, context.ranges = None, {}, {}
+    open_outputs(context.model)
     if not needs_data_file(context.model) and (context.path is None or not context.two_files):
         context.written = WrittenModel(serialize(context.model), None, opset_version(context.model))
         return False
@@ -284,6 +287,9 @@ def measure_outputs(context: Context) -> bool:
         context.notes.append(f"the outputs on the first sample are not known: {error}")
     if cause := check_default_session(reference, written.data):
         context.notes.append(f"default sessions of onnxruntime open neither the float model nor the result: {cause}")
+    several = ", ".join(repr(name_of(value)) for value in context.model.graph.outputs if not is_tensor(value))
+    if several:
+        context.notes.append(f"outputs that are no single tensor are not measured: {several}")
     shown = {value.name for value in context.model.graph.outputs}
     if any(name not in shown for name, _ in context.outputs):
         context.notes.append(_UNRANKED)

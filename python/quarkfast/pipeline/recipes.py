@@ -9,6 +9,7 @@ from quarkfast.algorithms.bias_correction import BIAS_CORRECTION
 from quarkfast.algorithms.weight_rounding_row import WEIGHT_ROUNDING
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
+from quarkfast.graph.stale_shapes import drop_stale_shapes
 from quarkfast.pipeline.alignment_steps import aligns_scales, drop_aligned_limits
 from quarkfast.pipeline.attention_steps import may_raise_attention, raise_attention
 from quarkfast.pipeline.equalization_steps import observe_channels_between, observes_channels
@@ -88,6 +89,7 @@ Recipe = tuple[Step, ...]
 _STRUCTURE: Recipe = (
     rewrite("sort", sort),
     FunctionStep("inline functions", "prepare", inline_calls),
+    rewrite("drop stale shapes", drop_stale_shapes),
     FunctionStep("convert opset", "prepare", convert_operator_set),
     rewrite("clean", clean),
     FunctionStep("fix shapes", "prepare", fix_input_shapes, has_shapes),
@@ -212,6 +214,6 @@ def through(recipe: Recipe, name: str) -> Recipe:
 
     Example:
         >>> [step.name for step in through(WEIGHT_ONLY, "clean")]
-        ['sort', 'inline functions', 'convert opset', 'clean']
+        ['sort', 'inline functions', 'drop stale shapes', 'convert opset', 'clean']
     """
     return recipe[: [step.name for step in recipe].index(name) + 1]

@@ -17,6 +17,7 @@ from quarkfast.evaluate.sample_noise import TriedForm
 from quarkfast.evaluate.switched_rounding import add_rounding, layers_that_round
 from quarkfast.graph.access import shape_of, tensor_of
 from quarkfast.graph.external_constants import constants_in_files, forget_types, make_inputs, proto_and_folder
+from quarkfast.graph.subgraphs import graphs_of
 from quarkfast.pipeline.stored_feeds import stored_feeds
 from quarkfast.quantization import FloatBias, Plan, QuantizedBlocks, QuantizedTensor
 from quarkfast.reconstruction import Models
@@ -117,9 +118,10 @@ def clone_model(model: ir.Model) -> ir.Model:
 
 def _models(context: Context, model: ir.Model, coded: Mapping[str, _Coded]) -> Models:
     """Returns the prepared model, and a copy of it with constants that have the values of their codes."""
-    for name, value in model.graph.initializers.items():
-        if name in coded:
-            value.const_value = _decoded(coded[name], name, value)
+    for graph in graphs_of(model):
+        for name, value in graph.initializers.items():
+            if name in coded:
+                value.const_value = _decoded(coded[name], name, value)
     context.resources.enter_context(constants_in_files(model, context.path))
     (float_model, folder), (quantized, own) = proto_and_folder(context.model), proto_and_folder(model)
     return Models(float_model, quantized, folder, own)

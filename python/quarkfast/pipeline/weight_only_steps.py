@@ -14,14 +14,17 @@ from quarkfast.pipeline.context import Context, WrittenModel
 from quarkfast.pipeline.metadata import write_metadata
 from quarkfast.pipeline.model_plan import describe_weights
 from quarkfast.quantization import Records, record_nodes
+from quarkfast.transforms.clean import name_apart
+from quarkfast.transforms.infer_types import open_outputs
 
 __all__ = ["choose_weights", "store_weights", "write_stored_weights"]
 
 
 def choose_weights(context: Context) -> bool:
-    """Decides which weights are stored in a narrower type. Where none is, the recipe ends."""
+    """Decides which weights are stored in a narrower type, by names of their own. Where none is, the recipe ends."""
     from quarkfast.quantization.weight_only import plan_weights
 
+    name_apart(context.model)
     context.weight_plan = plan_weights(context.model, context.scheme)
     context.unchanged = not context.weight_plan.weights
     idle = context.weight_plan.placement.idle
@@ -51,6 +54,7 @@ def store_weights(context: Context) -> bool:
 
 def write_stored_weights(context: Context) -> bool:
     """Writes the result, or makes its bytes; codes are computed on the way."""
+    open_outputs(context.model)
     large, opset = needs_data_file(context.model), opset_version(context.model)
     if context.path is not None:
         data, size = write_model(context.model, context.path, external=large or context.two_files)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from quarkfast.deferred import ir
-from quarkfast.graph.access import name_of
+from quarkfast.graph.access import is_untyped, name_of
 from quarkfast.graph.contrib import key_of
 from quarkfast.graph.operators import find_operator
 from quarkfast.graph.selection import Choices
@@ -14,6 +14,7 @@ from quarkfast.targets.rules import Rule
 
 __all__ = ["Eligibility"]
 
+_UNTYPED = "the type of {name!r} is not known: onnx does not infer it, and onnxruntime does not tell it"
 _NO_RULE = Rule()
 _EXTRA = Rule()
 
@@ -65,7 +66,8 @@ class Eligibility:
             return objection
         data = self.data_inputs(node)
         if not data or not all(self.is_float(node.inputs[index]) for index in data):
-            return "its data is not float32"
+            untyped = next((name_of(value) for value in node.inputs if value is not None and is_untyped(value)), "")
+            return _UNTYPED.format(name=untyped) if untyped else "its data is not float32"
         operator = find_operator(node)
         for index in data:
             if infinite := count_infinities(node.inputs[index]):

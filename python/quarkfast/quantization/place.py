@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from quarkfast.config import Scheme, TensorSpec
 from quarkfast.deferred import ir
-from quarkfast.graph.access import is_constant, is_standard, name_of
+from quarkfast.graph.access import is_constant, is_standard, is_untyped, name_of
 from quarkfast.graph.attention import adds_bias
 from quarkfast.graph.operators import is_dequantized, is_quantized
 from quarkfast.graph.opset import check_pairs_run, opset_version
@@ -175,7 +175,7 @@ class _Placer:
         reason = self._nodes.objection(node) or self._why_unreached(node, rule)
         if reason:
             self._decide_by_floats(node)
-            if any(self._nodes.is_float(value) for value in node.outputs):
+            if any(self._nodes.is_float(value) or is_untyped(value) for value in node.outputs):
                 self._left_float.append(LeftFloat(name_of(node), node.op_type, reason))
                 self._leave(node, rule)
             return
@@ -218,7 +218,7 @@ class _Placer:
     def leave_bodies(self, node: ir.Node) -> None:
         """Notes that the nodes in bodies of `node` stay float."""
         for inner in (each for body in bodies_of(node) for each in nodes_of(body)):
-            if any(self._nodes.is_float(value) for value in inner.outputs):
+            if any(self._nodes.is_float(value) or is_untyped(value) for value in inner.outputs):
                 reason = f"it lies in a body of {node.op_type} {name_of(node)!r}"
                 self._left_float.append(LeftFloat(name_of(inner), inner.op_type, reason))
 

@@ -61,8 +61,10 @@ class InputMeans:
         found: dict[str, list[NDArray[np.float64]]] = {layer.node: [] for layer in self._layers}
         outputs = []
         for feed in feeds:
-            given = [np.array(each) for each in ort.run(self._session, feed)]  # results keep a session's memory
-            values = dict(zip(self._names, given, strict=True))
+            computed = ort.run(self._session, feed)
+            # Results keep a session's memory, copies do not.
+            given = [np.array(each) if isinstance(each, np.ndarray) else each for each in computed]
+            values: dict[str, Any] = dict(zip(self._names, given, strict=True))
             for layer in self._layers:
                 found[layer.node].append(_rows(layer, values[_mean(layer)], values[_shape(layer)]))
             outputs.append(given[: self._own])

@@ -11,7 +11,7 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core, ort
-from quarkfast.evaluate.common_shape import in_one_shape
+from quarkfast.evaluate.common_shape import in_one_shape, is_float_array
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.logits import judge_also
 from quarkfast.evaluate.output_parts import OutputParts
@@ -90,15 +90,11 @@ class ReferenceOutputs:
 
     def _ratio(self, sample: int, got: Mapping[str, Any]) -> float:
         wanted = {name: self._outputs.get(name, sample) for name in self._names}
-        names = [name for name in self._names if _is_float(wanted[name])]
+        names = [name for name in self._names if is_float_array(wanted[name])]
         pairs = [pair for name in names for pair in _parts(self._parts, sample, name, wanted, got)]
         powers = [_powers(expected.astype(np.float64), given.astype(np.float64)) for expected, given in pairs]
         ratios = [_decibels(*power) for power in powers if power.any()]
         return float(np.mean(ratios)) if ratios else np.nan
-
-
-def _is_float(output: object) -> bool:
-    return isinstance(output, np.ndarray) and output.dtype.kind == "f"
 
 
 def _parts(

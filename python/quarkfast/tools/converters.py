@@ -16,14 +16,16 @@ from quarkfast.errors import ConfigError, ModelError
 from quarkfast.graph.access import array_of, name_of
 from quarkfast.graph.external import check_not_a_source, needs_data_file, write_model
 from quarkfast.graph.load import ModelSource, external_files, load_model
+from quarkfast.graph.notes import notes_of
 from quarkfast.graph.opset import choose_ir_version, convert_opset, convert_opset_exactly, opset_version
+from quarkfast.graph.stale_shapes import drop_stale_shapes
 from quarkfast.pipeline.quantize import quantize
 from quarkfast.transforms.channels_last import move_channels_last
 from quarkfast.transforms.clean import sort
 from quarkfast.transforms.fix_inputs import fix_inputs
 from quarkfast.transforms.fix_shapes import fix_shapes
 from quarkfast.transforms.float_types import change_float_type
-from quarkfast.transforms.infer_types import infer_types
+from quarkfast.transforms.infer_types import infer_types, open_outputs
 from quarkfast.transforms.lift_constants import lift_constants
 from quarkfast.transforms.pair_operators import DOMAINS, change_domain, to_custom_pairs, to_standard_pairs
 from quarkfast.transforms.remove_pairs import remove_pairs
@@ -95,12 +97,16 @@ def _converting(model: ModelSource, output: Output) -> Iterator[_Work]:
     outside = external_files(loaded)
     check_not_a_source(path, model, outside)
     sort(loaded)
+    notes = tuple(("note", note) for note in notes_of(loaded))
     lift_constants(loaded)
+    drop_stale_shapes(loaded)
     infer_types(loaded)
+    open_outputs(loaded)
     work = _Work(loaded)
     yield work
+    open_outputs(work.model)
     _, size = write_model(work.model, path, external=bool(outside) or needs_data_file(work.model))
-    work.result = Converted(path, size, work.changed, tuple(work.facts))
+    work.result = Converted(path, size, work.changed, (*work.facts, *notes))
 
 
 def _finished(work: _Work) -> Converted:

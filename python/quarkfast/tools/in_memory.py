@@ -8,9 +8,10 @@ from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
 from quarkfast.graph.load import ModelSource, load_model
 from quarkfast.graph.map_types import restore_map_types
+from quarkfast.graph.stale_shapes import drop_stale_shapes
 from quarkfast.transforms.channels_last import move_channels_last
 from quarkfast.transforms.clean import sort
-from quarkfast.transforms.infer_types import infer_types
+from quarkfast.transforms.infer_types import infer_types, open_outputs
 from quarkfast.transforms.lift_constants import lift_constants
 from quarkfast.transforms.widen_ends import widen_ends
 
@@ -44,7 +45,9 @@ def _typed(model: ModelSource) -> ir.Model:
     loaded = load_model(model)
     sort(loaded)
     lift_constants(loaded)
+    drop_stale_shapes(loaded)
     infer_types(loaded)
+    open_outputs(loaded)
     return loaded
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from quarkfast.deferred import ir, passes
+from quarkfast.graph.names import Names
 from quarkfast.graph.subgraphs import graphs_of
 from quarkfast.transforms.lift_constants import lift_constants
 from quarkfast.transforms.remove_identities import remove_identities
 
-__all__ = ["clean", "sort"]
+__all__ = ["clean", "name_apart", "sort"]
 
 
 def clean(model: ir.Model) -> bool:
@@ -29,6 +30,24 @@ def clean(model: ir.Model) -> bool:
         passes.NameFixPass()(model).modified,
     ]
     return any(changed)
+
+
+def name_apart(model: ir.Model) -> bool:
+    """Gives nodes and constants of bodies names that no other graph of `model` has, in place.
+
+    Two bodies may call different things the same. Idempotent; returns whether any was renamed.
+    """
+    graphs = graphs_of(model)
+    if len(graphs) == 1:
+        return False
+    names, taken = Names.of(model), {node.name for node in model.graph} | set(model.graph.initializers)
+    renamed = False
+    for graph in graphs[1:]:
+        for each in (*graph, *graph.initializers.values()):
+            if each.name in taken:
+                each.name, renamed = names.fresh(each.name or ""), True
+            taken.add(each.name)
+    return renamed
 
 
 def sort(model: ir.Model) -> bool:

@@ -9,7 +9,7 @@ from quarkfast.errors import ConfigError, ModelError, did_you_mean
 from quarkfast.graph.access import name_of
 from quarkfast.graph.subgraphs import graphs_of
 from quarkfast.transforms.fold_constants import fold_constants
-from quarkfast.transforms.infer_types import infer_types
+from quarkfast.transforms.infer_types import infer_types, open_outputs
 
 __all__ = ["fix_shapes"]
 
@@ -31,6 +31,7 @@ def fix_shapes(model: ir.Model, shapes: Mapping[str, Sequence[int]]) -> bool:
         ConfigError: If a name is neither an input nor an output, or a shape is none.
         ModelError: If a shape contradicts what the model says.
     """
+    open_outputs(model)
     ends = {name_of(value): value for value in (*model.graph.inputs, *model.graph.outputs)}
     symbols: dict[str, int] = {}
     for name, shape in shapes.items():

@@ -1,23 +1,23 @@
-"""Infers type and shape of every tensor, as far as onnx is able to."""
+"""Infers type and shape of every tensor, as far as onnx and ONNX Runtime are able to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import onnx
 
 from quarkfast.deferred import ir
-from quarkfast.graph.access import is_standard, shape_of
+from quarkfast.graph.access import is_standard, name_of, shape_of
 from quarkfast.graph.aside import large_tensors_aside
 from quarkfast.graph.contrib import type_outputs
 from quarkfast.graph.map_types import holds_map
-from quarkfast.graph.shape_inference import inferred
-from quarkfast.graph.subgraphs import graphs_of, nodes_of
+from quarkfast.graph.shape_inference import inferred, may_propagate, protos_of
+from quarkfast.graph.subgraphs import graphs_of
+from quarkfast.transforms.runtime_types import take_runtime_types
 
-__all__ = ["infer_types"]
+__all__ = ["infer_types", "open_outputs"]
 
-# No real dimension is larger; tables of words have some 2^18 rows.
-_LARGEST = 1 << 24
+_DECLARED = "quarkfast.declared_shapes"
 
 # No array of NumPy has more, and a file may claim any number.
 _MOST_DIMENSIONS = 64
@@ -27,11 +27,12 @@ def infer_types(model: ir.Model) -> bool:
     """Fills in types and shapes in place; what cannot be inferred stays unknown.
 
     Not strict: a node that onnx cannot infer (a custom operator) leaves its own outputs unknown, nothing else; of those
-    of onnxruntime whose outputs have the type of their input that is filled in. A Reshape to a computed shape gets as
-    many dimensions as that has numbers, which onnx leaves unknown before operator set 14.
+    of onnxruntime whose outputs have the type of their input that is filled in, and ONNX Runtime is asked for others
+    (`quarkfast.transforms.runtime_types`). A Reshape to a computed shape gets as many dimensions as that has numbers,
+    which onnx leaves unknown before operator set 14. `open_outputs` takes back what became known of outputs.
     Idempotent; changes no node, and returns that.
     """
-    propagate = not any(map(_is_absurd, nodes_of(model.graph))) and not _has_absurd_input(model)
+    propagate = may_propagate(model)
     with large_tensors_aside(model):
         proto = ir.serde.serialize_model(model)
     while True:
@@ -39,9 +40,19 @@ def infer_types(model: ir.Model) -> bool:
         if found is not None:
             _take_over(model, proto, found)
             proto = found
-        if not type_outputs(model) | _rank_reshapes(model):
+        if not type_outputs(model) | _rank_reshapes(model) and not take_runtime_types(model):
             return False
         _tell(model.graph, proto.graph)
+
+
+def open_outputs(model: ir.Model) -> None:
+    """Gives the graph's outputs the shapes back that their file declared, as far as these were open, in place.
+
+    What a file leaves open its readers rely on, though the shapes of its inputs would tell.
+    """
+    declared = model.meta.pop(_DECLARED, {})
+    for value in model.graph.outputs:
+        value.shape = declared.get(name_of(value), value.shape)
 
 
 def _rank_reshapes(model: ir.Model) -> bool:
@@ -66,16 +77,26 @@ def _take_over(model: ir.Model, before: onnx.ModelProto, found: onnx.ModelProto)
         before: What onnx was given, which the values have already.
         found: What it made of that.
     """
-    for graph, given, typed in zip(graphs_of(model), _graphs(before.graph), _graphs(found.graph), strict=True):
-        _take_over_graph(graph, _types(given), _types(typed))
+    for graph, given, typed in zip(graphs_of(model), protos_of(before.graph), protos_of(found.graph), strict=True):
+        narrowed = _take_over_graph(graph, _types(given), _types(typed))
+        if graph is model.graph:
+            declared = {name_of(value): narrowed[name_of(value)] for value in graph.outputs if value.name in narrowed}
+            model.meta[_DECLARED] = declared | model.meta.get(_DECLARED, {})
 
 
 def _types(proto: onnx.GraphProto) -> dict[str, onnx.TypeProto]:
     return {info.name: info.type for info in (*proto.value_info, *proto.input, *proto.output)}
 
 
-def _take_over_graph(graph: ir.Graph, given: Mapping[str, onnx.TypeProto], known: Mapping[str, onnx.TypeProto]) -> None:
-    """Gives the values of `graph` the types of `known` that are others than those of `given`."""
+def _take_over_graph(
+    graph: ir.Graph, given: Mapping[str, onnx.TypeProto], known: Mapping[str, onnx.TypeProto]
+) -> dict[str, ir.Shape | None]:
+    """Gives the values of `graph` the types of `known` that are others than those of `given`.
+
+    Returns:
+        What values declared of which a size is known now that was open.
+    """
+    narrowed: dict[str, ir.Shape | None] = {}
     for value in graph.initializers.values():
         tensor = value.const_value
         if tensor is not None and value.name not in known:
@@ -84,8 +105,19 @@ def _take_over_graph(graph: ir.Graph, given: Mapping[str, onnx.TypeProto], known
     for value in (*graph.inputs, *graph.initializers.values(), *outputs):
         found = known.get(value.name or "")
         if found is not None and found != given.get(value.name or "") and not holds_map(found):
-            value.shape = ir.serde.deserialize_type_proto_for_shape(found) or value.shape
+            shape = ir.serde.deserialize_type_proto_for_shape(found)
+            if shape is not None and _is_narrower(shape, value.shape):
+                narrowed.setdefault(value.name or "", value.shape)
+            value.shape = shape or value.shape
             value.type = ir.serde.deserialize_type_proto_for_type(found) or value.type
+    return narrowed
+
+
+def _is_narrower(shape: ir.Shape, declared: ir.Shape | None) -> bool:
+    """Whether a size is known in `shape` that is declared open."""
+    return declared is not None and any(
+        isinstance(one, int) and not isinstance(other, int) for one, other in zip(shape, declared, strict=False)
+    )
 
 
 def _tell(graph: ir.Graph, proto: onnx.GraphProto) -> None:
@@ -102,24 +134,3 @@ def _tell(graph: ir.Graph, proto: onnx.GraphProto) -> None:
 def _is_partial(info: onnx.ValueInfoProto) -> bool:
     kind = info.type.tensor_type
     return not kind.elem_type or not kind.HasField("shape")
-
-
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """Yields `graph` and its bodies in the order of :func:`quarkfast.graph.subgraphs.graphs_of`."""
-    yield graph
-    for attribute in (each for node in graph.node for each in node.attribute):
-        for body in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
-            yield from _graphs(body)
-
-
-def _is_absurd(node: ir.Node) -> bool:
-    """Whether onnx, which follows values through ConstantOfShape, would write down more of them than memory holds."""
-    if node.op_type != "ConstantOfShape" or not node.inputs or node.inputs[0] is None:
-        return False
-    shape = ir.convenience.get_const_tensor(node.inputs[0])
-    return shape is not None and any(int(size) > _LARGEST for size in shape.numpy().reshape(-1))
-
-
-def _has_absurd_input(model: ir.Model) -> bool:
-    shapes = (value.shape for value in model.graph.inputs if value.shape is not None)
-    return any(isinstance(size, int) and size > _LARGEST for shape in shapes for size in shape)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
+from quarkfast.errors import ModelError
 
 __all__ = ["Feed", "ModelInput", "batch_of", "may_rebatch", "model_inputs", "rows_of"]
 
@@ -35,11 +36,21 @@ class ModelInput(NamedTuple):
 
 
 def model_inputs(model: ir.Model) -> tuple[ModelInput, ...]:
-    """Returns the inputs of `model` that have no default."""
+    """Returns the inputs of `model` that have no default.
+
+    Raises:
+        ModelError: If one is a sequence, of which no sample can be read.
+    """
     return tuple(_describe(value) for value in model.graph.inputs if value.const_value is None)
 
 
 def _describe(value: ir.Value) -> ModelInput:
+    kind = value.type.elem_type if isinstance(value.type, ir.OptionalType) else value.type
+    if isinstance(kind, ir.SequenceType):
+        raise ModelError(
+            f"model: expected tensors for inputs, got {value.name!r}, which is a sequence of them and cannot be fed; "
+            "export the model with each as an input"
+        )
     shape = None
     if value.shape is not None:
         shape = tuple(dim if isinstance(dim, int) else dim.value for dim in value.shape)
