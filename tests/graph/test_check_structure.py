@@ -145,6 +145,10 @@ WRONG = {
         _functions("f (x) => (y) { y = Add (x, nothing) }"),
         "got 'nothing' as input of node 'Add'",
     ),
+    "too few for a function": (
+        _changed(lambda model: model.graph.node[0].input.pop(), _functions("f (x) => (y) { y = Neg (x) }")),
+        "expected an input 'x' of f, got none",
+    ),
     "too few in a function": (_functions("f (x) => (y) { y = Add (x) }"), "expected 2 inputs of Add, got 1"),
     "too many for a function": (
         _functions("f () => (y) { y = Constant <value_float = 1.0> () }"),
@@ -172,6 +176,14 @@ def test_a_graph_made_in_memory_is_held_against_the_same():
 
 
 RIGHT = {
+    "a function of another operator set": onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17, "my": 1]> g (float[1, 4] x) => (float[A, B] y) {
+            axes = Constant <value_ints = [0]> ()
+            s = my.f (x)
+            y = Unsqueeze (s, axes)
+        }
+        <domain: "my", opset_import: ["": 11]> f (x) => (y) { y = Squeeze <axes = [0]> (x) }"""
+    ),
     "unsorted": tiny_model(LINEAR.format("y = Neg (a) a = Relu (x)")),
     "the same name in two bodies": tiny_model(
         BODY.format("r = Relu (x) p = Neg (r)").replace("q = Neg (x)", "r = Relu (x) q = Neg (r)")

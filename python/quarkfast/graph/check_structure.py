@@ -67,6 +67,7 @@ class _Check:
             raise self._error("model", "local functions with names of their own", "two of one name")
         self._opsets = _versions(model.opset_import)
         self._called: dict[tuple[str, str, str], set[tuple[str, str, str]]] = {}
+        self._demanded: dict[tuple[str, str, str], list[int]] = {}
         self._calls: set[tuple[str, str, str]] = set()
 
     def _error(self, part: str, expected: str, got: str) -> ModelError:
@@ -88,13 +89,18 @@ class _Check:
 
     def function(self, function: onnx.FunctionProto) -> None:
         """Checks a local function as if it were a graph."""
-        self._opsets = _versions(function.opset_import) if function.opset_import else self._opsets
+        around = self._opsets
+        self._opsets = _versions(function.opset_import) if function.opset_import else around
         key = (function.domain, function.name, function.overload)
         self._calls = self._called.setdefault(key, set())
         self.texts("model", (*key, function.doc_string), function.input, function.output, function.attribute)
         self._unique("model", function.input)
+        forms = [(_form(each.op_type, each.domain, self._opsets.get(each.domain, 0)), each) for each in function.node]
+        read = {name for form, each in forms if form is not None for name in each.input[: form.inputs[0]]}
+        self._demanded[key] = [index for index, name in enumerate(function.input) if name in read]
         for name, reader in self._nodes(function, set(function.input), function.output, 0).items():
             raise self.missing(name, reader)
+        self._opsets = around
 
     def calls(self) -> None:
         """Makes sure that local functions do not call themselves, one through another."""
@@ -171,6 +177,9 @@ class _Check:
             function = self._functions[key]
             self._count(part, "inputs", inputs, 0, len(function.input))
             self._count(part, "outputs", outputs, 0, len(function.output))
+            for index in self._demanded.get(key, ()):
+                if index >= inputs or not node.input[index]:
+                    raise self._error(part, f"an input {function.input[index]!r} of {node.op_type}", "none")
             return
         form = _form(node.op_type, node.domain, self._opsets.get(node.domain, 0))
         if form is None:
