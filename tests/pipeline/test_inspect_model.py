@@ -145,3 +145,11 @@ def test_what_is_no_model_gets_a_sentence(tmp_path, capsys, content, sentence):
         (tmp_path / "model.onnx").write_bytes(content)
     assert main(["inspect", str(tmp_path / "model.onnx")]) == ExitCode.MODEL
     assert sentence in capsys.readouterr().err
+
+
+def test_an_operator_of_another_domain_has_any_inputs(tmp_path):
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17, "my": 1]> g (float[4] x) => (float[4] y) { y = my.QLinearMatMul (x) }'
+    )
+    onnx.save(model, tmp_path / "m.onnx")
+    assert quarkfast.inspect_model(tmp_path / "m.onnx").unknown == ("my",)

@@ -219,8 +219,8 @@ def _kind(node: ir.Node) -> tuple[str, str, str, bool | None, bool | None] | Non
         return ("constants" if constant else "activations"), node.op_type, "block", None, None
     if node.op_type == "DequantizeBlock":
         return "constants", f"blocks of {node.attributes.get_string('format', '')}", "block", None, None
-    if node.op_type in _WEIGHTS and is_constant(node.inputs[_WEIGHTS[node.op_type]]):
-        place = _WEIGHTS[node.op_type]
+    place = _WEIGHTS.get(node.op_type, len(node.inputs))  # of a domain of one's own it may have any inputs
+    if place < len(node.inputs) and is_constant(node.inputs[place]):
         return "constants", _codes(node.inputs[place]), *(_scales(node, place) if place > 1 else ("", None, None))
     if node.op_type in DEQUANTIZERS and (constant or table_behind(node) is not None):
         return "constants", _codes(node.inputs[0]), *_scales(node)
