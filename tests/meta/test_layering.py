@@ -21,7 +21,7 @@ PYTHON_LAYERS = [
     ["qparams", "statistics"],
     ["ranges"],
     ["config"],
-    ["graph", "ort"],
+    ["graph", "ort", "checkpoint"],
     ["transforms", "calibration", "evaluate"],
     ["targets", "reconstruction"],
     ["algorithms", "quantization"],
@@ -68,7 +68,10 @@ OUTSIDE = {
     "typer": ["cli"],
     "rich": ["cli"],
     "threadpoolctl": ["reconstruction/blas_threads.py"],
+    "safetensors": ["checkpoint"],
+    "gguf": ["checkpoint"],
     "torch": [],
+    "transformers": [],
 }
 
 # The folders of csrc/: each sees itself and those above it, never its siblings of one line. Two files in csrc/ itself

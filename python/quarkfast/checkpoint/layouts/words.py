@@ -1,0 +1,65 @@
+"""Codes of 2 to 8 bits in 32-bit words: a little-endian stream of bits along each row."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarkfast.kernels import pack_codes, unpack_codes
+
+__all__ = ["EVEN_FIRST", "IN_ORDER", "pack_words", "unpack_words", "words_of"]
+
+#: Which of eight codes goes to which place of a word, from the low bits up.
+IN_ORDER = (0, 1, 2, 3, 4, 5, 6, 7)
+EVEN_FIRST = (0, 2, 4, 6, 1, 3, 5, 7)
+
+
+def words_of(columns: int, bits: int) -> int:
+    """How many words hold a row.
+
+    Example:
+        >>> words_of(64, 3), words_of(9, 4)
+        (6, 2)
+    """
+    return -(-columns * bits // 32)
+
+
+def pack_words(codes: NDArray[np.uint8], bits: int, order: tuple[int, ...] = IN_ORDER) -> NDArray[np.int32]:
+    """Packs unsigned codes ``[rows, columns]`` into int32 ``[rows, words]``; the last word is filled with zero bits.
+
+    Args:
+        codes: Less than ``2**bits``.
+        bits: 2, 3, 4 or 8.
+        order: Of eight codes in a word; another than `IN_ORDER` for 4 bits alone.
+
+    Example:
+        >>> import numpy as np
+        >>> [hex(word) for word in pack_words(np.arange(8, dtype=np.uint8)[None], 4, EVEN_FIRST)[0]]
+        ['0x75316420']
+    """
+    rows, columns = codes.shape
+    words = words_of(columns, bits)
+    wide = words * 32 // bits if bits != 3 else -(-columns // 32) * 32
+    if wide != columns:
+        codes = np.pad(codes, ((0, 0), (0, wide - columns)))
+    if order != IN_ORDER:
+        codes = codes.reshape(rows, -1, 8)[..., order]
+    codes = np.ascontiguousarray(codes)
+    packed = codes.reshape(-1) if bits == 8 else pack_codes(codes, bits=bits)
+    return packed.view(np.int32).reshape(rows, -1)[:, :words]
+
+
+def unpack_words(
+    words: NDArray[np.int32], bits: int, columns: int, order: tuple[int, ...] = IN_ORDER
+) -> NDArray[np.uint8]:
+    """Unpacks what :func:`pack_words` packed."""
+    rows = words.shape[0]
+    each = bits if bits == 3 else 1  # words that hold a whole number of codes
+    whole = -(-words.shape[1] // each) * each
+    data = np.ascontiguousarray(np.pad(words, ((0, 0), (0, whole - words.shape[1])))).view(np.uint8)
+    wide = whole * 32 // bits
+    codes = data.reshape(rows, wide) if bits == 8 else unpack_codes(data.reshape(-1), np.uint8, (rows, wide), bits=bits)
+    if order != IN_ORDER:
+        back = np.argsort(order)
+        codes = codes.reshape(rows, -1, 8)[..., back].reshape(rows, wide)
+    return np.ascontiguousarray(codes[:, :columns])
