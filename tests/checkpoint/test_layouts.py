@@ -23,7 +23,7 @@ PAIRS = [
 def packed(rng, layout: str, preset: str, rows: int = 24, columns: int = 256):
     form, scheme = layout_of(layout, scheme_of(preset)), scheme_of(preset)
     weight = float_weight(drawn_matrix(rng, rows, columns))
-    found = quantize_weight(weight, scheme, Rounding(KINDS[form.scale_kind("F32")], "minmax", form.by_reciprocal))
+    found = quantize_weight(weight, scheme, Rounding(KINDS[form.scale_kind("F32")], "minmax", form.as_quark))
     return form, found, form.pack("m", found)
 
 

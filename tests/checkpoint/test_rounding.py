@@ -131,7 +131,7 @@ def test_reciprocals_differ_from_quotients_as_quarks_codes_do():
     scale = np.float32(0.1) / np.float32(7.5)
     x = np.full((1, 32), 0.1, np.float32)
     x[0, 1:] = np.arange(31, dtype=np.float32) * scale / 4
-    found = quantize_weight(float_weight(x), scheme_of("int4_wo_32"), Rounding(F32, "minmax", by_reciprocal=True))
+    found = quantize_weight(float_weight(x), scheme_of("int4_wo_32"), Rounding(F32, "minmax", as_quark=True))
     np.testing.assert_array_equal(found.codes, np.clip(np.rint(x * (np.float32(1) / scale)), -8, 7).astype(np.int8))
 
 

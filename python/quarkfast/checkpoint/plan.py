@@ -93,7 +93,7 @@ class CheckpointPlan:
         rounding = Rounding(
             KINDS[self.layout.scale_kind(weight.stored.kind if weight.scale is None else "BF16")],
             self.method,
-            self.layout.by_reciprocal,
+            self.layout.as_quark,
         )
         return quantize_weight(weight, self.scheme, rounding, self._shared_magnitude(module))
 

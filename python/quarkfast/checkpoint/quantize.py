@@ -11,12 +11,15 @@ from typing import IO, Any
 
 from numpy.typing import NDArray
 
+from quarkfast.atomic_files import check_output
 from quarkfast.checkpoint.folder import CONFIG, INDEX, ONE_FILE, CheckpointFolder, read_folder
+from quarkfast.checkpoint.gguf_file import GgufPlan, write_gguf
 from quarkfast.checkpoint.plan import CheckpointPlan, GroupSize, PlannedPart
 from quarkfast.checkpoint.safetensors_files import write_shard
 from quarkfast.checkpoint.schemes import PRESETS
-from quarkfast.checkpoint.verification import CheckpointVerification, verify_layers
-from quarkfast.checkpoint.written_folder import OutputFolder, check_output_folder, output_folder
+from quarkfast.checkpoint.verification import CheckpointVerification, verify_gguf, verify_layers
+from quarkfast.checkpoint.written_folder import OutputFolder, check_free, check_output_folder, output_folder
+from quarkfast.errors import ConfigError, OutputError
 from quarkfast.wording import counted
 
 __all__ = ["QuantizedCheckpoint", "quantize_checkpoint"]
@@ -93,9 +96,10 @@ def quantize_checkpoint(
     Args:
         source: A folder as Hugging Face publishes it: config.json, safetensors in one file or in shards with an index;
             float32, float16, bfloat16 or FP8 with scales.
-        output: The folder to write, which appears whole or not at all.
-        preset: To what, such as ``"int4_wo_128"``, ``"fp8"`` or ``"mxfp4"``; ``quarkfast.checkpoint.PRESETS`` has all.
-        format: ``"compressed-tensors"``, ``"quark"``, ``"fp8"``, ``"gptq"``, ``"awq"`` or ``"safetensors"``.
+        output: The folder to write, or the file of GGUF, which appears whole or not at all.
+        preset: To what, such as ``"int4_wo_128"``, ``"fp8"`` or ``"mxfp4"``; ``quarkfast.checkpoint.PRESETS`` has all,
+            and ``GGUF_PRESETS`` those of GGUF.
+        format: ``"compressed-tensors"``, ``"quark"``, ``"fp8"``, ``"gptq"``, ``"awq"``, ``"safetensors"``, ``"gguf"``.
         group_size: Weights of a group, ``"auto"`` for the largest that divides the inputs of all layers, or None for
             the preset's.
         method: ``"minmax"``; ``"percentile"``; or ``"mse"``, the scale and zero point of the least squared error.
@@ -109,12 +113,20 @@ def quantize_checkpoint(
 
     Raises:
         ConfigError: If a preset, format or pattern does not exist, or one does not go with another.
+        UnsupportedError: If the format has nothing like the model.
         ModelError: If the checkpoint is broken, holds NaN or infinity, or what was written reads back differently.
         OutputError: If the output cannot be written, or there is no room.
         DependencyError: If the package safetensors is missing.
     """
     begin = time.perf_counter()
     folder = read_folder(Path(source))
+    if format.lower() == "gguf":
+        given = {"group_size": group_size, "include": include, "exclude": exclude, "resume": resume}
+        given["method"] = method if method != "minmax" else None
+        for name, value in given.items():
+            if value:
+                raise ConfigError(f"{name}: expected a format of safetensors, got gguf, which has it not")
+        return _gguf(folder, Path(output), preset, force, dry_run, verify, progress)
     options: dict[str, Any] = {"group_size": group_size, "method": method}
     options |= {"include": list(include), "exclude": list(exclude)}
     plan = CheckpointPlan(folder, preset, format, **options)
@@ -136,6 +148,41 @@ def quantize_checkpoint(
         _write(plan, target, sizes, progress)
         verification = verify_layers(plan, target.path, every=verify, progress=progress)
     return QuantizedCheckpoint(**found, verification=verification, seconds=time.perf_counter() - begin)
+
+
+def _gguf(
+    folder: CheckpointFolder,
+    output: Path,
+    preset: str,
+    force: bool,
+    dry_run: bool,
+    verify: bool,
+    progress: Progress | None,
+) -> QuantizedCheckpoint:
+    begin = time.perf_counter()
+    plan = GgufPlan(folder, preset)
+    check_output(output)
+    if output.exists() and not force:
+        raise OutputError(f"output: expected a new file, got {str(output)!r}, which exists; --force replaces it")
+    check_free(output.absolute().parent, plan.nbytes)
+    found: dict[str, Any] = {
+        "output": output,
+        "format": "gguf",
+        "preset": plan.type,
+        "layers": sum(tensor.type not in ("F32", "F16", "BF16") for tensor in plan.tensors),
+        "source_bytes": sum(tensor.nbytes for tensor in folder.tensors.values()),
+        "output_bytes": plan.nbytes,
+        "notes": tuple(plan.notes),
+    }
+    if dry_run:
+        return QuantizedCheckpoint(**found)
+    verified: list[CheckpointVerification] = []
+
+    def check(half: Path) -> None:
+        verified.append(verify_gguf(plan, half, every=verify, progress=progress))
+
+    write_gguf(plan, output, progress=progress, check=check)
+    return QuantizedCheckpoint(**found, verification=verified[0], seconds=time.perf_counter() - begin)
 
 
 def _write(plan: CheckpointPlan, target: OutputFolder, sizes: Mapping[str, int], progress: Progress | None) -> None:

@@ -35,12 +35,13 @@ class Rounding:
     Attributes:
         scale_dtype: In which float scales are stored.
         method: ``"minmax"``, ``"percentile"`` or ``"mse"``.
-        by_reciprocal: Multiply by the rounded reciprocal of a scale, as AMD Quark does, instead of dividing.
+        as_quark: As AMD Quark does: multiply by the rounded reciprocal of a scale instead of dividing, and leave zeros
+            of FP4 and FP6 no sign.
     """
 
     scale_dtype: np.dtype[Any]
     method: str = "minmax"
-    by_reciprocal: bool = False
+    as_quark: bool = False
 
 
 def check_method(method: str, scheme: WeightScheme) -> None:
@@ -108,7 +109,7 @@ def quantize_weight(
             if zero is not None and found.zero is not None:
                 zero[blocks] = found.zero.astype(zero.dtype)
         zeros = None if zero is None else zero[blocks]
-        _round(rows, scheme, scale[blocks], zeros, divisor, rounding.by_reciprocal, codes[part])
+        _round(rows, scheme, scale[blocks], zeros, divisor, rounding.as_quark, codes[part])
     return QuantizedWeight(scheme, codes, scale, zero, divisor if scheme.scale == "e4m3" else None)
 
 
@@ -158,7 +159,7 @@ def _round(
     scale: NDArray[Any],
     zero: NDArray[Any] | None,
     divisor: np.float32 | None,
-    by_reciprocal: bool,
+    as_quark: bool,
     out: NDArray[Any],
 ) -> None:
     """Writes the codes of some rows."""
@@ -167,11 +168,11 @@ def _round(
     if scheme.scale == "e4m3" and divisor is not None:
         wide = wide / divisor
     height, width = block_of(scheme, rows.shape)
-    if element.is_integer and scheme.scale == "float" and not by_reciprocal:
+    if element.is_integer and scheme.scale == "float" and not as_quark:
         low, high = int(element.low), int(element.high)
         quantize_linear(rows, wide, zero, dtype=element.dtype, axis=1, block_size=width, qmin=low, qmax=high, out=out)
         return
-    if by_reciprocal:
+    if as_quark:
         values = rows * spread_blocks(np.float32(1) / wide, (height, width), rows.shape)
     else:
         values = rows / spread_blocks(wide, (height, width), rows.shape)
@@ -184,3 +185,6 @@ def _round(
         out[:] = np.clip(np.rint(values), least, element.high).astype(element.dtype)
     else:
         cast(values, element.dtype, saturate=True, out=out)
+        if as_quark and element.bits < 8:
+            raw = out.view(np.uint8)
+            raw[raw == 1 << (element.bits - 1)] = 0

@@ -170,7 +170,7 @@ def file_size(tensors: Mapping[str, TensorShape]) -> int:
 
     Example:
         >>> file_size({"w": TensorShape("F32", (2, 2))})
-        120
+        112
     """
     return len(_header_bytes(tensors)) + sum(tensor.nbytes for tensor in tensors.values())
 

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from quarkfast.checkpoint.safetensors_files import StoredTensor, read_shard
 from quarkfast.errors import ModelError, shown
+from quarkfast.kernels import cast, dequantize_gguf
 
 if TYPE_CHECKING:
+    from quarkfast.checkpoint.gguf_file import GgufPlan, GgufTensor
     from quarkfast.checkpoint.plan import CheckpointPlan
 
-__all__ = ["CheckpointVerification", "LayerNoise", "verify_layers"]
+__all__ = ["CheckpointVerification", "LayerNoise", "verify_gguf", "verify_layers"]
 
 _WORST = 10
 
@@ -115,3 +117,43 @@ def _layer(plan: CheckpointPlan, module: str, tensors: dict[str, StoredTensor]) 
         signal += float(np.square(rows, dtype=np.float64).sum())
         noise += float(np.square(rows - values, dtype=np.float64).sum())
     return LayerNoise(module, 10 * math.log10(signal / noise) if noise and signal else math.inf)
+
+
+def verify_gguf(
+    plan: GgufPlan,
+    written: Path,
+    *,
+    every: bool,
+    progress: Callable[[str, int, int | None], None] | None = None,
+) -> CheckpointVerification:
+    """Reads matrices of a GGUF file back, by the package gguf, and compares them as :func:`verify_layers` does.
+
+    Raises:
+        ModelError: If a byte differs.
+    """
+    import gguf
+
+    stored = {tensor.name: tensor for tensor in gguf.GGUFReader(written).tensors}
+    matrices = [tensor for tensor in plan.tensors if len(tensor.shape) == 2]
+    first = {tensor.name.split(".", 2)[-1]: tensor.name for tensor in reversed(matrices)}
+    chosen = matrices if every else [tensor for tensor in matrices if tensor.name in first.values()]
+    found = []
+    for done, tensor in enumerate(chosen, 1):
+        meant = np.ascontiguousarray(tensor.make())
+        data = np.ascontiguousarray(stored[tensor.name].data)
+        if meant.nbytes != data.nbytes or (meant.view(np.uint8).reshape(-1) != data.view(np.uint8).reshape(-1)).any():
+            raise ModelError(f"{shown(tensor.name)}: expected the bytes that were meant, got others")
+        found.append(LayerNoise(tensor.name, _gguf_sqnr(plan, tensor, meant)))
+        if progress is not None:
+            progress("read back", done, len(chosen))
+    return CheckpointVerification(tuple(found), len(matrices))
+
+
+def _gguf_sqnr(plan: GgufPlan, tensor: GgufTensor, meant: NDArray[Any]) -> float:
+    weight = plan.weights[tensor.source]
+    order = plan.order_of(tensor.source)
+    values = dequantize_gguf(meant, tensor.type) if meant.dtype == np.uint8 else meant
+    values = cast(values, np.float32) if values.dtype != np.float32 else values
+    rows = order(weight.rows(0, weight.shape[0]))
+    signal, noise = (float(np.square(each, dtype=np.float64).sum()) for each in (rows, rows - values))
+    return 10 * math.log10(signal / noise) if noise and signal else math.inf

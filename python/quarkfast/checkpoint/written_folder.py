@@ -13,7 +13,7 @@ from typing import IO, Any
 from quarkfast.checkpoint.folder import CONFIG
 from quarkfast.errors import OutputError
 
-__all__ = ["OutputFolder", "check_output_folder", "output_folder"]
+__all__ = ["OutputFolder", "check_free", "check_output_folder", "output_folder"]
 
 _FINGERPRINT = ".quarkfast.json"
 
@@ -41,9 +41,18 @@ def check_output_folder(output: Path, source: Path, *, force: bool, needed: int)
             raise OutputError(f"output: expected a new folder, got {str(output)!r}, which exists; --force replaces it")
         if not output.is_dir() or (any(output.iterdir()) and not (output / CONFIG).is_file()):
             raise OutputError(f"output: expected a checkpoint or nothing to replace, got {str(output)!r}")
-    free = shutil.disk_usage(parent).free
+    check_free(parent, needed)
+
+
+def check_free(folder: Path, needed: int) -> None:
+    """Makes sure that a disk has room.
+
+    Raises:
+        OutputError: If it has not.
+    """
+    free = shutil.disk_usage(folder).free
     if needed > free:
-        raise OutputError(f"output: expected {needed} free bytes in {str(parent)!r}, got {free}")
+        raise OutputError(f"output: expected {needed} free bytes in {str(folder)!r}, got {free}")
 
 
 class OutputFolder:

@@ -10,6 +10,7 @@ import typer
 from quarkfast.cli import console
 from quarkfast.cli.calibrate import calibrate
 from quarkfast.cli.check import check
+from quarkfast.cli.checkpoint import checkpoint
 from quarkfast.cli.compare import compare
 from quarkfast.cli.convert import COMMANDS, convert
 from quarkfast.cli.demo import demo
@@ -40,7 +41,19 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb in (quantize, plan, calibrate, merge_calibration, evaluate, compare, inspect, check, demo, doctor):
+for _verb in (
+    quantize,
+    plan,
+    calibrate,
+    merge_calibration,
+    evaluate,
+    compare,
+    inspect,
+    check,
+    checkpoint,
+    demo,
+    doctor,
+):
     app.command(epilog=_epilog(_verb))(_verb)
 for _command_of_convert in COMMANDS:
     convert.command(epilog=_epilog(_command_of_convert))(_command_of_convert)

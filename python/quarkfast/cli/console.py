@@ -20,7 +20,7 @@ _GAP, _NARROW_GAP = 3, 2
 
 
 # What stages count that do not count samples.
-_UNITS = {"round": "layers", "choose tensors": "runs"}
+_UNITS = {"round": "layers", "choose tensors": "runs", "weights": "MB", "read back": "layers"}
 
 
 @contextmanager

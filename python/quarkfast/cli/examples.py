@@ -15,6 +15,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
         "compare": "compare model.onnx model_A8W8.onnx --data samples.npz",
         "inspect": "inspect model_A8W8.onnx",
         "check": "check model_A8W8.onnx --target ryzenai-a8w8",
+        "checkpoint": "checkpoint model_folder -o model_int4 -p int4_wo_128",
         "demo": "demo",
         "doctor": "doctor",
         "bfloat16": "convert bfloat16 model.onnx model_bf16.onnx",

@@ -11,13 +11,14 @@ from quarkfast.checkpoint.layouts.fp8 import Fp8
 from quarkfast.checkpoint.layouts.gptq import Gptq
 from quarkfast.checkpoint.layouts.layout import Layout
 from quarkfast.checkpoint.layouts.plain import Plain
+from quarkfast.checkpoint.layouts.quark import Quark
 from quarkfast.checkpoint.schemes import PRESETS, WeightScheme
 from quarkfast.errors import ConfigError, did_you_mean
 
 __all__ = ["LAYOUTS", "Layout", "layout_of"]
 
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
-    {layout.name: layout for layout in (CompressedTensors(), Fp8(), Gptq(), Awq(), Plain())}
+    {layout.name: layout for layout in (CompressedTensors(), Quark(), Fp8(), Gptq(), Awq(), Plain())}
 )
 
 
@@ -34,7 +35,7 @@ def layout_of(name: str, scheme: WeightScheme) -> Layout:
     """
     layout = LAYOUTS.get(name.lower())
     if layout is None:
-        known = ", ".join(LAYOUTS)
+        known = ", ".join([*LAYOUTS, "gguf"])
         raise ConfigError(f"format: expected one of {known}, got {name!r}{did_you_mean(name, LAYOUTS)}")
     if not layout.accepts(scheme):
         able = ", ".join(preset for preset, row in PRESETS.items() if layout.accepts(row))

@@ -25,7 +25,7 @@ class Awq:
     """``qweight``, ``qzeros`` and ``scales``."""
 
     name = "awq"
-    by_reciprocal = False
+    as_quark = False
 
     def accepts(self, scheme: WeightScheme) -> bool:
         """uint4 in groups."""

@@ -34,7 +34,7 @@ class CompressedTensors:
     """``quant_method: compressed-tensors``."""
 
     name = "compressed-tensors"
-    by_reciprocal = False
+    as_quark = False
 
     def accepts(self, scheme: WeightScheme) -> bool:
         """All but MXINT8, the E3M2 and E5M2 floats, activations it cannot name, and plain floats."""

@@ -24,7 +24,7 @@ class Fp8:
     """FP8 E4M3, of one scale for a tensor or for a block of 128 x 128."""
 
     name = "fp8"
-    by_reciprocal = False
+    as_quark = False
 
     def accepts(self, scheme: WeightScheme) -> bool:
         """E4M3 per tensor and per block."""

@@ -25,7 +25,7 @@ class Gptq:
     """``qweight``, ``qzeros``, ``scales`` and ``g_idx``."""
 
     name = "gptq"
-    by_reciprocal = False
+    as_quark = False
 
     def accepts(self, scheme: WeightScheme) -> bool:
         """Integers with float scales of groups or channels, and float activations."""

@@ -22,11 +22,11 @@ class Layout(Protocol):
 
     Attributes:
         name: What the command calls it.
-        by_reciprocal: Whether codes are found with the rounded reciprocal of a scale.
+        as_quark: Whether codes are found as AMD Quark finds them.
     """
 
     name: str
-    by_reciprocal: bool
+    as_quark: bool
 
     def accepts(self, scheme: WeightScheme) -> bool:
         """Whether this layout can hold weights of a scheme."""

@@ -19,7 +19,7 @@ class Plain:
     """Float weights under their own names."""
 
     name = "safetensors"
-    by_reciprocal = False
+    as_quark = False
 
     def accepts(self, scheme: WeightScheme) -> bool:
         """float16 and bfloat16."""
