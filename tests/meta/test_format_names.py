@@ -16,7 +16,10 @@ PACKAGE = Path(__file__).parents[2] / "python" / "quarkfast"
 NAMES = frozenset({*SCALAR_FORMATS, *BLOCK_FORMATS})
 # What a list of names is: presets, the schemas of operators in ONNX's notation, the executable specification, and verbs
 # of the command line that are called as the format that they write.
-MAY_NAME = ("formats/", "reference/", "config/presets.py", "graph/schemas.py", "cli/examples.py")
+MAY_NAME = (
+    *("formats/", "reference/", "config/presets.py", "graph/schemas.py", "cli/examples.py"),
+    "compat/quark/torch/file_to_file.py",
+)
 FILES = [
     path for path in sorted(PACKAGE.rglob("*.py")) if not path.relative_to(PACKAGE).as_posix().startswith(MAY_NAME)
 ]

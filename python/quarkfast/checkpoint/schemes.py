@@ -127,7 +127,7 @@ class WeightScheme:
 
 def _integers() -> list[WeightScheme]:
     rows = []
-    for weight in ("int4", "uint4", "int3", "uint3", "int2", "uint2", "int8", "uint8"):
+    for weight in (name for name, element in ELEMENTS.items() if element.is_integer):
         rows += [WeightScheme(f"{weight}_wo_{size}", weight, "group", size) for size in (32, 64, 128)]
         rows.append(WeightScheme(f"{weight}_wo_per_channel", weight, "channel"))
     return rows

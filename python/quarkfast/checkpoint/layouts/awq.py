@@ -29,7 +29,8 @@ class Awq:
 
     def accepts(self, scheme: WeightScheme) -> bool:
         """uint4 in groups."""
-        return scheme.weight == "uint4" and scheme.granularity == "group"
+        element = scheme.element
+        return element.is_integer and element.bits == 4 and not element.signed and scheme.granularity == "group"
 
     def scale_kind(self, kind: str) -> str:
         """float16, which all readers take."""

@@ -49,9 +49,10 @@ class Quark:
             return not scheme.element.is_integer
         if scheme.scale != "float":
             return False
-        if scheme.weight in ("int4", "uint4"):
+        element = scheme.element
+        if element.is_integer and element.bits == 4:
             return scheme.granularity in ("group", "channel")
-        return scheme.weight == "fp8_e4m3" or scheme.name == "int8"
+        return bool(scheme.activations) and element.bits == 8 and element.mantissa in (0, 3)
 
     def scale_kind(self, kind: str) -> str:
         """That of the weights."""
