@@ -117,6 +117,64 @@ def as_windows(session: nox.Session) -> None:
 
 
 @nox.session
+def windows(session: nox.Session) -> None:
+    """The library on Windows: built by mingw, run under Wine in Windows' onnxruntime.dll, with the bytes of Linux.
+
+    Needs Linux on x86-64. QUARKFAST_SHARED names a folder of real models, where there is one.
+    """
+    needed = {"x86_64-w64-mingw32-g++-posix": "g++-mingw-w64-x86-64-posix", "wine": "wine wine64"}
+    require_commands(session, needed)
+    session.install(".[test]", *BUILD_TOOLS)
+    options = ["-DQUARKFAST_PYTHON=OFF", "-DQUARKFAST_BUILD_TESTS=ON", "-DQUARKFAST_HAS_x86_64_v4=OFF"]
+    build = cross_build(session, "mingw", *options)
+    session.run("python", "-m", "tests.ports.windows", str(build), env={"PYTHONPATH": str(ROOT / "tests")})
+
+
+@nox.session
+def arm64(session: nox.Session) -> None:
+    """The library on arm64: cross-built, run by qemu in a Debian user land, with the bytes of this machine.
+
+    Needs Debian on x86-64, whose package lists have arm64 too. QUARKFAST_SHARED names a folder of real models, where
+    there is one. `nox -R -s arm64` keeps the user land of the last time.
+    """
+    needed = {"aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu", "qemu-aarch64-static": "qemu-user-static"}
+    require_commands(session, needed)
+    session.install(".[test]", *BUILD_TOOLS)
+    root = Path(session.create_tmp(), "arm64").resolve()
+    if not (root / "python").exists() or not session.virtualenv.reuse_existing:
+        session.run("python", "-m", "tests.ports.arm64_root", str(root))
+    (headers,) = (root / "usr" / "include").glob("python3.*")
+    pybind11 = str(session.run("python", "-m", "pybind11", "--cmakedir", silent=True)).strip()
+    options = [f"-DPython_INCLUDE_DIR={headers}", f"-Dpybind11_DIR={pybind11}"]
+    build = cross_build(session, "arm64", f"-DPython_EXECUTABLE={root / 'python'}", *options)
+    shutil.copytree(ROOT / "python", root / "prefix", dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.so"))
+    session.run("cmake", "--install", str(build), "--prefix", str(root / "prefix"))
+    emulated = {"PYTHONPATH": os.pathsep.join(map(str, (root / "prefix", ROOT, ROOT / "tests")))}
+    python = str(root / "python")
+    session.run(python, "-m", "quarkfast", "doctor", external=True, env=emulated)
+    here, there = root / "x86.txt", root / "arm64.txt"
+    session.run("python", "-m", "tests.ports.digests", str(here), env={"PYTHONPATH": str(ROOT / "tests")})
+    session.run(python, "-m", "tests.ports.digests", str(there), external=True, env=emulated)
+    session.run("python", "-m", "tests.ports.digests", str(here), str(there), env={"PYTHONPATH": str(ROOT / "tests")})
+
+
+def require_commands(session: nox.Session, packages: dict[str, str]) -> None:
+    """Ends the session with a sentence where commands are missing, given Debian's packages of them."""
+    missing = [name for name in packages if shutil.which(name) is None]
+    if missing:
+        session.error(f"expected {', '.join(missing)}; apt-get install {' '.join(packages[name] for name in missing)}")
+
+
+def cross_build(session: nox.Session, toolchain: str, *options: str) -> Path:
+    """Builds the library by a file of cmake/, without a warning; returns the folder of the build."""
+    build = Path(session.create_tmp(), f"build-{toolchain}").resolve()
+    file = f"-DCMAKE_TOOLCHAIN_FILE={ROOT / 'cmake' / toolchain}.cmake"
+    session.run("cmake", "-S", str(ROOT), "-B", str(build), "-G", "Ninja", file, "-DQUARKFAST_WERROR=ON", *options)
+    session.run("cmake", "--build", str(build))
+    return build
+
+
+@nox.session
 def ort_refused(session: nox.Session) -> None:
     """An onnxruntime that is too old gives one sentence and exit status 3."""
     session.install(".", "numpy<2")
