@@ -17,6 +17,7 @@ def run_module() -> RunModule:
     def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
         command = [sys.executable, "-m", "quarkfast", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, env=variables, check=False)
+        encoding = environment.get("PYTHONIOENCODING")
+        return subprocess.run(command, capture_output=True, text=True, encoding=encoding, env=variables, check=False)
 
     return run

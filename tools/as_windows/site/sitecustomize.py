@@ -146,7 +146,7 @@ def take_away() -> None:
     locale.getencoding = lambda: ENCODING
     locale.getpreferredencoding = lambda do_setlocale=True: ENCODING
     for stream in (sys.stdin, sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+        if isinstance(stream, io.TextIOWrapper) and "PYTHONIOENCODING" not in os.environ:
             stream.reconfigure(encoding=ENCODING)
 
 
