@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from quarkfast.algorithms.rounding import CoordinateDescent, Gptq, RoundingProblem
+from quarkfast.algorithms.rounding import CoordinateDescent, GptqSolver, RoundingProblem
 from quarkfast.algorithms.rounding.group_scales import fit_scales, search_scales, solve_with_scales
 from quarkfast.reconstruction.set_aside import SetAside
 
@@ -69,7 +69,7 @@ def test_a_group_of_zeros_and_one_that_would_turn_keep_their_scales():
     assert (found.scales > 0).all()
 
 
-@pytest.mark.parametrize("solver", [Gptq(act_order=True), CoordinateDescent()], ids=str)
+@pytest.mark.parametrize("solver", [GptqSolver(act_order=True), CoordinateDescent()], ids=str)
 @pytest.mark.parametrize("zero", [0, 2])
 def test_no_row_loses_and_all_together_gain_over_the_solver_alone(solver, zero):
     for seed in range(5):
@@ -85,6 +85,6 @@ def test_no_row_loses_and_all_together_gain_over_the_solver_alone(solver, zero):
 def test_rows_that_hit_their_weights_stay():
     problem = _problem(3)
     exact = replace(problem, weights=problem.decoded, target=problem.decoded @ problem.gram)
-    codes, scales = solve_with_scales(exact, Gptq(), SIZE, rounds=1)
+    codes, scales = solve_with_scales(exact, GptqSolver(), SIZE, rounds=1)
     assert np.array_equal(codes, exact.codes)
     assert np.array_equal(scales, exact.scales)

@@ -7,16 +7,16 @@ from itertools import product
 import numpy as np
 import pytest
 
-from quarkfast.algorithms.rounding import CoordinateDescent, Gptq, RoundingProblem, descent
+from quarkfast.algorithms.rounding import CoordinateDescent, GptqSolver, RoundingProblem, descent
 from quarkfast.algorithms.rounding.inverse_factors import InverseFactors, inverse_factor
 from quarkfast.reconstruction import set_aside
 from quarkfast.reconstruction.set_aside import SetAside
 
 KINDS = [
     CoordinateDescent(),
-    Gptq(),
-    Gptq(act_order=True, block_size=2),
-    Gptq(passes=2),
+    GptqSolver(),
+    GptqSolver(act_order=True, block_size=2),
+    GptqSolver(passes=2),
 ]
 
 
@@ -113,7 +113,7 @@ def test_gptq_is_that_of_the_paper(settings, shape):
         expected = gptq_by_the_equations(form, "act_order" in settings)
         better = form.errors(expected) < form.errors(form.codes)
         assert better.sum() > 2
-        found = Gptq(**settings).solve(form)
+        found = GptqSolver(**settings).solve(form)
         assert np.array_equal(found[better], expected[better])
         assert np.array_equal(found[~better], form.codes[~better])
 
@@ -123,7 +123,7 @@ def test_gptq_keeps_the_nearest_codes_where_no_input_was_seen():
     unseen = RoundingProblem(
         form.codes, form.decoded, form.weights, form.scales, SetAside(0 * form.gram), 0 * form.target, -8, 7
     )
-    assert np.array_equal(Gptq().solve(unseen), form.codes)
+    assert np.array_equal(GptqSolver().solve(unseen), form.codes)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -147,7 +147,7 @@ def test_descent_by_groups_is_descent_where_all_groups_have_one_scale():
 def test_descent_goes_no_further_than_the_other_side_of_a_weight_unless_feedback_did(shape):
     gained = 0.0
     for form in (shape(problem(seed)) for seed in range(8)):
-        begun, found = Gptq(act_order=True).solve(form), CoordinateDescent().solve(form)
+        begun, found = GptqSolver(act_order=True).solve(form), CoordinateDescent().solve(form)
         moved = found != begun
         assert (np.abs(form.positions() - found)[moved] <= 1 + 1e-12).all()  # float64, of less than 16 steps
         assert (form.errors(found) <= form.errors(begun)).all()
@@ -183,7 +183,7 @@ def test_a_matrix_without_a_factor_is_refused():
 def test_factors_that_are_known_change_no_code():
     form = problem(8)
     known = replace(form, factors=InverseFactors.of(form.form, act_order=True))
-    for solver in (CoordinateDescent(), Gptq(act_order=True), Gptq()):
+    for solver in (CoordinateDescent(), GptqSolver(act_order=True), GptqSolver()):
         assert np.array_equal(solver.solve(form), solver.solve(known))
 
 

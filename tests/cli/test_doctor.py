@@ -10,13 +10,13 @@ import pytest
 
 from quarkfast.cli import diagnosis, main
 from quarkfast.cli import operator_selftest as trial
-from quarkfast.cli.diagnosis import Finding, examine, onnxruntime, operators, package
+from quarkfast.cli.diagnosis import Diagnosis, examine, onnxruntime, operators, package
 from quarkfast.cli.exit_codes import ExitCode
 
 OPERATOR_SOURCES = Path(__file__).parents[2] / "csrc" / "ort" / "ops"
 
 
-def remedies(findings: Iterable[Finding]) -> list[str]:
+def remedies(findings: Iterable[Diagnosis]) -> list[str]:
     return [finding.remedy for finding in findings if finding.remedy]
 
 
@@ -32,7 +32,7 @@ def test_a_healthy_installation_is_status_0(capsys: pytest.CaptureFixture[str]) 
 def test_a_fault_is_status_3_and_told_with_its_remedy(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(diagnosis, "examine", lambda: iter([Finding("numpy", "1.0", 'pip install "numpy>=1.26"')]))
+    monkeypatch.setattr(diagnosis, "examine", lambda: iter([Diagnosis("numpy", "1.0", 'pip install "numpy>=1.26"')]))
     assert main(["doctor"]) == ExitCode.MISSING_DEPENDENCY
     captured = capsys.readouterr()
     assert captured.err == 'numpy: 1.0; pip install "numpy>=1.26"\n'
@@ -41,10 +41,10 @@ def test_a_fault_is_status_3_and_told_with_its_remedy(
 
 def test_a_missing_package_and_an_old_one_are_to_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = package("no-such-distribution", "2.0")
-    assert missing == Finding("no-such-distribution", "not installed", 'pip install "no-such-distribution>=2.0"')
+    assert missing == Diagnosis("no-such-distribution", "not installed", 'pip install "no-such-distribution>=2.0"')
     monkeypatch.setattr(metadata, "version", lambda name: "1.9.3")
-    assert package("numpy", "1.26") == Finding("numpy", "1.9.3", 'pip install "numpy>=1.26"')
-    assert package("numpy", "1.9") == Finding("numpy", "1.9.3")
+    assert package("numpy", "1.26") == Diagnosis("numpy", "1.9.3", 'pip install "numpy>=1.26"')
+    assert package("numpy", "1.9") == Diagnosis("numpy", "1.9.3")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_exactly_one_distribution_may_bring_onnxruntime(
 def test_a_vendors_onnxruntime_counts_as_onnxruntime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "packages_distributions", lambda: {"onnxruntime": ["onnxruntime-vitisai"]})
     monkeypatch.setattr(metadata, "version", lambda name: "1.23.0")
-    assert list(onnxruntime("1.20")) == [Finding("onnxruntime-vitisai", "1.23.0")]
+    assert list(onnxruntime("1.20")) == [Diagnosis("onnxruntime-vitisai", "1.23.0")]
 
 
 def test_without_onnxruntime_it_tells_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

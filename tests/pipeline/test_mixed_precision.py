@@ -17,7 +17,7 @@ from quarkfast.config.quark.algorithm import AutoMixprecisionConfig
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.pipeline.layer_ranking import size_of
-from quarkfast.quantization.layer_candidates import Candidate
+from quarkfast.quantization.layer_candidates import LayerCandidate
 from support.tiny_models import run_as_written, tiny_model
 
 # A chain of four layers. One weight of the third is 200 times as large as the others, and nothing reads the channel
@@ -230,7 +230,7 @@ def test_multiplications_are_not_counted_where_shapes_are_unknown():
     settings = read_mixed_precision({"weight": {"dtype": "int16"}, "share_of": "operations"})
     message = "share_of: expected layers or bytes where the shapes of 'a' are unknown, got operations"
     with pytest.raises(quarkfast.ConfigError, match=message):
-        size_of(Candidate("a", 4, None, settings.forms), settings)
+        size_of(LayerCandidate("a", 4, None, settings.forms), settings)
 
 
 def test_random_samples_and_a_calibration_cannot_judge():

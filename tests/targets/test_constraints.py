@@ -14,7 +14,7 @@ from quarkfast.pipeline.prepare import prepare
 from quarkfast.quantization import compute_qparams, place
 from quarkfast.targets import TARGETS
 from quarkfast.targets.constraints import limit_shifts
-from quarkfast.targets.constraints.fixed_point import Positions
+from quarkfast.targets.constraints.fixed_point import FixedPointPositions
 from support.tiny_models import conv_relu_model, samples, tiny_model
 
 
@@ -25,7 +25,7 @@ def _refine(proto, ranges):
     placement = place(model, scheme, target)
     found = {name: Range(-end, end, 10, 0, 0, 0) for name, end in ranges.items()}
     plan = target.refine(model, compute_qparams(model, placement, scheme, target, found))
-    return model, plan, Positions(plan)
+    return model, plan, FixedPointPositions(plan)
 
 
 def _position(scale):

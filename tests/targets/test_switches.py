@@ -16,7 +16,7 @@ from quarkfast.pipeline.prepare import prepare
 from quarkfast.pipeline.resolve import resolve
 from quarkfast.quantization import compute_qparams, place
 from quarkfast.targets import CONVERSIONS, TARGETS
-from quarkfast.targets.constraints.fixed_point import Positions
+from quarkfast.targets.constraints.fixed_point import FixedPointPositions
 from quarkfast.targets.simulations import SIMULATIONS
 from support.tiny_models import conv_relu_model, samples, tiny_model
 
@@ -178,7 +178,7 @@ def test_other_products_are_no_swish():
     text = text.replace("x) =>", "x, float[N, 4] z) =>").replace("Mul(h, x)", "Mul(h, z)")
     model, plan = plan_of(tiny_model(text, {}), {**ranges, "z": ranges["x"]}, "XINT8")
     node = list(model.graph)[-1]
-    positions = Positions(plan)
+    positions = FixedPointPositions(plan)
     assert positions.of_input(node, 0) + positions.of_input(node, 1) - positions.of_output(node) > 15
 
 
@@ -188,7 +188,7 @@ def test_a_limit_that_is_off_moves_nothing(name):
     for on in (True, False):
         model, plan = plan_of(tiny_model(text, arrays), ranges, "XINT8", **{name: on})
         node = list(model.graph)[-1]
-        positions = Positions(plan)
+        positions = FixedPointPositions(plan)
         inputs = [positions.of_input(node, index) for index in range(len(node.inputs))]
         assert keeps(inputs, positions.of_output(node)) is on
 

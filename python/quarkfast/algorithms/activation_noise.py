@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.algorithm import Context
+from quarkfast.algorithms.algorithm import AlgorithmContext
 from quarkfast.evaluate.sample_noise import SampleNoise, TriedForm
 from quarkfast.reconstruction import linear_layers
 
@@ -17,19 +17,19 @@ __all__ = ["activation_judge", "gains_of", "may_judge_activations"]
 _MOST_TRIED = 256 << 20
 
 
-def may_judge_activations(context: Context) -> bool:
+def may_judge_activations(context: AlgorithmContext) -> bool:
     """Whether there are real samples, layers to feed, and room for the model beside itself."""
     constants = context.model.graph.initializers.values()
     size = sum(each.const_value.nbytes for each in constants if each.const_value)
     return context.may_run_samples and size <= _MOST_TRIED and any(True for _ in linear_layers(context.model))
 
 
-def activation_judge(context: Context, forms: Sequence[TriedForm]) -> SampleNoise:
+def activation_judge(context: AlgorithmContext, forms: Sequence[TriedForm]) -> SampleNoise:
     """Returns what judges forms of a model, at its outputs and in front of its last layer.
 
     Args:
         context: A plan with scales.
-        forms: From `Context.simulate_activations`.
+        forms: From `AlgorithmContext.simulate_activations`.
     """
     features = list(linear_layers(context.model))[-1].data
     return SampleNoise(*context.float_reference(), features, forms)

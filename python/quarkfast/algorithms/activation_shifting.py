@@ -12,7 +12,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, name_of
 from quarkfast.graph.builder import GraphBuilder, drop_unread
 from quarkfast.graph.limits import clip_limits
-from quarkfast.graph.linear_layers import LinearLayer
+from quarkfast.graph.linear_layers import BiasedLayer
 
 __all__ = ["Shifted", "shift_tensors"]
 
@@ -30,7 +30,7 @@ class Shifted(NamedTuple):
     offsets: Mapping[str, float]
     limits: Sequence[ir.Node]
     pads: int
-    layers: Sequence[tuple[LinearLayer, float]]
+    layers: Sequence[tuple[BiasedLayer, float]]
 
 
 def shift_tensors(model: ir.Model, groups: OffsetGroups, offsets: Mapping[ir.Value, float]) -> Shifted | None:
@@ -94,17 +94,17 @@ class _Shifting:
         found |= {name_of(padded): self.offset(data) for (data, _), padded in self._padded.items()}
         return {name: offset for name, offset in found.items() if offset}
 
-    def touches(self, layer: LinearLayer) -> bool:
+    def touches(self, layer: BiasedLayer) -> bool:
         """Whether what a layer reads or computes has an offset."""
         return bool(self.offset(layer.node.inputs[0]) or self.offset(layer.output))
 
-    def bias_of(self, layer: LinearLayer) -> np.ndarray | None:
+    def bias_of(self, layer: BiasedLayer) -> np.ndarray | None:
         """Returns the new bias of a layer; None if it leaves float32."""
         front, behind = self.offset(layer.node.inputs[0]), self.offset(layer.output)
         found = layer.shifted_bias(front, behind, lambda value: array_of(value).astype(np.float64))
         return None if found is None else found.astype(np.float32)
 
-    def move_layer(self, layer: LinearLayer, numbers: np.ndarray) -> None:
+    def move_layer(self, layer: BiasedLayer, numbers: np.ndarray) -> None:
         """Gives a layer its new bias, and a Conv with padding a Pad in front."""
         node, data = layer.node, layer.node.inputs[0]
         pads = pads_of(node)

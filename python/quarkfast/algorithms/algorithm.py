@@ -19,7 +19,7 @@ from quarkfast.reconstruction import Models
 from quarkfast.statistics import StatisticsRequest, TensorStatistics
 from quarkfast.targets import Target
 
-__all__ = ["Algorithm", "Context", "Settings", "WorksOn"]
+__all__ = ["Algorithm", "AlgorithmContext", "Settings", "WorksOn"]
 
 Settings: TypeAlias = Any
 """A frozen dataclass of an algorithm's own."""
@@ -27,7 +27,7 @@ Settings: TypeAlias = Any
 WorksOn = Literal["float weights", "scales", "codes"]
 
 
-class Context(Protocol):
+class AlgorithmContext(Protocol):
     """What an algorithm reads and changes; a recipe's context has all of it, each once the step that makes it has run.
 
     Attributes:
@@ -118,7 +118,7 @@ class Context(Protocol):
         """Says how many layers are done."""
 
 
-def _nothing(context: Context, settings: Settings) -> StatisticsRequest:
+def _nothing(context: AlgorithmContext, settings: Settings) -> StatisticsRequest:
     return StatisticsRequest()
 
 
@@ -154,21 +154,21 @@ class Algorithm:
     stage: str = "insert"
     reread: Callable[[Any], int] = _none
 
-    def applies(self, context: Context) -> bool:
+    def applies(self, context: AlgorithmContext) -> bool:
         """Whether the scheme of `context` wants it."""
         return self.settings(context.scheme) is not None
 
-    def requires(self, context: Context) -> StatisticsRequest:
+    def requires(self, context: AlgorithmContext) -> StatisticsRequest:
         """Returns the statistics that must be gathered before it runs."""
         settings = self.settings(context.scheme)
         return StatisticsRequest() if settings is None else self.request(context, settings)
 
-    def rereads(self, context: Context) -> int:
+    def rereads(self, context: AlgorithmContext) -> int:
         """Returns how many of the first samples it reads once more after statistics have been gathered."""
         settings = self.settings(context.scheme)
         return 0 if settings is None else self.reread(settings)
 
-    def run(self, context: Context) -> bool:
+    def run(self, context: AlgorithmContext) -> bool:
         """Changes the model or the plan of `context`; returns whether it changed anything."""
         settings = self.settings(context.scheme)
         return settings is not None and self.change(context, settings)

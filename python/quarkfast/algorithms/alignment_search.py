@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from quarkfast import kernels
-from quarkfast.algorithms.algorithm import Context
+from quarkfast.algorithms.algorithm import AlgorithmContext
 from quarkfast.algorithms.scale_factors import FactorProblem, at
-from quarkfast.algorithms.scale_groups import Layer, find_groups
+from quarkfast.algorithms.scale_groups import ScaledLayer, find_groups
 from quarkfast.algorithms.scale_noise import (
     Noise,
     anchor_of,
@@ -63,7 +63,7 @@ class AlignmentSearch:
         values: Its tensors that are computed, by name.
     """
 
-    def __init__(self, context: Context, weight_part: float) -> None:
+    def __init__(self, context: AlgorithmContext, weight_part: float) -> None:
         """Finds the groups, and the noise of weights.
 
         Args:
@@ -176,7 +176,7 @@ class AlignmentSearch:
         mean, deviation = kernels.spread(seen.histogram)
         return mean**2 + deviation**2
 
-    def _noise_of_layers(self, part: float) -> list[tuple[Layer, np.ndarray]]:
+    def _noise_of_layers(self, part: float) -> list[tuple[ScaledLayer, np.ndarray]]:
         """Returns what weights add at each difference of positions."""
         slots: dict[str, list[ConstantSlot]] = {}
         for slot in self._context.placement.constants:
@@ -191,14 +191,14 @@ class AlignmentSearch:
         return found
 
 
-def _noise_of_layer(layer: Layer, slots: Sequence[ConstantSlot]) -> Noise | None:
+def _noise_of_layer(layer: ScaledLayer, slots: Sequence[ConstantSlot]) -> Noise | None:
     """Returns the noise of a weight; None where it has no one scale: many have each a position of their own."""
     if len(slots) != 1 or slots[0].axis is not None or not searches(slots[0].spec):
         return None
     return noise_of_weight(array_of(layer.weight).astype(np.float32, copy=False), slots[0].spec)
 
 
-def with_one_scale(context: Context) -> list[tuple[str, ...]]:
+def with_one_scale(context: AlgorithmContext) -> list[tuple[str, ...]]:
     """Returns the activations with a power-of-two scale of least error: those that the target gives one scale together.
 
     An operator's result may be computed along with the activation behind it, which then has the scale.

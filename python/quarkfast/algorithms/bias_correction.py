@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
 from quarkfast.config import Scheme
 from quarkfast.errors import ModelError
 from quarkfast.evaluate.constant_trial import Constants, ConstantTrial, decibels
@@ -105,7 +105,7 @@ def bias_of(
     return moved
 
 
-def _run(context: Context, settings: BiasCorrectionSettings) -> bool:
+def _run(context: AlgorithmContext, settings: BiasCorrectionSettings) -> bool:
     if not context.scheme.weights_only and context.scheme.encoding != "dynamic":
         return _correct(context, settings)
     if tensor_bytes(context.model) > _MOST_RUN:
@@ -117,7 +117,7 @@ def _run(context: Context, settings: BiasCorrectionSettings) -> bool:
         return False
 
 
-def _correct(context: Context, settings: BiasCorrectionSettings) -> bool:
+def _correct(context: AlgorithmContext, settings: BiasCorrectionSettings) -> bool:
     weights, biases = context.coded_weights(), context.movable_biases()
     layers = [
         layer
@@ -147,7 +147,7 @@ def _correct(context: Context, settings: BiasCorrectionSettings) -> bool:
     return kept
 
 
-def _keep_if_better(context: Context, corrected: Mapping[str, Any], before: float, after: float) -> bool:
+def _keep_if_better(context: AlgorithmContext, corrected: Mapping[str, Any], before: float, after: float) -> bool:
     """Puts biases into the plan if these make less noise, and notes what came of it."""
     if not before > 0.0:
         return False
@@ -172,7 +172,7 @@ def _is_narrow(weight: Any) -> bool:
     return weight is not None and weight.is_integer and weight.limits[1] - weight.limits[0] < 1 << _MOST_BITS
 
 
-def _samples(context: Context, settings: BiasCorrectionSettings) -> tuple[list[Feed], list[Feed]]:
+def _samples(context: AlgorithmContext, settings: BiasCorrectionSettings) -> tuple[list[Feed], list[Feed]]:
     """Returns the first samples, and others for a model of few outputs."""
     count, most = settings.samples, _reread(settings)
     if context.samples:  # which have given ranges
@@ -183,7 +183,7 @@ def _samples(context: Context, settings: BiasCorrectionSettings) -> tuple[list[F
 
 
 def _means(
-    context: Context, layers: list[LinearLayer], samples: list[Feed], others: list[Feed]
+    context: AlgorithmContext, layers: list[LinearLayer], samples: list[Feed], others: list[Feed]
 ) -> tuple[dict[str, NDArray[np.float64]], bool]:
     """Returns the mean inputs of layers, and whether the outputs have few numbers: then those of `others` count too."""
     proto, folder = proto_and_folder(context.model)
@@ -203,7 +203,11 @@ def are_few(outputs: Sequence[Any]) -> bool:
 
 
 def _noise(
-    context: Context, own: Mapping[str, Any], kinds: tuple[Constants, Constants], judges: list[Feed], features: str
+    context: AlgorithmContext,
+    own: Mapping[str, Any],
+    kinds: tuple[Constants, Constants],
+    judges: list[Feed],
+    features: str,
 ) -> tuple[float, float]:
     """Returns the noise that weights and biases alone add to the outputs, in each of two kinds.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
 from quarkfast.algorithms.channel_range_estimation import estimate_channel_absmax
 from quarkfast.algorithms.channel_rewriting import divide_channels
 from quarkfast.algorithms.product_channels import powers_of_two, rewrite_channels, smoothable_axes, smoothing_note
@@ -70,7 +70,7 @@ def _settings(scheme: Scheme) -> Settings | None:
     return ChannelSmoothingSettings() if scheme.smoothed else None
 
 
-def _run(context: Context, settings: ChannelSmoothingSettings) -> bool:
+def _run(context: AlgorithmContext, settings: ChannelSmoothingSettings) -> bool:
     if context.channel_maxima is not None:
         return False
     nodes = context.placement.quantized

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
 from quarkfast.algorithms.gated_pairs import carry_factors
 from quarkfast.algorithms.pair_noise import channel_absmax, lessens_noise
 from quarkfast.algorithms.scaled_pairs import ScaledPair, find_scaled_pairs
@@ -257,7 +257,7 @@ def _settings(scheme: Scheme) -> Settings | None:
     return CrossLayerEqualizationSettings(scheme.factors, **dict(scheme.equalize_options))
 
 
-def _run(context: Context, settings: CrossLayerEqualizationSettings) -> bool:
+def _run(context: AlgorithmContext, settings: CrossLayerEqualizationSettings) -> bool:
     return equalize(context.model, settings, context.channels_between)
 
 

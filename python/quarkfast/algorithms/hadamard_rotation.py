@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
 from quarkfast.algorithms.hadamard import hadamard_rotation, mean_keeping_rotation
 from quarkfast.algorithms.residual_streams import ResidualStream, find_streams
 from quarkfast.config import Scheme
@@ -123,7 +123,7 @@ def _settings(scheme: Scheme) -> Settings | None:
     return None if scheme.rotation == "none" else HadamardRotationSettings(scheme.rotation == "random")
 
 
-def _run(context: Context, settings: HadamardRotationSettings) -> bool:
+def _run(context: AlgorithmContext, settings: HadamardRotationSettings) -> bool:
     return rotate_streams(context.model, settings) > 0
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.algorithm import Context
+from quarkfast.algorithms.algorithm import AlgorithmContext
 from quarkfast.wording import counted
 
 __all__ = ["MOST_APART", "Gains", "split", "split_samples"]
@@ -25,7 +25,7 @@ _APART, MOST_APART = 5, 40
 _FEW, _MOST_LOST = 8, 0.5
 
 
-def split_samples(context: Context, most: int, most_apart: int = MOST_APART) -> tuple[list[Any], list[Any]]:
+def split_samples(context: AlgorithmContext, most: int, most_apart: int = MOST_APART) -> tuple[list[Any], list[Any]]:
     """Returns at most that many samples to fit to, and others to judge by: the same where there is but a handful."""
     return split(context.read_samples(most + most_apart), most, most_apart)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.activation_noise import activation_judge, gains_of
-from quarkfast.algorithms.algorithm import Context
+from quarkfast.algorithms.algorithm import AlgorithmContext
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.sample_noise import SampleNoise, TriedForm
 
@@ -71,7 +71,7 @@ class Chosen(Generic[_Kind]):
 
 
 def judge_kinds(
-    context: Context,
+    context: AlgorithmContext,
     forms: Mapping[_Kind | None, TriedForm],
     feeds: Sequence[Feed],
     first: _Kind,

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from quarkfast.algorithms.algorithm import Context
+from quarkfast.algorithms.algorithm import AlgorithmContext
 from quarkfast.graph.access import array_of_tensor, name_of
-from quarkfast.graph.linear_layers import LinearLayer
+from quarkfast.graph.linear_layers import BiasedLayer
 
 __all__ = ["correct_offset_biases"]
 
 
-def correct_offset_biases(context: Context, layers: Iterable[tuple[LinearLayer, float]]) -> bool:
+def correct_offset_biases(context: AlgorithmContext, layers: Iterable[tuple[BiasedLayer, float]]) -> bool:
     """Adds offsets times the rounded weights to biases, where those of float weights were added.
 
     A layer of data less ``c`` adds ``c`` times the sum of its weights to its bias. With the weights that codes stand

@@ -15,7 +15,7 @@ from quarkfast.graph.access import array_of, is_constant, is_read_once, is_stand
 from quarkfast.graph.affine import Affine, data_index
 from quarkfast.graph.affine_flows import pass_forward
 from quarkfast.graph.limits import clip_limits, limits_of
-from quarkfast.graph.linear_layers import LinearLayer, layer_behind
+from quarkfast.graph.linear_layers import BiasedLayer, layer_behind
 
 __all__ = ["OffsetGroups", "Sum", "find_offset_groups", "pads_of"]
 
@@ -41,7 +41,7 @@ class OffsetGroups(TensorGroups):
         pads: Pad with a constant, which moves along.
     """
 
-    layers: list[LinearLayer] = field(default_factory=list)
+    layers: list[BiasedLayer] = field(default_factory=list)
     sums: list[Sum] = field(default_factory=list)
     limits: list[ir.Node] = field(default_factory=list)
     pads: list[ir.Node] = field(default_factory=list)
@@ -89,7 +89,7 @@ def _computes_floats(node: ir.Node) -> bool:
     return node.outputs[0].dtype == ir.DataType.FLOAT
 
 
-def _add_layer(layer: LinearLayer, groups: OffsetGroups) -> bool:
+def _add_layer(layer: BiasedLayer, groups: OffsetGroups) -> bool:
     """A layer has any offset at its output; at its data where it adds up all its weights, or is padded in front.
 
     Zeros in front are a Pad of the number that a limit of the data becomes, which its scale holds. The bias has to make

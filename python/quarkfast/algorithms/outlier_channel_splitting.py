@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
 from quarkfast.algorithms.channel_rewriting import split_channels
 from quarkfast.algorithms.product_channels import powers_of_two, rewrite_channels, smoothable_axes, smoothing_note
 from quarkfast.config import Scheme
@@ -93,12 +93,12 @@ def _settings(scheme: Scheme) -> Settings | None:
     return OutlierChannelSplittingSettings() if scheme.smoothed else None
 
 
-def _request(context: Context, settings: OutlierChannelSplittingSettings) -> StatisticsRequest:
+def _request(context: AlgorithmContext, settings: OutlierChannelSplittingSettings) -> StatisticsRequest:
     axes = smoothable_axes(context.model, context.placement.quantized)
     return StatisticsRequest.of_channels(axes) if axes and context.has_real_samples else StatisticsRequest()
 
 
-def _run(context: Context, settings: OutlierChannelSplittingSettings) -> bool:
+def _run(context: AlgorithmContext, settings: OutlierChannelSplittingSettings) -> bool:
     if context.channel_maxima is None:
         return False
     nodes = context.placement.quantized

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
 from quarkfast.algorithms.bias_correction import are_few, bias_of
 from quarkfast.algorithms.held_apart import Gains, split
 from quarkfast.config import Scheme
@@ -43,7 +43,7 @@ class OutputBiasCorrectionSettings:
     least: float = -math.inf
 
 
-def correct_output_biases(context: Context, settings: OutputBiasCorrectionSettings) -> bool:
+def correct_output_biases(context: AlgorithmContext, settings: OutputBiasCorrectionSettings) -> bool:
     """Gives each layer the bias under which its mean output is that of the float model, if the outputs gain by it.
 
     Rounded activations shift means too: what saturates, and what a curved function such as hard-swish or SiLU makes of

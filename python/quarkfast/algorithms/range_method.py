@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.activation_noise import activation_judge, gains_of, may_judge_activations
-from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
 from quarkfast.config import Scheme
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.sample_noise import SampleNoise
@@ -46,7 +46,7 @@ class RangeMethodSettings:
     least_samples: int = 5
 
 
-def _run(context: Context, settings: RangeMethodSettings) -> bool:
+def _run(context: AlgorithmContext, settings: RangeMethodSettings) -> bool:
     """Gives activations the ranges of least squared error, if samples show that outputs have less noise with them.
 
     The extremes of a few samples spend codes on what is seen once in thousands of values. Which of the two is better is
@@ -79,7 +79,7 @@ def _run(context: Context, settings: RangeMethodSettings) -> bool:
     return True
 
 
-def _feeds(context: Context, settings: RangeMethodSettings, first: Sequence[Feed]) -> Iterator[Feed]:
+def _feeds(context: AlgorithmContext, settings: RangeMethodSettings, first: Sequence[Feed]) -> Iterator[Feed]:
     """Yields samples; those after the first are read where these have not decided."""
     yield from first
     yield from context.read_samples(settings.samples)[len(first) :]
@@ -121,7 +121,7 @@ def _settings(scheme: Scheme) -> Settings | None:
     return RangeMethodSettings() if narrow and left and spec.method == "minmax" else None
 
 
-def _request(context: Context, settings: Any) -> StatisticsRequest:
+def _request(context: AlgorithmContext, settings: Any) -> StatisticsRequest:
     return StatisticsRequest.of(context.placement.observed, histogram=True)
 
 

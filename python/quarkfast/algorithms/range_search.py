@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from quarkfast.algorithms.activation_noise import may_judge_activations
-from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
 from quarkfast.algorithms.alignment_search import with_one_scale
 from quarkfast.algorithms.judged_kinds import JudgeSettings, judge_kinds
 from quarkfast.config import Scheme
@@ -26,7 +26,7 @@ __all__ = ["RANGE_SEARCH"]
 _FIRST = 2.5
 
 
-def _run(context: Context, settings: JudgeSettings) -> bool:
+def _run(context: AlgorithmContext, settings: JudgeSettings) -> bool:
     """Chooses ranges of activations by what they do to the outputs, and keeps them if other samples do not object.
 
     1. For each power of `quarkfast.ranges.error_norm` every activation has the range of least error to that power, and
@@ -70,7 +70,7 @@ def _run(context: Context, settings: JudgeSettings) -> bool:
     return True
 
 
-def _fit_without_limits(context: Context) -> bool:
+def _fit_without_limits(context: AlgorithmContext) -> bool:
     """Gives activations that no Relu or Clip limits the ranges of least error to the power that is tried first."""
     values = {name_of(value): value for node in context.model.graph for value in node.outputs}
     ranges = dict(context.ranges)
@@ -84,13 +84,13 @@ def _fit_without_limits(context: Context) -> bool:
     return True
 
 
-def _differs(plan: Any, context: Context) -> bool:
+def _differs(plan: Any, context: AlgorithmContext) -> bool:
     """Whether a plan has another scale of an activation than that of `context`."""
     had = context.plan.quantizers
     return any(not np.array_equal(each.scale, had[name].scale) for name, each in plan.quantizers.quantizers.items())
 
 
-def _kinds(context: Context) -> dict[float, Mapping[str, Range]]:
+def _kinds(context: AlgorithmContext) -> dict[float, Mapping[str, Range]]:
     """Returns the ranges of all activations for each power."""
     method, specs = context.scheme.activation.method, context.placement.specs
     together = {name for names in with_one_scale(context) if len(names) > 1 for name in names}
@@ -110,7 +110,7 @@ def _settings(scheme: Scheme) -> Settings | None:
     return JudgeSettings() if scheme.searches_ranges else None
 
 
-def _request(context: Context, settings: JudgeSettings) -> StatisticsRequest:
+def _request(context: AlgorithmContext, settings: JudgeSettings) -> StatisticsRequest:
     return StatisticsRequest.of(context.placement.observed, histogram=True)
 
 

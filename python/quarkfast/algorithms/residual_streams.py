@@ -61,7 +61,7 @@ def find_streams(graph: ir.Graph) -> Iterator[ResidualStream | NotRotatableError
         seed = _seed(node)
         if seed is None or seed in seen:
             continue
-        search = _Search()
+        search = _StreamSearch()
         try:
             yield search.explore(seed)
         except NotRotatableError as reason:
@@ -80,7 +80,7 @@ def _seed(node: ir.Node) -> ir.Value | None:
     return None
 
 
-class _Search:
+class _StreamSearch:
     """Goes from one tensor of a stream to all of them."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from quarkfast.algorithms.activation_noise import may_judge_activations
-from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
 from quarkfast.algorithms.alignment_search import Alignment, AlignmentSearch, Powers
 from quarkfast.algorithms.judged_kinds import JudgeSettings, judge_kinds
 from quarkfast.algorithms.scale_groups import Groups
@@ -69,7 +69,7 @@ def _reread(settings: ScaleAlignmentSettings) -> int:
     return 0 if settings.judge is None else settings.judge.samples
 
 
-def _run(context: Context, settings: ScaleAlignmentSettings) -> bool:
+def _run(context: AlgorithmContext, settings: ScaleAlignmentSettings) -> bool:
     """Multiplies tensors so that powers of two fit them well, in place.
 
     1. Tensors between which a positive factor passes through (`quarkfast.algorithms.scale_groups`) have one factor;
@@ -105,7 +105,7 @@ def _run(context: Context, settings: ScaleAlignmentSettings) -> bool:
 
 
 def _align_by_samples(
-    context: Context,
+    context: AlgorithmContext,
     search: AlignmentSearch,
     found: dict[tuple[Powers, bool], Alignment],
     feeds: Sequence[Feed],
@@ -128,7 +128,7 @@ def _align_by_samples(
     return _align(context, search, found[chosen.kind], said)
 
 
-def _align(context: Context, search: AlignmentSearch, alignment: Alignment, said: str) -> bool:
+def _align(context: AlgorithmContext, search: AlignmentSearch, alignment: Alignment, said: str) -> bool:
     """Multiplies the model, and has statistics and ranges follow."""
     context.factors = _factors_of(context, search, alignment)
     context.ranges = _ranges_of(context, alignment, context.factors)
@@ -148,14 +148,14 @@ def _align(context: Context, search: AlignmentSearch, alignment: Alignment, said
     return True
 
 
-def _factors_of(context: Context, search: AlignmentSearch, alignment: Alignment) -> dict[str, float]:
+def _factors_of(context: AlgorithmContext, search: AlignmentSearch, alignment: Alignment) -> dict[str, float]:
     """Returns the factors of activations by name, those of 1 left out."""
     known = {name: search.values[name] for name in context.placement.activations if name in search.values}
     found = {name: alignment.factors.get(search.groups.of(value), 1.0) for name, value in known.items()}
     return {name: factor for name, factor in found.items() if factor != 1}
 
 
-def _ranges_of(context: Context, alignment: Alignment, factors: Mapping[str, float]) -> dict[str, Range]:
+def _ranges_of(context: AlgorithmContext, alignment: Alignment, factors: Mapping[str, float]) -> dict[str, Range]:
     """Returns the ranges of activations once they are multiplied."""
     found = {}
     for name, kept in context.ranges.items():
@@ -168,7 +168,7 @@ def _ranges_of(context: Context, alignment: Alignment, factors: Mapping[str, flo
     return found
 
 
-def _trial(context: Context, search: AlignmentSearch, alignment: Alignment) -> Any:
+def _trial(context: AlgorithmContext, search: AlignmentSearch, alignment: Alignment) -> Any:
     """Returns a plan for the model as it is that rounds as the multiplied one would: its scales are divided instead."""
     factors = _factors_of(context, search, alignment)
     planned = context.plan_with(_ranges_of(context, alignment, factors))

@@ -15,10 +15,10 @@ from quarkfast.graph.access import array_of, is_constant, is_read_once, is_stand
 from quarkfast.graph.limits import clip_limits
 from quarkfast.graph.operators import find_operator
 
-__all__ = ["Groups", "Layer", "find_groups"]
+__all__ = ["Groups", "ScaledLayer", "find_groups"]
 
 
-class Layer(NamedTuple):
+class ScaledLayer(NamedTuple):
     """A node whose constant takes up the ratio of two factors.
 
     Attributes:
@@ -44,7 +44,7 @@ class Groups(TensorGroups):
         limits: Clips from zero up, whose upper limit has the factor of their output.
     """
 
-    layers: list[Layer] = field(default_factory=list)
+    layers: list[ScaledLayer] = field(default_factory=list)
     constants: list[tuple[ir.Value, ir.Value]] = field(default_factory=list)
     limits: list[ir.Node] = field(default_factory=list)
 
@@ -195,7 +195,7 @@ def _layer(node: ir.Node, groups: Groups) -> bool:
     if data is None or is_constant(data) or not _is_own(weight) or not (bias is None or _is_own(bias)):
         return False
     assert weight is not None
-    groups.layers.append(Layer(data, node.outputs[0], weight))
+    groups.layers.append(ScaledLayer(data, node.outputs[0], weight))
     if bias is not None:
         groups.constants.append((bias, node.outputs[0]))
     return True
@@ -214,7 +214,7 @@ def _scaled(node: ir.Node, groups: Groups) -> bool:
         groups.join([variables[0], node.outputs[0]])
         return True
     assert constant is not None
-    groups.layers.append(Layer(variables[0], node.outputs[0], constant, node.op_type == "Div"))
+    groups.layers.append(ScaledLayer(variables[0], node.outputs[0], constant, node.op_type == "Div"))
     return True
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast import _core
-from quarkfast.algorithms.algorithm import Context
+from quarkfast.algorithms.algorithm import AlgorithmContext
 from quarkfast.algorithms.bias_correction import bias_of
 from quarkfast.algorithms.held_apart import Gains, split_samples
-from quarkfast.algorithms.rounding import DESCENDING, SOLVERS, CoordinateDescent, Gptq, RoundingProblem, Solver
+from quarkfast.algorithms.rounding import DESCENDING, SOLVERS, CoordinateDescent, GptqSolver, RoundingProblem, Solver
 from quarkfast.algorithms.rounding.error_feedback import round_with_feedback
 from quarkfast.algorithms.rounding.group_scales import solve_with_scales
 from quarkfast.algorithms.rounding.inverse_factors import InverseFactors
@@ -179,7 +179,7 @@ def _blocks(tensor: Any, layer: LinearLayer) -> list[NDArray[np.int64]] | None:
 class _Rounding:
     """The codes that were found so far."""
 
-    def __init__(self, context: Context, settings: WeightRoundingSettings) -> None:
+    def __init__(self, context: AlgorithmContext, settings: WeightRoundingSettings) -> None:
         self._settings = settings
         self._weights, self._biases = context.coded_weights(), context.movable_biases()
         self.changed: dict[str, Any] = {}
@@ -211,7 +211,7 @@ def _error_of_codes(bias: Any, layer: LinearLayer) -> Values:
     return np.asarray(error.reshape(groups, outputs), np.float64)
 
 
-def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
+def round_weights(context: AlgorithmContext, settings: WeightRoundingSettings) -> bool:
     """Chooses codes of weights by what their layers compute, and keeps them if the outputs on other samples gain.
 
     Args:
@@ -257,7 +257,7 @@ def round_weights(context: Context, settings: WeightRoundingSettings) -> bool:
     return True
 
 
-def _layers(context: Context) -> list[LinearLayer]:
+def _layers(context: AlgorithmContext) -> list[LinearLayer]:
     """Returns the layers whose weight has codes for layers alone: integers, or floats and blocks along its rows."""
     tensors = context.coded_weights()
     return [
@@ -280,7 +280,7 @@ def settings_of(scheme: Scheme) -> WeightRoundingSettings:
     given = dict(scheme.rounding_options)
     if scheme.weights_only:
         given.setdefault("rows_wanted", _ROWS_WANTED_ALONE if scheme.weight.format.bits < _NARROW else _ROWS_WANTED)
-        if kind is Gptq:
+        if kind is GptqSolver:
             given.setdefault("act_order", True)
     solver = kind(**{name: value for name, value in given.items() if name not in own})
     return WeightRoundingSettings(solver, **{name: value for name, value in given.items() if name in own})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quarkfast.algorithms.algorithm import Algorithm, Context, Settings
+from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
 from quarkfast.config import Scheme
 
 __all__ = ["WEIGHT_ROUNDING"]
@@ -16,7 +16,7 @@ def _settings(scheme: Scheme) -> Settings | None:
     return settings_of(scheme)
 
 
-def _run(context: Context, settings: Settings) -> bool:
+def _run(context: AlgorithmContext, settings: Settings) -> bool:
     from quarkfast.algorithms.weight_rounding import round_weights
 
     return round_weights(context, settings)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from quarkfast.errors import QuarkfastError
 
 
-class Finding(NamedTuple):
+class Diagnosis(NamedTuple):
     """One line of the diagnosis; a finding with a remedy is something that is wrong."""
 
     what: str
@@ -19,9 +19,11 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-def examine() -> Iterator[Finding]:
+def examine() -> Iterator[Diagnosis]:
     """Yield the findings in the order in which a person would look for the fault."""
-    yield Finding("python", f"{platform.python_version()}, {platform.system()} {platform.machine()}, {sys.executable}")
+    yield Diagnosis(
+        "python", f"{platform.python_version()}, {platform.system()} {platform.machine()}, {sys.executable}"
+    )
     yield from packages()
     native = list(native_library())
     yield from native
@@ -30,13 +32,13 @@ def examine() -> Iterator[Finding]:
         yield from operators()
 
 
-def packages() -> Iterator[Finding]:
+def packages() -> Iterator[Diagnosis]:
     """Yield quarkfast's version and those of the packages that its own metadata requires."""
     try:
-        yield Finding("quarkfast", metadata.version("quarkfast"))
+        yield Diagnosis("quarkfast", metadata.version("quarkfast"))
         requirements = metadata.requires("quarkfast") or []
     except metadata.PackageNotFoundError:
-        yield Finding("quarkfast", "not installed, running from a source tree")
+        yield Diagnosis("quarkfast", "not installed, running from a source tree")
         return
     for requirement in requirements:
         name, minimum, extra = parse_requirement(requirement)
@@ -71,53 +73,55 @@ def older(version: str, minimum: str) -> bool:
     return [int(n) for n in re.findall(r"\d+", version)] < [int(n) for n in re.findall(r"\d+", minimum)]
 
 
-def package(name: str, minimum: str) -> Finding:
+def package(name: str, minimum: str) -> Diagnosis:
     """Look a distribution up and hold it against the least version that works."""
     remedy = f'pip install "{name}>={minimum}"' if minimum else f"pip install {name}"
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return Finding(name, "not installed", remedy)
-    return Finding(name, version, remedy if older(version, minimum) else "")
+        return Diagnosis(name, "not installed", remedy)
+    return Diagnosis(name, version, remedy if older(version, minimum) else "")
 
 
-def onnxruntime(minimum: str) -> Iterator[Finding]:
+def onnxruntime(minimum: str) -> Iterator[Diagnosis]:
     """Look for the module, which several distributions bring: onnxruntime, -gpu, -directml, an NPU vendor's."""
     distributions = sorted(set(metadata.packages_distributions().get("onnxruntime", [])))
     if not distributions:
-        yield Finding("onnxruntime", "not installed", 'pip install "quarkfast[ort]"')
+        yield Diagnosis("onnxruntime", "not installed", 'pip install "quarkfast[ort]"')
         return
     if len(distributions) > 1:
         remedy = f"they overwrite each other's files: pip uninstall {' '.join(distributions)}, then install one"
-        yield Finding("onnxruntime", f"installed {len(distributions)} times: {', '.join(distributions)}", remedy)
+        yield Diagnosis("onnxruntime", f"installed {len(distributions)} times: {', '.join(distributions)}", remedy)
         return
     yield package(distributions[0], minimum)
 
 
-def native_library() -> Iterator[Finding]:
+def native_library() -> Iterator[Diagnosis]:
     """Load the bindings and say which instruction set and how many threads they use."""
     try:
         isa = importlib.import_module("quarkfast.kernels.isa")
     except ImportError as error:
-        yield Finding("native library", str(error), "install quarkfast again: pip install --force-reinstall quarkfast")
+        yield Diagnosis(
+            "native library", str(error), "install quarkfast again: pip install --force-reinstall quarkfast"
+        )
         return
-    yield Finding("instruction sets", ", ".join(isa.available_isas()))
+    yield Diagnosis("instruction sets", ", ".join(isa.available_isas()))
     for what, setting in (("active", isa.active_isa), ("threads", isa.num_threads)):
         try:
-            yield Finding(what, str(setting()))
+            yield Diagnosis(what, str(setting()))
         except ValueError as error:
-            yield Finding(what, str(error), "change or unset the variable")
+            yield Diagnosis(what, str(error), "change or unset the variable")
 
 
-def operators() -> Iterator[Finding]:
+def operators() -> Iterator[Diagnosis]:
     """Load the operator library into ONNX Runtime and run every operator once."""
     try:
         ort = importlib.import_module("quarkfast.ort")
         trial = importlib.import_module("quarkfast.cli.operator_selftest")
-        yield Finding("operator library", ort.get_library_path())
+        yield Diagnosis("operator library", ort.get_library_path())
         ort.session_options()
     except (ImportError, QuarkfastError) as error:
-        yield Finding("operator library", str(error), "install what is named above, then run quarkfast doctor again")
+        yield Diagnosis("operator library", str(error), "install what is named above, then run quarkfast doctor again")
         return
     for operator in trial.OPERATORS:
         name = f"{operator.domain}.{operator.name}"
@@ -125,4 +129,4 @@ def operators() -> Iterator[Finding]:
             fault = trial.fault_of(operator)
         except QuarkfastError as error:
             fault = str(error)
-        yield Finding(name, fault or "runs", "report this with the whole output of quarkfast doctor" if fault else "")
+        yield Diagnosis(name, fault or "runs", "report this with the whole output of quarkfast doctor" if fault else "")

@@ -13,7 +13,7 @@ from quarkfast.kernels import quantize_mx
 Array = NDArray[Any]
 
 
-class Operator(NamedTuple):
+class OperatorTrial(NamedTuple):
     """An operator's name, what the trial feeds it, and what it must answer."""
 
     domain: str
@@ -41,10 +41,10 @@ _LSTM: dict[str, Any] = {
 }
 
 
-def _quark(name: str, older: str, inputs: tuple[Array, ...], output: Array, **attributes: Any) -> list[Operator]:
+def _quark(name: str, older: str, inputs: tuple[Array, ...], output: Array, **attributes: Any) -> list[OperatorTrial]:
     """An operator of AMD Quark's in both domains that it has names in."""
     names = [("com.amd.quark", name), ("com.vai.quantize", older)]
-    return [Operator(*domain_and_name, inputs, output, attributes) for domain_and_name in names]
+    return [OperatorTrial(*domain_and_name, inputs, output, attributes) for domain_and_name in names]
 
 
 OPERATORS = [
@@ -60,15 +60,17 @@ OPERATORS = [
     *_quark("ExtendedLSTM", "VitisLSTM", _SILENCE, np.zeros((1, 2, 1, 1), np.float32), **_LSTM),
     *_quark("BFPQuantizeDequantize", "BFPFixNeuron", (_VALUES,), _VALUES),
     *_quark("MXQuantizeDequantize", "MXFixNeuron", (_VALUES,), _VALUES),
-    Operator("quarkfast", "QuantizeDequantizeLinear", (_VALUES, _SCALE, _ZERO_POINT), _VALUES),
-    Operator("quarkfast", "DequantizeBlock", (_RECORDS, _SCALE), _VALUES, _MXFP4),
-    Operator("quarkfast", "Observe", (_VALUES,), _VALUES, {"slot": 0}),
+    OperatorTrial("quarkfast", "QuantizeDequantizeLinear", (_VALUES, _SCALE, _ZERO_POINT), _VALUES),
+    OperatorTrial("quarkfast", "DequantizeBlock", (_RECORDS, _SCALE), _VALUES, _MXFP4),
+    OperatorTrial("quarkfast", "Observe", (_VALUES,), _VALUES, {"slot": 0}),
     # Signal, noise, least and largest value, differences beyond the limit, values, and values that are not finite.
-    Operator("quarkfast", "Compare", (_VALUES, _VALUES + 1), np.array([[3.5, 4, 0, 2.5, 0, 4, 0]]), {"limit": 1.0}),
+    OperatorTrial(
+        "quarkfast", "Compare", (_VALUES, _VALUES + 1), np.array([[3.5, 4, 0, 2.5, 0, 4, 0]]), {"limit": 1.0}
+    ),
 ]
 
 
-def fault_of(operator: Operator) -> str:
+def fault_of(operator: OperatorTrial) -> str:
     """Run an operator in a session of its own.
 
     Returns:
@@ -89,7 +91,7 @@ def fault_of(operator: Operator) -> str:
     return ""
 
 
-def _model(operator: Operator, attributes: dict[str, Any]) -> bytes:
+def _model(operator: OperatorTrial, attributes: dict[str, Any]) -> bytes:
     inputs = [_info(f"x{index}", value) for index, value in enumerate(operator.inputs)]
     node = helper.make_node(
         operator.name,

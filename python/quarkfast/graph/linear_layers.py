@@ -15,7 +15,7 @@ from quarkfast.graph.affine import Affine
 from quarkfast.graph.builder import GraphBuilder
 from quarkfast.graph.rewriting import splice
 
-__all__ = ["Change", "LinearLayer", "layer_behind", "layer_in_front", "sum_of"]
+__all__ = ["BiasedLayer", "LayerValues", "layer_behind", "layer_in_front", "sum_of"]
 
 Values = NDArray[np.float64]
 Read = Callable[[ir.Value], Values]
@@ -27,7 +27,7 @@ _TYPES = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _LEAST = 2.0**-102
 
 
-class Change(NamedTuple):
+class LayerValues(NamedTuple):
     """What a layer's weight and bias become, in float64; None where they stay as they are."""
 
     weight: Values | None
@@ -35,7 +35,7 @@ class Change(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LinearLayer:
+class BiasedLayer:
     """A Conv, ConvTranspose, Gemm or MatMul by a constant, and the Add of a bias behind a MatMul.
 
     Attributes:
@@ -65,7 +65,7 @@ class LinearLayer:
             return next(value for value in self.sum.inputs if is_constant(value))
         return self.node.inputs[2] if self.node.op_type != "MatMul" and len(self.node.inputs) > 2 else None
 
-    def behind(self, affine: Affine, read: Read) -> Change | None:
+    def behind(self, affine: Affine, read: Read) -> LayerValues | None:
         """Returns the layer with `affine` behind it; None if the channels are others, or numbers leave float32.
 
         Args:
@@ -80,7 +80,7 @@ class LinearLayer:
         weight = read(self.weight) * _for_outputs(self.node, factor, shape) if affine.has_factor else None
         return self._checked(weight, self._bias(count, read) * factor + affine.offset, read)
 
-    def in_front(self, affine: Affine, read: Read) -> Change | None:
+    def in_front(self, affine: Affine, read: Read) -> LayerValues | None:
         """Returns the layer with `affine` in front of it; None also where padding would miss what is added."""
         shape = shape_of(tensor_of(self.weight))
         count = _inputs(self.node, shape)
@@ -159,7 +159,7 @@ class LinearLayer:
         beta = self.node.attributes.get_float("beta", 1.0)
         return np.broadcast_to(beta * read(self.bias).reshape(-1), count)
 
-    def _checked(self, weight: Values | None, bias: Values | None, read: Read) -> Change | None:
+    def _checked(self, weight: Values | None, bias: Values | None, read: Read) -> LayerValues | None:
         """Returns the change unless it overflows float32, or becomes too small for it."""
         arrays = [each for each in (weight, bias) if each is not None]
         if any(np.abs(each).max(initial=0.0) > np.finfo(np.float32).max for each in arrays):
@@ -168,27 +168,27 @@ class LinearLayer:
             return None
         if weight is not None and np.abs(weight).max(initial=0.0) < _LEAST and read(self.weight).any():
             return None
-        return Change(weight, bias)
+        return LayerValues(weight, bias)
 
 
-def layer_in_front(value: ir.Value) -> LinearLayer | None:
+def layer_in_front(value: ir.Value) -> BiasedLayer | None:
     """Returns the layer that computes `value`, or None."""
     node = value.producer()
     if node is None:
         return None
     product = sum_of(node)
     if product is not None:
-        return LinearLayer(product, node)
-    return LinearLayer(node) if _is_layer(node) else None
+        return BiasedLayer(product, node)
+    return BiasedLayer(node) if _is_layer(node) else None
 
 
-def layer_behind(node: ir.Node, index: int) -> LinearLayer | None:
+def layer_behind(node: ir.Node, index: int) -> BiasedLayer | None:
     """Returns the layer that reads its data at an input of `node`, or None."""
     if index != 0 or not _is_layer(node):
         return None
     uses = node.outputs[0].uses()
     reader = next(iter(uses))[0] if len(uses) == 1 and node.op_type == "MatMul" else None
-    return LinearLayer(node, reader if reader is not None and sum_of(reader) is node else None)
+    return BiasedLayer(node, reader if reader is not None and sum_of(reader) is node else None)
 
 
 def sum_of(node: ir.Node) -> ir.Node | None:

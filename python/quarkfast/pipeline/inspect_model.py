@@ -18,7 +18,7 @@ from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS
 from quarkfast.graph.subgraphs import graphs_of
 from quarkfast.pipeline.quantized_by import quantized_by
 
-__all__ = ["ModelFacts", "Quantized", "Tensors", "inspect_model"]
+__all__ = ["ModelFacts", "QuantizedGroup", "Tensors", "inspect_model"]
 
 OUR_DOMAINS = ("com.amd.quark", "com.vai.quantize", "quarkfast")
 _RUNTIME_DOMAINS = (
@@ -36,7 +36,7 @@ _HALF = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Quantized:
+class QuantizedGroup:
     """Tensors that are quantized alike.
 
     Attributes:
@@ -105,7 +105,7 @@ class ModelFacts:
     operators: Mapping[str, int]
     ours: tuple[str, ...]
     unknown: tuple[str, ...]
-    quantized: tuple[Quantized, ...]
+    quantized: tuple[QuantizedGroup, ...]
     constants: tuple[Tensors, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -202,9 +202,9 @@ def _described(value: ir.Value) -> str:
     return f"{dtype}[{', '.join(map(str, sizes))}]"
 
 
-def _quantized(nodes: list[ir.Node]) -> tuple[Quantized, ...]:
+def _quantized(nodes: list[ir.Node]) -> tuple[QuantizedGroup, ...]:
     found = Counter(each for node in nodes if (each := _kind(node)) is not None)
-    return tuple(Quantized(*kind, count) for kind, count in found.most_common())
+    return tuple(QuantizedGroup(*kind, count) for kind, count in found.most_common())
 
 
 def _kind(node: ir.Node) -> tuple[str, str, str, bool | None, bool | None] | None:

@@ -17,7 +17,7 @@ from quarkfast.pipeline.mixed_layers import Chosen, with_layers
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quantize_model import quantize_model
 from quarkfast.quantization import needs_ranges
-from quarkfast.quantization.layer_candidates import Candidate
+from quarkfast.quantization.layer_candidates import LayerCandidate
 from quarkfast.statistics import Calibration
 from quarkfast.targets import Target
 
@@ -37,14 +37,14 @@ class RankedLayer:
         seconds: Wall time.
     """
 
-    candidate: Candidate
+    candidate: LayerCandidate
     form: LayerRule
     verdict: Verdict
     bytes: int
     seconds: float
 
 
-def size_of(candidate: Candidate, settings: MixedPrecision) -> int:
+def size_of(candidate: LayerCandidate, settings: MixedPrecision) -> int:
     """Returns what the share counts of a layer: one, bytes of its weights, or multiplications.
 
     Raises:
@@ -71,7 +71,7 @@ class LayerRanking:
         base: Scheme,
         target: Target,
         settings: MixedPrecision,
-        candidates: Sequence[Candidate],
+        candidates: Sequence[LayerCandidate],
         feeds: Sequence[Feed],
         reference: bytes,
         max_memory: int | str | None,
@@ -107,7 +107,7 @@ class LayerRanking:
 
         return sorted(found, key=cost)
 
-    def _best_form(self, candidate: Candidate) -> LayerRule:
+    def _best_form(self, candidate: LayerCandidate) -> LayerRule:
         """Returns the form that leaves the outputs closest when the layer alone has it."""
         if len(candidate.forms) == 1:
             return candidate.forms[0]

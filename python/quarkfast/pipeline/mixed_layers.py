@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from quarkfast.config import LayerRule, Scheme
-from quarkfast.quantization.layer_candidates import Candidate, rules_of
+from quarkfast.quantization.layer_candidates import LayerCandidate, rules_of
 from quarkfast.wording import first_names
 
 __all__ = ["Chosen", "described", "types_of", "with_layers"]
 
-Chosen = Sequence[tuple[Candidate, LayerRule]]
+Chosen = Sequence[tuple[LayerCandidate, LayerRule]]
 """Layers, and what each gets."""
 
 
@@ -20,7 +20,7 @@ def with_layers(base: Scheme, chosen: Chosen) -> Scheme:
     return replace(base, layers=(*rules_of(chosen), *base.layers))
 
 
-def described(chosen: Chosen, candidates: Sequence[Candidate]) -> str:
+def described(chosen: Chosen, candidates: Sequence[LayerCandidate]) -> str:
     """Returns which layers get what, in words."""
     if not chosen:
         return f"none of {len(candidates)} layers has other types than the preset"

@@ -21,7 +21,7 @@ from quarkfast.pipeline.recipes import PREPARATION
 from quarkfast.pipeline.step import run_steps
 from quarkfast.pipeline.summary import Summary
 from quarkfast.quantization import place
-from quarkfast.quantization.layer_candidates import Candidate, find_candidates
+from quarkfast.quantization.layer_candidates import LayerCandidate, find_candidates
 from quarkfast.statistics import Calibration
 from quarkfast.targets import Target
 from quarkfast.writers import lowest_opset
@@ -68,7 +68,7 @@ def quantize_mixed(
 
 def _candidates(
     model: ModelSource, base: Scheme, target: Target, settings: MixedPrecision, clock: Clock
-) -> tuple[Candidate, ...]:
+) -> tuple[LayerCandidate, ...]:
     with clock.stage("load"):
         context = ModelContext(
             model=load_model(model), opset=lowest_opset(base, target), scheme=base, conversions=target.conversions

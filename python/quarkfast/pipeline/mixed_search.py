@@ -22,7 +22,7 @@ from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quantize_model import quantize_model
 from quarkfast.pipeline.single_rows import cut_to_rows
 from quarkfast.pipeline.summary import LeverResult, Summary
-from quarkfast.quantization.layer_candidates import Candidate
+from quarkfast.quantization.layer_candidates import LayerCandidate
 from quarkfast.targets import Target
 
 __all__ = ["MixedSearch"]
@@ -35,7 +35,7 @@ _NEAR = 10**0.01
 
 
 @dataclass(frozen=True, slots=True)
-class _Result:
+class _MixedResult:
     data: bytes
     summary: Summary
     verdict: Verdict
@@ -51,7 +51,7 @@ class MixedSearch:
         base: Scheme,
         target: Target,
         settings: MixedPrecision,
-        candidates: Sequence[Candidate],
+        candidates: Sequence[LayerCandidate],
         data: CalibrationData,
         max_memory: int | str | None,
         clock: Clock,
@@ -80,7 +80,7 @@ class MixedSearch:
         self._judge = OutputJudge(self._reference, self._judged, settings.metric, settings.output)
         self._ranking: list[RankedLayer] = []
         self._order = [(each, each.forms[0]) for each in candidates]
-        self._results: dict[int, _Result] = {}
+        self._results: dict[int, _MixedResult] = {}
 
     def run(self, path: Path | None) -> tuple[bytes, Summary]:
         """Finds the layers, writes the model, and returns it with the summary of what was tried."""
@@ -120,7 +120,7 @@ class MixedSearch:
     def _within_share(self) -> int:
         """Drops layers from the order that do not fit the share, and returns how many are left."""
         left = self._settings.share * sum(size_of(each, self._settings) for each in self._candidates)
-        kept = list[tuple[Candidate, LayerRule]]()
+        kept = list[tuple[LayerCandidate, LayerRule]]()
         for candidate, form in self._order:
             if size_of(candidate, self._settings) <= left:
                 left -= size_of(candidate, self._settings)
@@ -154,7 +154,7 @@ class MixedSearch:
         least = self._settings.metric in RATIOS
         return self._result(count).verdict.distance <= (-threshold if least else threshold)
 
-    def _result(self, count: int) -> _Result:
+    def _result(self, count: int) -> _MixedResult:
         """Quantizes with the first layers of the order changed, and with everything else that was asked for."""
         if count not in self._results:
             start = time.perf_counter()
@@ -172,7 +172,7 @@ class MixedSearch:
             )
             with self._clock.stage("judge"):
                 verdict = self._judge.judge(data)
-            self._results[count] = _Result(data, summary, verdict, time.perf_counter() - start)
+            self._results[count] = _MixedResult(data, summary, verdict, time.perf_counter() - start)
         return self._results[count]
 
     def _chosen(self, count: int) -> Chosen:
@@ -198,11 +198,11 @@ class MixedSearch:
         seconds = dict(self._clock.seconds)
         return best.data, replace(best.summary, notes=notes, levers=tuple(levers), seconds=seconds)
 
-    def _lever(self, count: int, result: _Result, kept: bool) -> LeverResult:
+    def _lever(self, count: int, result: _MixedResult, kept: bool) -> LeverResult:
         lever = described(self._chosen(count), self._candidates) if count else "as asked, without mixed precision"
         return LeverResult(lever, result.seconds, len(result.data), result.verdict.sqnr, kept)
 
-    def _brought(self, count: int, plain: _Result, best: _Result) -> str:
+    def _brought(self, count: int, plain: _MixedResult, best: _MixedResult) -> str:
         """Returns what changed, and what that cost or brought."""
         text = described(self._chosen(count), self._candidates)
         apart = f"on {len(self._judged)} samples held apart"
@@ -216,7 +216,7 @@ class MixedSearch:
         limited = self._settings.threshold is not None and not self._settings.rank_only
         return text + ("" if not limited or self._is_met(count) else self._missed(best))
 
-    def _missed(self, best: _Result) -> str:
+    def _missed(self, best: _MixedResult) -> str:
         name, threshold = self._settings.metric, self._settings.threshold
         found = -best.verdict.distance if name in RATIOS else best.verdict.distance
         return f"; {name} {threshold:g} cannot be met, {found:.4g} is the best that was found"

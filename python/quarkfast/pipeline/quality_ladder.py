@@ -31,7 +31,7 @@ from quarkfast.quantization import Records
 from quarkfast.quantization.weight_precision import USUAL, Effort
 from quarkfast.targets import Target
 
-__all__ = ["Ladder", "Plan", "Quantized"]
+__all__ = ["Attempt", "Ladder", "Quantized"]
 
 # Samples that are judged and not calibrated with: the last ones, at most a quarter of all.
 _HELD_APART = 16
@@ -44,7 +44,7 @@ _BYTE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Attempt:
     """A way to quantize: a scheme, where it is placed, and how far weights are improved by other forms."""
 
     scheme: Scheme
@@ -63,7 +63,7 @@ class Plan:
         return _BYTE if row.is_block else max(_BYTE, math.ceil(row.bits))
 
     @property
-    def plain(self) -> Plan:
+    def plain(self) -> Attempt:
         """The same with codes and biases that make up for nothing."""
         plain = replace(self.scheme, rounding="nearest", rounding_options=(), output_bias_correction=False)
         return replace(self, scheme=plain)
@@ -78,8 +78,8 @@ class Quantized:
 
 
 @dataclass(frozen=True, slots=True)
-class _Result(Quantized):
-    plan: Plan
+class _JudgedAttempt(Quantized):
+    plan: Attempt
     quality: Quality
 
 
@@ -135,9 +135,9 @@ class Ladder:
             self._float = Quality(np.inf, goal.measure(session, self._judged))
         self._tried: list[LeverResult] = []
         self.notes: list[str] = []
-        self._best: _Result | None = None
+        self._best: _JudgedAttempt | None = None
         self._plain: Quantized | None = None
-        self._planned: list[Plan] = []
+        self._planned: list[Attempt] = []
         self._remembered = Remembered()
 
     @property
@@ -146,21 +146,21 @@ class Ladder:
         return self._best is not None and self.goal.is_met(self._best.quality, self._float)
 
     @property
-    def best(self) -> _Result:
+    def best(self) -> _JudgedAttempt:
         """The best result."""
         assert self._best is not None
         return self._best
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> Attempt:
         """The plan of the best result."""
         return self.best.plan
 
-    def has_tried(self, plan: Plan) -> bool:
+    def has_tried(self, plan: Attempt) -> bool:
         """Whether a plan was pulled."""
         return plan in self._planned
 
-    def pull(self, lever: str, plan: Plan, *, gain: float = LEAST_GAIN, enough: bool = False) -> bool:
+    def pull(self, lever: str, plan: Attempt, *, gain: float = LEAST_GAIN, enough: bool = False) -> bool:
         """Quantizes by a plan, and keeps the result if it is the best; returns whether it is.
 
         Args:
@@ -179,14 +179,14 @@ class Ladder:
         kept = self._best is None or self.goal.is_better(found, self._best.quality, self._float, gain)
         kept = kept and (not enough or self.goal.is_met(found, self._float))
         if kept:
-            self._best = _Result(made.data, made.summary, plan, found)
+            self._best = _JudgedAttempt(made.data, made.summary, plan, found)
             self._plain = self._plain if plan.makes_up else made
         seconds = time.perf_counter() - start
         result = LeverResult(lever, seconds, len(made.data), found.sqnr, kept, found.metric, found.logits)
         self._tried.append(replace(result, assured=found.assured))
         return kept
 
-    def quantize(self, plan: Plan) -> Quantized:
+    def quantize(self, plan: Attempt) -> Quantized:
         """Returns the model of a plan, by the samples that calibrate."""
         scheme = replace(plan.scheme, samples=None, preprocess=None)
         given = (self.calibration, None, self._max_memory, self.clock, self._histograms, plan.effort)
@@ -211,7 +211,7 @@ class Ladder:
             return found.worst + more
         return least + max(_MARGIN, found.doubt)
 
-    def _shares(self, best: _Result, bits: int = _BYTE) -> WideShares:
+    def _shares(self, best: _JudgedAttempt, bits: int = _BYTE) -> WideShares:
         if not best.plan.scheme.stores_codes:
             return wide_shares(best.data, best.summary.records or Records(), self._judged[0], bits)
         return stored_shares(best.data)

@@ -16,7 +16,7 @@ from quarkfast.pipeline.float_nodes import nodes_left_float
 from quarkfast.pipeline.further_equalization import equalized_further, further_equalization
 from quarkfast.pipeline.louder_activations import LouderActivations
 from quarkfast.pipeline.quality_goal import LEAST_GAIN
-from quarkfast.pipeline.quality_ladder import Ladder, Plan, Quantized
+from quarkfast.pipeline.quality_ladder import Attempt, Ladder, Quantized
 from quarkfast.pipeline.weight_precision_steps import forms_taken
 from quarkfast.quantization import Records
 from quarkfast.quantization.weight_precision import Effort, has_eight_bits
@@ -94,7 +94,7 @@ def shift_activations(ladder: Ladder) -> None:
         ladder.pull(_SHIFTING, shifted)
 
 
-def _shifted(ladder: Ladder) -> Plan | None:
+def _shifted(ladder: Ladder) -> Attempt | None:
     """Returns the best plan with offsets; None where there is no need or no use for them."""
     plan = ladder.plan
     if ladder.is_met or plan.scheme.strict:
@@ -139,7 +139,7 @@ def improve_weights(ladder: Ladder) -> Effort | None:
     return effort
 
 
-def widen_activations(ladder: Ladder) -> Plan | None:
+def widen_activations(ladder: Ladder) -> Attempt | None:
     """Gives more bits to the activations that take most from the outputs, to more of them until that is enough.
 
     Where these are float32, or the target does not take the wider type, the nodes around them stay float.
@@ -187,7 +187,7 @@ def _aims(ladder: Ladder) -> Iterator[float]:
         yield ladder.aim(more) if ladder.goal.min_sqnr is None else least + more
 
 
-def _widen(ladder: Ladder, plan: Plan, names: Sequence[str], share: float, wide: str) -> Plan | None:
+def _widen(ladder: Ladder, plan: Attempt, names: Sequence[str], share: float, wide: str) -> Attempt | None:
     """Returns the plan that was pulled; None if there was nothing to widen, or the target does not take it."""
     scheme = plan.scheme
     own = {rule.tensor for rule in scheme.tensors}
@@ -206,7 +206,7 @@ def _widen(ladder: Ladder, plan: Plan, names: Sequence[str], share: float, wide:
     return widened
 
 
-def _leave_float(ladder: Ladder, plan: Plan, names: Sequence[str], plain: Quantized) -> Plan | None:
+def _leave_float(ladder: Ladder, plan: Attempt, names: Sequence[str], plain: Quantized) -> Attempt | None:
     """Leaves nodes float so that activations need no codes; returns the plan that was pulled, if there are any."""
     with ladder.clock.stage("choose tensors"):
         records = plain.summary.records or Records()
@@ -220,7 +220,7 @@ def _leave_float(ladder: Ladder, plan: Plan, names: Sequence[str], plain: Quanti
     return left
 
 
-def give_more_bits_together(ladder: Ladder, effort: Effort, widened: Plan) -> None:
+def give_more_bits_together(ladder: Ladder, effort: Effort, widened: Attempt) -> None:
     """Gives weights and activations more bits at once, where one alone drowned in the noise of the other.
 
     Args:

@@ -13,7 +13,7 @@ from quarkfast.errors import ConfigError
 from quarkfast.graph.load import ModelSource
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quality_goal import Goal, read_goal
-from quarkfast.pipeline.quality_ladder import Ladder, Plan
+from quarkfast.pipeline.quality_ladder import Attempt, Ladder
 from quarkfast.pipeline.quality_levers import (
     choose_codes_again,
     equalize_further,
@@ -73,7 +73,7 @@ def quantize_to_goal(
         raise ConfigError(f"{goal.name}: expected calibration_data to judge outputs on, got none")
     ladder = Ladder(model, path, scheme, calibration_data, max_memory, goal, clock, histograms)
     usual = USUAL._replace(largest_share=min(USUAL.largest_share, goal.largest_share))
-    ladder.pull("as asked", Plan(scheme, target, usual))
+    ladder.pull("as asked", Attempt(scheme, target, usual))
     given = dict(options)
     if scheme.stores_codes:
         _pull(_STORED, ladder, preset, given, usual)
@@ -110,6 +110,6 @@ def _pull(levers: _Options, ladder: Ladder, preset: str | Scheme, given: dict[st
             scheme, target = resolve(preset, {**given, name: value})
         except ConfigError:  # the preset has no such choice
             continue
-        plan = Plan(replace(scheme, **fields), target, usual)
+        plan = Attempt(replace(scheme, **fields), target, usual)
         if plan != ladder.plan and ladder.pull(lever, plan):
             given[name] = value

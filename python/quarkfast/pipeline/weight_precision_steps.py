@@ -19,10 +19,10 @@ from quarkfast.pipeline.context import Context
 from quarkfast.pipeline.placing_anew import place_anew
 from quarkfast.quantization import needs_ranges
 from quarkfast.quantization.weight_precision import (
-    Candidate,
     Choice,
     Effort,
     Form,
+    WeightCandidate,
     choose_forms,
     forms_of,
     has_eight_bits,
@@ -90,7 +90,7 @@ def may_run_for_weights(context: Context) -> bool:
 
 def choose_forms_if_run(
     context: Context,
-    weights: Sequence[Candidate],
+    weights: Sequence[WeightCandidate],
     forms: Sequence[Form],
     model: ir.Model | None = None,
     effort: Effort | None = None,
@@ -123,7 +123,7 @@ def choose_forms_if_run(
 
 def _choose(
     context: Context,
-    weights: Sequence[Candidate],
+    weights: Sequence[WeightCandidate],
     feed: Feed,
     forms: Sequence[Form],
     effort: Effort,

@@ -20,7 +20,7 @@ Noise = Callable[[Collection[str]], float]
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class _ActivationGroup:
     names: tuple[str, ...]
     noise: float
     size: int
@@ -51,7 +51,7 @@ def choose_activations(
     names = tuple(sizes)
     if not names or noise(names) <= most:
         return ()
-    size, ranked, groups = 0, list[_Group](), _split(sizes, own, most / _NEGLIGIBLE)
+    size, ranked, groups = 0, list[_ActivationGroup](), _split(sizes, own, most / _NEGLIGIBLE)
     for group in sorted(groups, key=lambda each: each.noise / max(each.size, 1), reverse=True):
         if size + group.size <= limit:
             ranked.append(group)
@@ -67,11 +67,11 @@ def choose_activations(
     return tuple(name for group in ranked[:low] for name in group.names)
 
 
-def _split(sizes: Mapping[str, int], own: Noise, least: float) -> list[_Group]:
+def _split(sizes: Mapping[str, int], own: Noise, least: float) -> list[_ActivationGroup]:
     """Returns all tensors in groups with the noise that each makes by itself, those of more than `least` single."""
 
-    def group(names: tuple[str, ...]) -> _Group:
-        return _Group(names, own(names), sum(sizes[name] for name in names))
+    def group(names: tuple[str, ...]) -> _ActivationGroup:
+        return _ActivationGroup(names, own(names), sum(sizes[name] for name in names))
 
     runs, groups = 1, [group(tuple(sizes))]
     while runs < _MOST_RUNS and (several := [each for each in groups if len(each.names) > 1]):

@@ -12,11 +12,11 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, name_of
 from quarkfast.graph.name_provenance import names_of
 
-__all__ = ["Candidate", "find_candidates", "rules_of"]
+__all__ = ["LayerCandidate", "find_candidates", "rules_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class LayerCandidate:
     """A layer, and what it may get.
 
     Attributes:
@@ -32,7 +32,9 @@ class Candidate:
     forms: tuple[LayerRule, ...]
 
 
-def find_candidates(model: ir.Model, quantized: Collection[str], settings: MixedPrecision) -> tuple[Candidate, ...]:
+def find_candidates(
+    model: ir.Model, quantized: Collection[str], settings: MixedPrecision
+) -> tuple[LayerCandidate, ...]:
     """Returns the layers that `settings` select, in the order of the nodes.
 
     Args:
@@ -48,7 +50,7 @@ def find_candidates(model: ir.Model, quantized: Collection[str], settings: Mixed
     included = match_names(settings.include, known, "mixed_precision: include") if settings.include else known
     excluded = match_names(settings.exclude, known, "mixed_precision: exclude")
     forms = [(form, match_names(form.nodes, known, "mixed_precision: forms: nodes")) for form in settings.forms]
-    found = list[Candidate]()
+    found = list[LayerCandidate]()
     for node in nodes:
         names = names_of(node)
         if node.op_type not in settings.op_types or name_of(node) not in quantized:
@@ -56,11 +58,11 @@ def find_candidates(model: ir.Model, quantized: Collection[str], settings: Mixed
         if not names & included or names & excluded or (settings.own_inputs and _shares_input(node)):
             continue
         if own := _forms(node, forms):
-            found.append(Candidate(name_of(node), _bytes(node), _operations(node), own))
+            found.append(LayerCandidate(name_of(node), _bytes(node), _operations(node), own))
     return tuple(found)
 
 
-def rules_of(chosen: Sequence[tuple[Candidate, LayerRule]]) -> tuple[LayerRule, ...]:
+def rules_of(chosen: Sequence[tuple[LayerCandidate, LayerRule]]) -> tuple[LayerRule, ...]:
     """Returns one rule for each form, which names the layers that get it."""
     names: dict[LayerRule, list[str]] = {}
     for candidate, form in chosen:

@@ -26,7 +26,7 @@ from quarkfast.targets import Target
 from quarkfast.wording import counted, first_names
 
 __all__ = [
-    "Layer",
+    "Int8Layer",
     "channel_axes",
     "integer_layers",
     "is_portable",
@@ -42,7 +42,7 @@ __all__ = [
 _MARGIN = 1.1
 
 
-class Layer(NamedTuple):
+class Int8Layer(NamedTuple):
     """A layer that onnxruntime computes on int8 weights.
 
     Attributes:
@@ -62,7 +62,7 @@ class Layer(NamedTuple):
     groups: int = 1
 
 
-def integer_layers(model: ir.Model, placement: Placement, scheme: Scheme) -> Iterator[Layer]:
+def integer_layers(model: ir.Model, placement: Placement, scheme: Scheme) -> Iterator[Int8Layer]:
     """Yields the layers whose products a processor without VNNI adds in pairs: 8-bit activations, int8 weights.
 
     Depthwise convolutions go another way; so do the convolutions of the dynamic encoding, whose weights are uint8. That
@@ -74,7 +74,7 @@ def integer_layers(model: ir.Model, placement: Placement, scheme: Scheme) -> Ite
         for edge in slot.edges if slot.role == "weight" and row.integer_operators and row.signed else ():
             node = nodes[edge.node]
             if dynamic and is_recurrent(node):
-                yield Layer(slot, edge.node, name_of(node.inputs[0]) if edge.index == 1 else "", -1, "rows")
+                yield Int8Layer(slot, edge.node, name_of(node.inputs[0]) if edge.index == 1 else "", -1, "rows")
             if edge.index != 1 or not is_standard(node) or node.op_type not in ("Conv", "Gemm", "MatMul"):
                 continue
             data = name_of(node.inputs[0])
@@ -91,17 +91,17 @@ def _reads_bytes(data: str, edge: Edge, placement: Placement) -> bool:
     return spec is not None and spec.format.integer_operators and edge not in placement.float_edges
 
 
-def _layer(slot: ConstantSlot, node: ir.Node, data: str) -> Layer:
+def _layer(slot: ConstantSlot, node: ir.Node, data: str) -> Int8Layer:
     name = name_of(node)
     if node.op_type == "Conv":
-        return Layer(slot, name, data, 1, "kernel", node.attributes.get_int("group", 1))
+        return Int8Layer(slot, name, data, 1, "kernel", node.attributes.get_int("group", 1))
     if node.op_type == "MatMul":
-        return Layer(slot, name, data, -1, "columns")
+        return Int8Layer(slot, name, data, -1, "columns")
     order: Order = "rows" if node.attributes.get_int("transB", 0) else "columns"
-    return Layer(slot, name, data, 0 if node.attributes.get_int("transA", 0) else -1, order)
+    return Int8Layer(slot, name, data, 0 if node.attributes.get_int("transA", 0) else -1, order)
 
 
-def channel_axes(layers: Iterable[Layer]) -> dict[str, int]:
+def channel_axes(layers: Iterable[Int8Layer]) -> dict[str, int]:
     """Returns the tensors that these layers multiply, and the axis of the channels of each.
 
     One whose readers sum over different axes is left out.
@@ -112,7 +112,7 @@ def channel_axes(layers: Iterable[Layer]) -> dict[str, int]:
     return {tensor: min(found) for tensor, found in axes.items() if len(found) == 1}
 
 
-def overflows(layer: Layer, codes: NDArray[Any]) -> bool:
+def overflows(layer: Int8Layer, codes: NDArray[Any]) -> bool:
     """Whether sums of a layer whose weight has these codes may leave 16 bits for some activations."""
     return bool(overflowing_pairs(rows_of(codes, layer.order)).any())
 
@@ -200,15 +200,15 @@ def make_portable(
 
 def _by_weight(
     model: ir.Model, placement: Placement, scheme: Scheme, target: Target
-) -> dict[ConstantSlot, list[Layer]]:
-    found: dict[ConstantSlot, list[Layer]] = {}
+) -> dict[ConstantSlot, list[Int8Layer]]:
+    found: dict[ConstantSlot, list[Int8Layer]] = {}
     for layer in integer_layers(model, placement, scheme) if is_portable(scheme, target) else ():
         found.setdefault(layer.slot, []).append(layer)
     return found
 
 
 def _highest(
-    layer: Layer, shape: tuple[int, ...], data: Quantizer | None, absmax: NDArray[np.float32] | None
+    layer: Int8Layer, shape: tuple[int, ...], data: Quantizer | None, absmax: NDArray[np.float32] | None
 ) -> NDArray[np.int64] | None:
     """Returns the largest code, as uint8, that each code of the weight's rows is multiplied with; None for 255."""
     channels = shape[1] * layer.groups if layer.order == "kernel" else shape[-1 if layer.order == "rows" else -2]

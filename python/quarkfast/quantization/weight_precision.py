@@ -24,12 +24,12 @@ from quarkfast.quantization.compute_qparams import constant_quantizer
 __all__ = [
     "MOST_NOISE",
     "USUAL",
-    "Candidate",
     "Choice",
     "Effort",
     "Form",
     "Noise",
     "Weight",
+    "WeightCandidate",
     "choose_forms",
     "expected_noise",
     "forms_of",
@@ -54,7 +54,7 @@ _DECIBEL = 10**0.1
 _WIDE = "int16"
 
 
-class Candidate(Protocol):
+class WeightCandidate(Protocol):
     """A weight whose form may be chosen."""
 
     @property
@@ -245,7 +245,9 @@ def forms_of(spec: TensorSpec) -> tuple[Form, ...]:
     return (wide,) if spec.granularity == "channel" else (Form("a scale for each channel", channel, is_free=True), wide)
 
 
-def choose_forms(weights: Sequence[Candidate], noise: Noise, forms: Sequence[Form], effort: Effort = USUAL) -> Choice:
+def choose_forms(
+    weights: Sequence[WeightCandidate], noise: Noise, forms: Sequence[Form], effort: Effort = USUAL
+) -> Choice:
     """Returns the forms of weights under which these take little from the outputs on a few samples.
 
     1. Weights alone are rounded in the scheme's own form. Where that leaves the outputs 25 dB, they keep it. (What is
@@ -262,7 +264,7 @@ def choose_forms(weights: Sequence[Candidate], noise: Noise, forms: Sequence[For
         forms: What the target takes, of :func:`forms_of`.
         effort: How far they are improved.
     """
-    search = _Search(weights, noise, effort)
+    search = _FormSearch(weights, noise, effort)
     before = search.noise
     for form in forms:
         search.use(form)
@@ -273,11 +275,11 @@ def choose_forms(weights: Sequence[Candidate], noise: Noise, forms: Sequence[For
     return Choice(names, shares, rules, before, search.noise, search.most)
 
 
-def _bytes_of(weights: Iterable[Candidate]) -> int:
+def _bytes_of(weights: Iterable[WeightCandidate]) -> int:
     return sum(weight.values.nbytes for weight in weights)
 
 
-class _Search:
+class _FormSearch:
     """Weights and the changes that they have so far.
 
     Attributes:
@@ -286,7 +288,7 @@ class _Search:
         most: The noise that they may add.
     """
 
-    def __init__(self, weights: Sequence[Candidate], noise: Noise, effort: Effort) -> None:
+    def __init__(self, weights: Sequence[WeightCandidate], noise: Noise, effort: Effort) -> None:
         self._weights, self._effort = tuple(weights), effort
         self.most = MOST_NOISE if effort.most is None else effort.most
         self._run = noise
@@ -294,7 +296,7 @@ class _Search:
         self.changes: dict[str, Change] = {}
         self.noise = self._noise_of(self._weights, {})
 
-    def weights_of(self, form: Form) -> tuple[Candidate, ...]:
+    def weights_of(self, form: Form) -> tuple[WeightCandidate, ...]:
         """Returns the weights that have a form, and no wider one in its place."""
         return tuple(
             each for each in self._weights if each.name in self.changes and form.is_of(self.changes[each.name])
@@ -322,23 +324,23 @@ class _Search:
         if noise <= wanted:
             self.changes, self.noise = changes, noise
 
-    def _with(self, change: Change, weights: Iterable[Candidate]) -> dict[str, Change]:
+    def _with(self, change: Change, weights: Iterable[WeightCandidate]) -> dict[str, Change]:
         made = {name: dict(each.values) for name, each in self.changes.items()}
         for weight in weights:
             made[weight.name] = made.get(weight.name, {}) | dict(change.values)
         return {name: Change.of(values, "weights") for name, values in made.items()}
 
-    def _error(self, weight: Candidate, changes: Mapping[str, Change]) -> float:
+    def _error(self, weight: WeightCandidate, changes: Mapping[str, Change]) -> float:
         """Returns the error of a weight itself, each output channel as a part of its own power."""
         return _error(weight, self._rounded(weight, changes.get(weight.name)))
 
-    def _noise_of(self, weights: Sequence[Candidate], changes: Mapping[str, Change]) -> float:
+    def _noise_of(self, weights: Sequence[WeightCandidate], changes: Mapping[str, Change]) -> float:
         constants = {each.name: self._rounded(each, changes.get(each.name)) for each in weights}
         for each in weights:
             constants |= each.companions_with(changes.get(each.name))
         return self._run(constants)
 
-    def _rounded(self, weight: Candidate, change: Change | None) -> NDArray[np.float32]:
+    def _rounded(self, weight: WeightCandidate, change: Change | None) -> NDArray[np.float32]:
         """Returns a weight in a form; the last form of each stays in memory."""
         last = self._last.pop(weight.name, None)
         if last is None or last[0] != change:
@@ -347,12 +349,12 @@ class _Search:
         self._last[weight.name] = last
         return last[1]
 
-    def _split(self, most: float) -> list[_Group]:
+    def _split(self, most: float) -> list[_WeightGroup]:
         """Returns all weights in groups with the noise of each by itself: those that make more than `most` are small.
 
         The noise of independent roundings adds up, but where a Softmax or a Sigmoid saturates.
         """
-        groups = [_Group(self.noise, self._weights)]
+        groups = [_WeightGroup(self.noise, self._weights)]
         for _ in range(self._effort.splits):
             several = [each for each in groups if len(each.weights) > 1]
             if sum(each.noise for each in several) <= most or not several:
@@ -361,25 +363,25 @@ class _Search:
             half = len(worst.weights) // 2
             parts = worst.weights[:half], worst.weights[half:]
             groups.remove(worst)
-            groups += [_Group(self._noise_of(part, self.changes), part) for part in parts]
+            groups += [_WeightGroup(self._noise_of(part, self.changes), part) for part in parts]
         return groups
 
 
-def _error(weight: Candidate, rounded: NDArray[np.float32]) -> float:
+def _error(weight: WeightCandidate, rounded: NDArray[np.float32]) -> float:
     others = tuple(axis for axis in range(rounded.ndim) if axis != weight.axis)
     signal = np.square(weight.values, dtype=np.float64).sum(axis=others)
     noise = np.square(weight.values - rounded, dtype=np.float64).sum(axis=others)
     return float(np.divide(noise, signal, out=np.zeros_like(noise), where=signal > 0).sum())
 
 
-class _Group(NamedTuple):
+class _WeightGroup(NamedTuple):
     noise: float
-    weights: tuple[Candidate, ...]
+    weights: tuple[WeightCandidate, ...]
 
 
-def _chosen(groups: Iterable[_Group], most: float, limit: float) -> frozenset[Candidate]:
+def _chosen(groups: Iterable[_WeightGroup], most: float, limit: float) -> frozenset[WeightCandidate]:
     """Returns the weights that make most noise for their bytes, until the others make `most`; `limit` is in bytes."""
-    chosen, left, size = set[Candidate](), sum(each.noise for each in groups), 0
+    chosen, left, size = set[WeightCandidate](), sum(each.noise for each in groups), 0
     for group in sorted(groups, key=lambda each: each.noise / _bytes_of(each.weights), reverse=True):
         if left <= most:
             break

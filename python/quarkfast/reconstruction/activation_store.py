@@ -17,7 +17,7 @@ __all__ = ["ActivationStore"]
 _PAGE = 1 << 18
 
 
-class _Written(NamedTuple):
+class _StoredArray(NamedTuple):
     """An array in the file."""
 
     pages: list[int]
@@ -40,7 +40,7 @@ class ActivationStore:
     def __init__(self, budget: int) -> None:
         """Takes at most `budget` bytes of memory, apart from arrays that somebody else holds too."""
         self._budget, self._held = budget, 0
-        self._arrays: dict[str, dict[int, NDArray[Any] | _Written]] = {}
+        self._arrays: dict[str, dict[int, NDArray[Any] | _StoredArray]] = {}
         self._file: IO[bytes] | None = None
         self._free: list[int] = []
         self._pages = 0
@@ -68,7 +68,7 @@ class ActivationStore:
 
     def put(self, name: str, sample: int, array: NDArray[Any]) -> None:
         """Keeps an array."""
-        kept: NDArray[Any] | _Written = array
+        kept: NDArray[Any] | _StoredArray = array
         if self._held + array.nbytes > self._budget and array.dtype != object:
             kept = self._write(array)
         else:
@@ -78,19 +78,19 @@ class ActivationStore:
     def get(self, name: str, sample: int) -> NDArray[Any]:
         """Returns an array."""
         kept = self._arrays[name][sample]
-        return self._read(kept) if isinstance(kept, _Written) else kept
+        return self._read(kept) if isinstance(kept, _StoredArray) else kept
 
     def drop(self, name: str, sample: int) -> None:
         """Forgets an array."""
         kept = self._arrays[name].pop(sample)
         if not self._arrays[name]:
             del self._arrays[name]
-        if isinstance(kept, _Written):
+        if isinstance(kept, _StoredArray):
             self._free += kept.pages
         else:
             self._held -= kept.nbytes
 
-    def _write(self, array: NDArray[Any]) -> _Written:
+    def _write(self, array: NDArray[Any]) -> _StoredArray:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="quarkfast_")  # noqa: SIM115
             weakref.finalize(self, self._file.close)
@@ -102,9 +102,9 @@ class ActivationStore:
             pages.append(self._free.pop())
             self._file.seek(pages[-1] * _PAGE)
             self._file.write(data[begin : begin + _PAGE].data)
-        return _Written(pages, array.shape, array.dtype)
+        return _StoredArray(pages, array.shape, array.dtype)
 
-    def _read(self, written: _Written) -> NDArray[Any]:
+    def _read(self, written: _StoredArray) -> NDArray[Any]:
         assert self._file is not None
         found = np.empty(written.shape, written.dtype)
         data = found.reshape(-1).view(np.uint8)

@@ -12,14 +12,14 @@ from quarkfast.graph.affine_flows import parts_of_concat, pass_backward, pass_fo
 from quarkfast.graph.attention import PASS_THROUGH_OPERATORS
 from quarkfast.graph.builder import GraphBuilder, drop_unread, set_constant
 from quarkfast.graph.functions import nodes_within_functions
-from quarkfast.graph.linear_layers import Change, LinearLayer, layer_behind, layer_in_front, sum_of
+from quarkfast.graph.linear_layers import BiasedLayer, LayerValues, layer_behind, layer_in_front, sum_of
 from quarkfast.graph.rewriting import absorb
 from quarkfast.transforms.infer_types import infer_types
 
 __all__ = ["fold_affine"]
 
 Values = NDArray[np.float64]
-Targets = list[tuple[LinearLayer, Affine]]
+Targets = list[tuple[BiasedLayer, Affine]]
 
 # Channels behind which one scale lies may differ by this factor before and after: one bit of that scale.
 _LARGEST_RATIO = 2.0
@@ -230,7 +230,7 @@ class _Folding:
         found = self._exact.get(value)
         return array_of(value).astype(np.float64) if found is None else found
 
-    def _apply(self, layer: LinearLayer, change: Change) -> None:
+    def _apply(self, layer: BiasedLayer, change: LayerValues) -> None:
         if change.weight is not None:
             self._exact[layer.weight] = change.weight
         if change.bias is None or (layer.bias is None and not change.bias.any()):

@@ -52,7 +52,7 @@ def insert_dynamic(model: ir.Model, plan: Plan) -> None:
        gate, or one for each direction.
     5. A tensor that several layers read is quantized once. Graph inputs and outputs keep their names and types.
     """
-    rewriter = _Rewriter(model)
+    rewriter = _DynamicRewriter(model)
     for slot, weight in plan.constants:
         if isinstance(weight, QuantizedBlocks):
             raise TypeError(f"tensor {slot.tensor!r}: expected integer codes for dynamic quantization, got blocks")
@@ -67,7 +67,7 @@ _OUTPUTS = (
 )  # fmt: skip
 
 
-class _Rewriter:
+class _DynamicRewriter:
     def __init__(self, model: ir.Model) -> None:
         self._model = model
         self._graph = model.graph

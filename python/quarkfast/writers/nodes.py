@@ -17,7 +17,7 @@ from quarkfast.graph.quantizer import Quantizer
 from quarkfast.targets import Target
 
 __all__ = [
-    "Form",
+    "PairOperators",
     "clip_node",
     "decode_block_node",
     "dequantize_nodes",
@@ -35,7 +35,7 @@ _CONTRIB_BITS = {"contrib": (8, 16), "contrib_bias": (16, 32)}
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class PairOperators:
     """The operators that turn floats into codes and back.
 
     Attributes:
@@ -66,22 +66,24 @@ _ROUNDING_MODES: Mapping[Rounding, int] = MappingProxyType({"half_away": 0, "hal
 _PACKED = frozenset({"bit_width", "block_size", "sub_block_size", "sub_block_shift_bits", "element_dtype"})
 
 
-def find_form(dtype: str, spelling: Spelling) -> Form:
+def find_form(dtype: str, spelling: Spelling) -> PairOperators:
     """Returns how `dtype` is spelled; what has no Cast, is no bias or not in onnxruntime is spelled as ``"qdq"``."""
     row = find(dtype)
     if row.is_integer and row.bits in _CONTRIB_BITS.get(spelling, ()):
-        return Form(_RUNTIME, "QuantizeLinear", "DequantizeLinear", _OLDEST)
+        return PairOperators(_RUNTIME, "QuantizeLinear", "DequantizeLinear", _OLDEST)
     linear = row.dequantize_opset if spelling in ("bias", "contrib_bias") else row.linear_opset
     if linear is not None:
-        return Form("", "QuantizeLinear", "DequantizeLinear", linear)
+        return PairOperators("", "QuantizeLinear", "DequantizeLinear", linear)
     if row.cast_opset is not None and (spelling == "cast" or row.custom_opset is None):
-        return Form("", "Cast", "Cast", row.cast_opset, parameters=False)
+        return PairOperators("", "Cast", "Cast", row.cast_opset, parameters=False)
     if row.custom_opset is None:
         raise UnsupportedError(f"format {dtype}: expected one that operators take, got one that none takes")
     if row.is_block:
         block = BLOCK_FORMATS[dtype]
-        return Form(_QUARK, block.operator, None, row.custom_opset, parameters=False, attributes=block.attributes)
-    return Form(_QUARK, "ExtendedQuantizeLinear", "ExtendedDequantizeLinear", row.custom_opset)
+        return PairOperators(
+            _QUARK, block.operator, None, row.custom_opset, parameters=False, attributes=block.attributes
+        )
+    return PairOperators(_QUARK, "ExtendedQuantizeLinear", "ExtendedDequantizeLinear", row.custom_opset)
 
 
 def spelling_of_constant(dtype: str, scheme: Scheme, opset: int = 0) -> Spelling:
@@ -199,7 +201,12 @@ def decode_block_node(
 
 
 def _node(
-    form: Form, op_type: str, value: ir.Value, parameters: tuple[ir.Value, ...], quantizer: Quantizer, to: ir.DataType
+    form: PairOperators,
+    op_type: str,
+    value: ir.Value,
+    parameters: tuple[ir.Value, ...],
+    quantizer: Quantizer,
+    to: ir.DataType,
 ) -> ir.Node:
     attributes: dict[str, int] = {}
     if not form.parameters:

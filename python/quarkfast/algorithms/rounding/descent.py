@@ -64,16 +64,16 @@ class CoordinateDescent:
 
     def _of_rows(self, part: RoundingProblem, gram: Values, residual: Values) -> NDArray[Any]:
         limits = (limit[0] for limit in part.limits_near(self.furthest))
-        group = _Group(part.codes[0], part.scales[0], gram, residual, *limits)
+        group = _ScaleGroup(part.codes[0], part.scales[0], gram, residual, *limits)
         solve = self._by_rows if part.scales.ndim == 2 else self._by_scales
         return solve(group, (part.lowest, part.highest))
 
-    def _by_rows(self, group: _Group, limits: tuple[int, int]) -> NDArray[Any]:
+    def _by_rows(self, group: _ScaleGroup, limits: tuple[int, int]) -> NDArray[Any]:
         return kernels.descend_codes(
             *group[:4], qmin=limits[0], qmax=limits[1], lowest=group.low, highest=group.high, passes=self.passes
         )
 
-    def _by_scales(self, group: _Group, limits: tuple[int, int]) -> NDArray[Any]:
+    def _by_scales(self, group: _ScaleGroup, limits: tuple[int, int]) -> NDArray[Any]:
         """Returns the same where scales change along a row: inputs of one scale are solved while the others stand."""
         codes, residual = group.codes.copy(), group.residual
         for part in _parts(group.scales):
@@ -85,14 +85,14 @@ class CoordinateDescent:
                 low, high = (sign * each[rows, part] for each in (group.low, group.high)[::sign])
                 had = sign * codes[rows, part].astype(np.int16)
                 lowest, highest = sorted(sign * each for each in limits)
-                turned = _Group(had, sign * steps[rows], own, residual[rows, part], low, high)
+                turned = _ScaleGroup(had, sign * steps[rows], own, residual[rows, part], low, high)
                 found = self._by_rows(turned, (lowest, highest))
                 residual[rows] -= ((found - had) * (sign * steps[rows])[:, None]) @ group.gram[part]
                 codes[rows, part] = (sign * found).astype(codes.dtype)
         return codes
 
 
-class _Group(NamedTuple):
+class _ScaleGroup(NamedTuple):
     """A group of a problem, with the lowest and the highest code of each weight."""
 
     codes: NDArray[Any]

@@ -11,11 +11,11 @@ from quarkfast.algorithms.rounding.descent import CoordinateDescent
 from quarkfast.algorithms.rounding.feedback_codes import feedback_codes
 from quarkfast.algorithms.rounding.problem import RoundingProblem
 
-__all__ = ["Gptq"]
+__all__ = ["GptqSolver"]
 
 
 @dataclass(frozen=True, slots=True)
-class Gptq:
+class GptqSolver:
     """Rounding with error feedback, in one pass over the inputs of a layer.
 
     Scales are those of the inputs' places in the weight, whatever the order in which they are rounded.

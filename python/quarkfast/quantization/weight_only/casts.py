@@ -11,7 +11,7 @@ from quarkfast.errors import ModelError
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import shape_of
 from quarkfast.graph.streams import Append, Output, Stream
-from quarkfast.quantization.weight_only.layout import Layout
+from quarkfast.quantization.weight_only.layout import StoredLayout
 
 __all__ = ["cast_stream", "cast_values"]
 
@@ -32,7 +32,7 @@ def cast_stream(tensor: ir.TensorProtocol, name: str, dtype: str, notes: list[st
 
     def run(append: Append) -> None:
         saturated = 0
-        for piece in Layout.flat(tensor).pieces(1):
+        for piece in StoredLayout.flat(tensor).pieces(1):
             found = kernels.reduce_range(piece)
             if found.nan:
                 raise ModelError(f"tensor {name!r}: expected numbers, got NaN in {found.nan} of {found.count} values")

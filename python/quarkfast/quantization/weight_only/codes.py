@@ -14,8 +14,8 @@ from quarkfast.errors import ModelError
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import shape_of
 from quarkfast.graph.streams import Append, Output, Stream
-from quarkfast.quantization.weight_only.layout import Layout
-from quarkfast.quantization.weight_only.scales import Scales, scales_of
+from quarkfast.quantization.weight_only.layout import StoredLayout
+from quarkfast.quantization.weight_only.scales import StoredScales, scales_of
 
 __all__ = ["channel_stream", "codes_of", "group_stream", "grouped", "has_zero_points"]
 
@@ -32,7 +32,7 @@ def channel_stream(tensor: ir.TensorProtocol, name: str, axis: int | None, spec:
         spec: An integer type of 4 or 8 bits.
     """
     shape = shape_of(tensor)
-    layout = Layout.flat(tensor) if axis is None else Layout.along(tensor, axis)
+    layout = StoredLayout.flat(tensor) if axis is None else StoredLayout.along(tensor, axis)
     scales = () if axis is None else (layout.length,)
 
     def run(append: Append) -> None:
@@ -57,7 +57,7 @@ def group_stream(tensor: ir.TensorProtocol, name: str, axis: int, spec: TensorSp
     A last group that is not full has a scale too. The source is read once.
     """
     shape = shape_of(tensor)
-    layout, size = Layout.along(tensor, axis), spec.group_size
+    layout, size = StoredLayout.along(tensor, axis), spec.group_size
     scales = (*shape[:axis], -(-shape[axis] // size), *shape[axis + 1 :])
 
     def run(append: Append) -> None:
@@ -80,7 +80,7 @@ def has_zero_points(spec: TensorSpec) -> bool:
     return not spec.symmetric or not qtype(spec.dtype).signed
 
 
-def grouped(piece: NDArray[Any], spec: TensorSpec, name: str) -> Scales:
+def grouped(piece: NDArray[Any], spec: TensorSpec, name: str) -> StoredScales:
     """Returns scales ``[outer, groups, inner]`` of a piece ``[outer, rows, inner]``."""
     low, high = _extremes(piece, spec.group_size, name)
     mirrored = spec.symmetric and qtype(spec.dtype).stored_bits == 4
@@ -110,7 +110,7 @@ def _extremes(piece: NDArray[Any], size: int, name: str) -> tuple[NDArray[Any], 
     return low, high
 
 
-def _channel_scales(layout: Layout, spec: TensorSpec, name: str) -> Scales:
+def _channel_scales(layout: StoredLayout, spec: TensorSpec, name: str) -> StoredScales:
     low = np.zeros(layout.length, layout.dtype)
     high, rows = low.copy(), 0
     for piece in layout.pieces(1):

@@ -15,13 +15,13 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import shape_of
 from quarkfast.graph.chunked_io import PIECE_BYTES, element_pieces
 
-__all__ = ["Layout"]
+__all__ = ["StoredLayout"]
 
 Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class StoredLayout:
     """A constant as ``[outer, length, inner]``, where `length` runs along the axis of interest.
 
     Attributes:
@@ -37,13 +37,13 @@ class Layout:
     inner: int
 
     @classmethod
-    def along(cls, tensor: ir.TensorProtocol, axis: int) -> Layout:
+    def along(cls, tensor: ir.TensorProtocol, axis: int) -> StoredLayout:
         """Looks at `tensor` along `axis`."""
         shape = shape_of(tensor)
         return cls(tensor, math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
 
     @classmethod
-    def flat(cls, tensor: ir.TensorProtocol) -> Layout:
+    def flat(cls, tensor: ir.TensorProtocol) -> StoredLayout:
         """Looks at `tensor` as one row."""
         return cls(tensor, math.prod(shape_of(tensor)), 1, 1)
 

@@ -14,7 +14,7 @@ from quarkfast.graph.access import shape_of
 from quarkfast.graph.chunked_io import PIECE_BYTES, element_pieces
 from quarkfast.graph.streams import Append, Output, Stream
 from quarkfast.quantization.weight_only.codes import codes_of, grouped
-from quarkfast.quantization.weight_only.layout import Layout
+from quarkfast.quantization.weight_only.layout import StoredLayout
 
 __all__ = ["nbits_stream"]
 
@@ -63,7 +63,7 @@ def _columns(tensor: ir.TensorProtocol, n: int, k: int, spec: TensorSpec, name: 
     bits = int(spec.format.bits)
     row_bytes = blocks * size * bits // 8
     step = max(_SLAB_BYTES // row_bytes, 1)
-    layout = Layout(tensor, 1, k, n)
+    layout = StoredLayout(tensor, 1, k, n)
     for first in range(0, n, step):
         columns = slice(first, min(first + step, n))
         width = columns.stop - first
@@ -85,7 +85,7 @@ def _columns(tensor: ir.TensorProtocol, n: int, k: int, spec: TensorSpec, name: 
 
 def _rows(tensor: ir.TensorProtocol, n: int, k: int, spec: TensorSpec, name: str) -> Any:
     """Yields weight, scales and zero points of a few rows of ``[N, K]`` at a time."""
-    layout = Layout(tensor, n, k, 1)
+    layout = StoredLayout(tensor, n, k, 1)
     spans = layout.outer_spans()
     flat = element_pieces(tensor, [(first * k, last * k) for first, last in spans])
     for (first, last), piece in zip(spans, flat, strict=True):

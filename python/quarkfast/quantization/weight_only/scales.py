@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from quarkfast.formats.scalar import qtype
 
-__all__ = ["Scales", "scales_of"]
+__all__ = ["StoredScales", "scales_of"]
 
 
-class Scales(NamedTuple):
+class StoredScales(NamedTuple):
     """Scales and zero points of channels or groups.
 
     Attributes:
@@ -32,7 +32,7 @@ def scales_of(
     symmetric: bool,
     dtype: np.dtype[Any] | None = None,
     mirrored: bool = False,
-) -> Scales:
+) -> StoredScales:
     """Returns scale and zero point for weights between `low` and `high`.
 
     1. Symmetric: the zero point is the middle code, and the scale the least one under which no weight is off by more
@@ -73,9 +73,9 @@ def scales_of(
         exact = (most - least) / (qmax - qmin)
     scale = _stored(np.where(exact == 0, 1.0, exact), np.dtype(np.float32) if dtype is None else dtype)
     if symmetric:
-        return Scales(np.where(below, -scale, scale), np.full(scale.shape, middle, np.int64))
+        return StoredScales(np.where(below, -scale, scale), np.full(scale.shape, middle, np.int64))
     zero = np.clip(np.rint(qmin - least / scale.astype(np.float64)), qmin, qmax)
-    return Scales(scale, np.where(exact == 0, middle, zero).astype(np.int64))
+    return StoredScales(scale, np.where(exact == 0, middle, zero).astype(np.int64))
 
 
 def _stored(scale: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -39,14 +39,14 @@ def shifts(model: ir.Model, target: Takes) -> Iterator[Finding]:
     for node in nodes_of(model.graph):
         for rule, names in (*RULES, MOVES):
             if is_standard(node) and node.op_type in names:
-                written = _Written()
+                written = _WrittenPositions()
                 rule(node, written)
                 for place, found, wanted in written.moves:
                     text = f"{place}: expected the position {wanted} (a scale of 2^{-wanted}), got {found}"
                     yield _error(names[node.op_type].replace("_", "-"), node, text)
 
 
-class _Written:
+class _WrittenPositions:
     """Positions as they are written, for a rule that would move them: what it moves is what breaks it."""
 
     gates: Collection[str] = ("HardSigmoid",)

@@ -12,10 +12,10 @@ from quarkfast.graph.access import array_of, is_constant, name_of
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge
 from quarkfast.graph.quantizer import Quantizer, Quantizers
 
-__all__ = ["Positions"]
+__all__ = ["FixedPointPositions"]
 
 
-class Positions:
+class FixedPointPositions:
     """Positions of tensors, readable and writable; :meth:`quantizers` returns the quantizers with the new scales.
 
     Codes of weights are computed when they are written, so that a weight whose position moved is quantized with

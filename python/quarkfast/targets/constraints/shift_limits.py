@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard
 from quarkfast.graph.quantizer import Quantizers
-from quarkfast.targets.constraints.fixed_point import Positions
+from quarkfast.targets.constraints.fixed_point import FixedPointPositions
 from quarkfast.targets.constraints.shift_rules import RULES
 
 __all__ = ["ShiftLimits", "limit_shifts"]
@@ -47,7 +47,7 @@ def limit_shifts(
         off: Names of rules that do not hold.
         gates: Operators that are HardSigmoid in the end.
     """
-    positions, total = Positions(quantizers, gates), 0
+    positions, total = FixedPointPositions(quantizers, gates), 0
     for _ in range(_ROUNDS):
         positions.moved = 0
         for rule, names in RULES:

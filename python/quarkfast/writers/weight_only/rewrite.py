@@ -32,7 +32,7 @@ def rewrite(model: ir.Model, plan: WeightPlan, scheme: Scheme) -> list[str]:
     Returns:
         The notes of `plan`, which gets more while the constants are made.
     """
-    rewriter = _Rewriter(model, scheme)
+    rewriter = _StoredRewriter(model, scheme)
     for weight in plan.weights:
         rewriter.store(weight)
     rewriter.finish()
@@ -41,7 +41,7 @@ def rewrite(model: ir.Model, plan: WeightPlan, scheme: Scheme) -> list[str]:
     return plan.notes
 
 
-class _Rewriter:
+class _StoredRewriter:
     def __init__(self, model: ir.Model, scheme: Scheme) -> None:
         self._model = model
         self._encoding = scheme.encoding
