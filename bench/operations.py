@@ -11,6 +11,7 @@ import numpy as np
 import quarkfast
 from bench.workload import Array, Workload
 from quarkfast import reference
+from quarkfast.kernels.gguf import GGUF_TYPES
 from quarkfast.reference import blocks, small_floats
 
 
@@ -24,6 +25,7 @@ class Operation:
         output: Makes an array for a contestant to write to; None where the result is no array of the input's length.
         whole: Whether the result is compared as a whole, not in stretches.
         conventions: Whether rivals may count a value on the edge of a bin on its other side, or sum in another order.
+        place: Where the answer for a stretch of the input lies in the flattened result.
     """
 
     expected: Callable[[Workload, slice], Any]
@@ -31,6 +33,7 @@ class Operation:
     output: Callable[[Workload], Array] | None
     whole: bool = False
     conventions: bool = False
+    place: Callable[[Workload, slice], slice] = lambda _, part: part
 
     def bytes_moved(self, work: Workload) -> int:
         """Bytes read and written once, without what a cache line drags along."""
@@ -161,6 +164,69 @@ def _absmax(work: Workload, _: slice) -> Array:
     return np.abs(work.x).max(axis=other)
 
 
+def _records_place(work: Workload, part: slice) -> slice:
+    values, record = GGUF_TYPES[work.task.type]
+    return slice(part.start // values * record, part.stop // values * record)
+
+
+def _half(_: Workload, part: slice) -> slice:
+    return slice(part.start // 2, part.stop // 2)
+
+
+def new_records(work: Workload) -> Array:
+    """Blocks of GGUF, not written yet."""
+    return np.empty((work.shape[0], _records_place(work, slice(0, work.shape[1])).stop), np.uint8)
+
+
+def records(work: Workload) -> Array:
+    """Blocks of GGUF."""
+    return quarkfast.quantize_gguf(work.x, work.task.type)
+
+
+def _gguf(work: Workload, part: slice) -> Array:
+    values = GGUF_TYPES[work.task.type].values
+    return reference.quantize_gguf(work.x.reshape(-1)[part].reshape(-1, values), work.task.type)
+
+
+def _gguf_values(work: Workload, part: slice) -> Array:
+    at, record = _records_place(work, part), GGUF_TYPES[work.task.type].bytes
+    return reference.dequantize_gguf(records(work).reshape(-1)[at].reshape(-1, record), work.task.type)
+
+
+#: The scale of the whole tensor in tasks of NVFP4.
+NV_SCALE = np.float32(0.002)
+
+
+def new_halves(work: Workload) -> Array:
+    """Codes of four bits."""
+    return np.empty((work.shape[0], work.shape[1] // 2), np.uint8)
+
+
+def _mxfp4(work: Workload, part: slice) -> Array:
+    return reference.quantize_mxfp4(work.x.reshape(-1)[part], work.block_size)[0]
+
+
+def _nvfp4(work: Workload, part: slice) -> Array:
+    return reference.quantize_nvfp4(work.x.reshape(-1)[part], NV_SCALE)[0]
+
+
+def _rows(work: Workload, part: slice) -> Array:
+    return reference.quantize_rows(work.x.reshape(-1)[part].reshape(-1, work.shape[1]))[0]
+
+
+#: The seed of tasks with stochastic rounding.
+SEED = 1
+
+
+def _stochastic(work: Workload, part: slice) -> Array:
+    x, scale, zero_point = flat(work, slice(0, part.stop))
+    return reference.quantize_linear_stochastic(x, scale, zero_point, work.row.dtype, SEED)[part]
+
+
+def _cast_stochastic(work: Workload, part: slice) -> Array:
+    return reference.cast_stochastic(work.x.reshape(-1)[: part.stop], SEED)[part]
+
+
 def _extremes(work: Workload, _: slice) -> Array:
     axis = None if work.task.layout == "tensor" else work.axis
     if axis is None:
@@ -179,6 +245,13 @@ OPERATIONS = {
     "round_trip": Operation(_rounded, floats, new_floats),
     **{name: Operation(_block_rounded, floats, new_floats) for name in _BLOCK_SIZES},
     "requantize_linear": Operation(_requantized, sums, new_codes),
+    "quantize_gguf": Operation(_gguf, floats, new_records, place=_records_place),
+    "dequantize_gguf": Operation(_gguf_values, records, new_floats),
+    "quantize_mxfp4": Operation(_mxfp4, floats, new_halves, place=_half),
+    "quantize_nvfp4": Operation(_nvfp4, floats, new_halves, place=_half),
+    "quantize_rows": Operation(_rows, floats, new_codes),
+    "quantize_linear_stochastic": Operation(_stochastic, floats, new_codes),
+    "cast_stochastic": Operation(_cast_stochastic, floats, new_codes),
     "reduce_range": Operation(_range, floats, None, whole=True),
     "histogram": Operation(_histogram, floats, None, whole=True, conventions=True),
     "moments": Operation(_moments, floats, None, whole=True, conventions=True),

@@ -15,7 +15,7 @@ from bench.contestants import with_quarkfast
 from bench.operations import OPERATIONS
 from bench.workload import Entry, Workload
 
-RIVALS = ("numpy", "ml_dtypes", "onnxruntime", "torch")
+RIVALS = ("numpy", "ml_dtypes", "gguf", "onnxruntime", "torch")
 # A round of a contestant lasts at least this long; shorter calls are repeated within it.
 ROUND_SECONDS = 5e-4
 # Share of elements in which a rival with other arithmetic may differ from the reference.
@@ -129,7 +129,7 @@ def check(name: str, work: Workload, entry: Entry, exact: bool) -> None:
     operation = OPERATIONS[work.task.operation]
     for part in [slice(0, 0)] if operation.whole else work.stretches():
         expected = np.asarray(work.expected(part))
-        stretch = got.reshape(-1) if operation.whole else got.reshape(-1)[part]
+        stretch = got.reshape(-1) if operation.whole else got.reshape(-1)[operation.place(work, part)]
         if operation.conventions and name != "quarkfast":
             share = np.abs(stretch.astype(np.float64) - expected).sum() / np.abs(expected).sum()
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench.workload import Task
+from quarkfast.kernels.gguf import GGUF_TYPES
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int4")
 MX_ELEMENTS = ("fp8_e5m2", "fp8_e4m3", "fp6_e3m2", "fp6_e2m3", "fp4_e2m1", "int8")
@@ -34,6 +35,13 @@ TASKS = (
     Task("fake_quantize_bfp", "BFP16 raised", bar=3),
     *(Task("fake_quantize_bfp_prime", name, bar=3) for name in ("MX9", "MX6", "MX4")),
     *(Task("fake_quantize_mx", name, bar=3) for name in MX_ELEMENTS),
+    *(Task(f"{verb}_gguf", name) for verb in ("quantize", "dequantize") for name in GGUF_TYPES),
+    Task("quantize_mxfp4", layout="blocks of 16"),
+    Task("quantize_mxfp4", layout="blocks of 32"),
+    Task("quantize_nvfp4"),
+    Task("quantize_rows", "int8"),
+    Task("quantize_linear_stochastic", "int8"),
+    Task("cast_stochastic", "bfloat16"),
     Task("reduce_range", bar=0.55),
     Task("absmax"),
     Task("absmax", layout="first axis"),

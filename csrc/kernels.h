@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "numerics/block_formats.h"
+#include "numerics/fp4.h"
 #include "numerics/gguf_blocks.h"
 #include "numerics/histogram.h"
 #include "numerics/moments.h"
@@ -174,7 +175,22 @@ struct Kernels {
   BlockKernels<BfpPrimeParams> bfp_prime;
   BlockKernels<MxParams> mx;
 
-  GgufKernels q4_0, q4_1, q5_0, q5_1, q8_0;
+  GgufKernels q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q6_k;
+
+  // Whole blocks of 16 or 32 values (`block`) into float4 codes, two to a byte, the first in the low half, and e8m0
+  // scales, by the rule kOcp.
+  void (*quantize_mxfp4_f32)(const float* x, uint8_t* codes, uint8_t* scales, size_t blocks, size_t block);
+  void (*dequantize_mxfp4_f32)(const uint8_t* codes, const uint8_t* scales, float* y, size_t blocks, size_t block);
+  // The same of blocks of 16 with e4m3 scales, which are multiples of tensor_scale, normal and > 0.
+  void (*quantize_nvfp4_f32)(const float* x, uint8_t* codes, uint8_t* scales, size_t blocks, float tensor_scale);
+  void (*dequantize_nvfp4_f32)(const uint8_t* codes, const uint8_t* scales, float* y, size_t blocks,
+                               float tensor_scale);
+
+  // y = x / scale rounded to a whole number, up with the probability of the fraction, within +-2^20; scale[i] for each
+  // element, or scale[0] for all. The random numbers belong to a key and to the places first, first + 1, ...
+  void (*round_stochastic_f32)(const float* x, float* y, size_t n, const float* scale, bool each, uint64_t key,
+                               uint64_t first);
+  void (*cast_stochastic_f32_bf16)(const float* x, bf16* y, size_t n, uint64_t key, uint64_t first);
 
   // float32 -> bfloat16, round half to even; finite overflow gives infinity; NaN gives the quiet NaN of the same sign.
   void (*cast_f32_bf16)(const float* x, bf16* y, size_t n);

@@ -159,7 +159,21 @@ def copies(work: Workload, dtypes: tuple[str, ...]) -> Entry:
     return Entry(run, lambda: arrays[-1])
 
 
+def _rows(work: Workload, threads: int) -> Entry:
+    y, out = np.empty(work.shape, np.float32), np.empty(work.shape, np.int8)
+
+    def run() -> None:
+        np.abs(work.x, out=y)
+        scales = y.max(axis=1, keepdims=True) / np.float32(127)
+        np.divide(work.x, scales, out=y)
+        np.rint(y, out=y)
+        np.copyto(out, y, casting="unsafe")
+
+    return Entry(run, lambda: out)
+
+
 SETUPS = {
+    "quantize_rows": _rows,
     "quantize_linear": quantize_linear,
     "dequantize_linear": dequantize_linear,
     "fake_quantize_linear": fake_quantize_linear,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import quarkfast
-from bench.operations import BLOCK_FORMATS, OPERATIONS
+from bench.operations import BLOCK_FORMATS, NV_SCALE, OPERATIONS, SEED
 from bench.workload import Entry, Workload
 from quarkfast import kernels
 
@@ -40,12 +40,12 @@ def _told(call: Callable[[Workload], Any], values: Callable[[Any], Any]) -> Call
 
 
 def _absmax(work: Workload) -> Any:
-    return quarkfast.absmax(work.x, {"first axis": 0, "last axis": 1}.get(work.task.layout))
+    return quarkfast.absmax(work.x, channel_axis={"first axis": 0, "last axis": 1}.get(work.task.layout))
 
 
 def _extremes(work: Workload) -> Any:
     axis = None if work.task.layout == "tensor" else work.axis
-    return kernels.extremes(work.x, axis, block_size=work.block_size)
+    return kernels.extremes(work.x, channel_axis=axis, block_size=work.block_size)
 
 
 def _linear(function: Callable[..., Any], *, typed: bool) -> Callable[[Workload], Callable[..., Any]]:
@@ -65,6 +65,20 @@ def _block(function: Callable[..., Any]) -> Callable[[Workload], Callable[..., A
     return lambda work: partial(function, **BLOCK_FORMATS[work.task.type])
 
 
+def _first(call: Callable[[Workload], Any]) -> Callable[[Workload, int], Entry]:
+    """Set up a function that makes several arrays anew, of which the first is compared."""
+
+    def setup(work: Workload, threads: int) -> Entry:
+        made: list[Any] = []
+
+        def run() -> None:
+            made[:] = call(work)
+
+        return Entry(run, lambda: made[0])
+
+    return setup
+
+
 _BLOCK_FAMILIES = ("fake_quantize_bfp", "fake_quantize_bfp_prime", "fake_quantize_mx")
 
 SETUPS = {
@@ -78,6 +92,13 @@ SETUPS = {
     "unpack_codes": _into(lambda work: partial(quarkfast.unpack_codes, dtype=work.row.dtype, shape=work.shape)),
     **{name: _into(_block(getattr(quarkfast, name))) for name in _BLOCK_FAMILIES},
     "requantize_linear": _into(_linear(quarkfast.requantize_linear, typed=True)),
+    "quantize_gguf": _into(lambda work: partial(quarkfast.quantize_gguf, type=work.task.type)),
+    "dequantize_gguf": _into(lambda work: partial(quarkfast.dequantize_gguf, type=work.task.type)),
+    "quantize_mxfp4": _first(lambda work: quarkfast.quantize_mxfp4(work.x, block_size=work.block_size)),
+    "quantize_nvfp4": _first(lambda work: quarkfast.quantize_nvfp4(work.x, tensor_scale=float(NV_SCALE))),
+    "quantize_rows": _into(lambda work: quarkfast.quantize_rows),
+    "quantize_linear_stochastic": _into(_linear(partial(quarkfast.quantize_linear_stochastic, seed=SEED), typed=True)),
+    "cast_stochastic": _into(lambda work: partial(quarkfast.cast_stochastic, seed=SEED)),
     "reduce_range": _told(
         lambda work: quarkfast.reduce_range(work.x), lambda found: np.float32([found.min, found.max])
     ),

@@ -37,6 +37,30 @@ inline float first_of_magnitude(const float* x, uint32_t top) {
   return x[first];
 }
 
+struct BlockExtremes {
+  float low, high;
+};
+
+// Of finite values. Of zeros of both signs either may be told.
+inline BlockExtremes extremes_of_block(const float* x) {
+  constexpr size_t kLanes = 8;
+  float low[kLanes], high[kLanes];
+  for (size_t j = 0; j < kLanes; ++j) low[j] = high[j] = x[j];
+  for (size_t i = kLanes; i < kGgufBlock; i += kLanes) {
+    for (size_t j = 0; j < kLanes; ++j) {
+      low[j] = smaller(low[j], x[i + j]);
+      high[j] = larger(high[j], x[i + j]);
+    }
+  }
+  for (size_t width = kLanes / 2; width > 0; width /= 2) {
+    for (size_t j = 0; j < width; ++j) {
+      low[j] = smaller(low[j], low[j + width]);
+      high[j] = larger(high[j], high[j + width]);
+    }
+  }
+  return {low[0], high[0]};
+}
+
 // 1 / d, and 0 where that is not finite: d is then below what a float16 holds.
 inline float inverse_or_zero(float d) {
   const float inverse = 1.0f / d;
@@ -69,25 +93,21 @@ struct GgufNibbles {
     }
     float d, offset = 0.0f, minimum = 0.0f;
     if constexpr (kHasMinimum) {
-      float low = x[0], high = x[0];
-      for (size_t j = 0; j < kGgufBlock; ++j) {
-        low = smaller(x[j], low);
-        high = larger(x[j], high);
-      }
-      minimum = low + 0.0f;  // +0 whatever the signs of the zeros
-      d = (high - low) / static_cast<float>(kTop);
+      const BlockExtremes found = extremes_of_block(x);
+      minimum = found.low + 0.0f;  // +0 whatever the signs of the zeros
+      d = (found.high - found.low) / static_cast<float>(kTop);
       offset = 0.5f;
     } else {
       d = first_of_magnitude(x, largest_magnitude(x, kGgufBlock)) / static_cast<float>(-kHalf);
       offset = static_cast<float>(kHalf) + 0.5f;
     }
     const float inverse = inverse_or_zero(d);
-    uint8_t codes[kGgufBlock];
+    int32_t codes[kGgufBlock];
     for (size_t j = 0; j < kGgufBlock; ++j) {
       float v = (kHasMinimum ? x[j] - minimum : x[j]) * inverse + offset;
       v = v > 0.0f ? v : 0.0f;
       v = v < static_cast<float>(kTop) ? v : static_cast<float>(kTop);
-      codes[j] = static_cast<uint8_t>(static_cast<int32_t>(v));
+      codes[j] = static_cast<int32_t>(v);
     }
     store_f16(f16_bits(d), record);
     record += 2;
@@ -98,13 +118,14 @@ struct GgufNibbles {
     store_codes(codes, record);
   }
 
-  static void store_codes(const uint8_t* codes, uint8_t* to) {
+  static void store_codes(const int32_t* codes, uint8_t* to) {
     if constexpr (kBits == 5) {
       uint32_t fifth = 0;
-      for (uint32_t j = 0; j < kGgufBlock; ++j) fifth |= static_cast<uint32_t>(codes[j] >> 4) << j;
+      for (uint32_t j = 0; j < kGgufBlock; ++j) fifth |= (static_cast<uint32_t>(codes[j]) >> 4) << j;
       std::memcpy(to, &fifth, sizeof(fifth));
       to += sizeof(fifth);
     }
+#pragma GCC unroll 1  // GCC 12 unrolls it before it would vectorize it
     for (size_t j = 0; j < kPairs; ++j) {
       to[j] = static_cast<uint8_t>((codes[j] & 15) | ((codes[j + kPairs] & 15) << 4));
     }
@@ -145,13 +166,14 @@ struct GgufBytes {
       return;
     }
     const float d = bit_copy<float>(top) / 127.0f, inverse = inverse_or_zero(d);
-    store_f16(f16_bits(d), record);
+    int32_t codes[kGgufBlock];
     for (size_t j = 0; j < kGgufBlock; ++j) {
-      const float v = x[j] * inverse, a = v < 0.0f ? -v : v;
-      const int32_t below = static_cast<int32_t>(a);
-      const int32_t code = below + (a - static_cast<float>(below) >= 0.5f ? 1 : 0);  // the difference is exact
-      record[2 + j] = static_cast<uint8_t>(v < 0.0f ? -code : code);
+      const float v = x[j] * inverse;
+      const int32_t toward_zero = static_cast<int32_t>(v);
+      codes[j] = toward_zero + static_cast<int32_t>((v - static_cast<float>(toward_zero)) * 2.0f);  // both exact
     }
+    store_f16(f16_bits(d), record);
+    for (size_t j = 0; j < kGgufBlock; ++j) record[2 + j] = static_cast<uint8_t>(codes[j]);
   }
 
   static void dequantize(const uint8_t* record, float* y) {

@@ -8,7 +8,9 @@
 #include "kernels/compare.inl.h"
 #include "kernels/descend_codes.inl.h"
 #include "kernels/dot_i16.inl.h"
+#include "kernels/fp4.inl.h"
 #include "kernels/gguf.inl.h"
+#include "kernels/gguf_super.inl.h"
 #include "kernels/instance_normalization.inl.h"
 #include "kernels/linear.inl.h"
 #include "kernels/linear_float.inl.h"
@@ -19,6 +21,7 @@
 #include "kernels/requantize.inl.h"
 #include "kernels/small_floats.inl.h"
 #include "kernels/statistics.inl.h"
+#include "kernels/stochastic.inl.h"
 
 namespace quarkfast::QF_ISA {
 
@@ -59,6 +62,14 @@ const Kernels kernels = {
     .q5_0 = gguf_kernels<GgufNibbles<5, false>>(),
     .q5_1 = gguf_kernels<GgufNibbles<5, true>>(),
     .q8_0 = gguf_kernels<GgufBytes>(),
+    .q4_k = gguf_kernels<GgufQ4K>(),
+    .q6_k = gguf_kernels<GgufQ6K>(),
+    .quantize_mxfp4_f32 = quantize_mxfp4_f32,
+    .dequantize_mxfp4_f32 = dequantize_mxfp4_f32,
+    .quantize_nvfp4_f32 = quantize_nvfp4_f32,
+    .dequantize_nvfp4_f32 = dequantize_nvfp4_f32,
+    .round_stochastic_f32 = round_stochastic_f32,
+    .cast_stochastic_f32_bf16 = cast_stochastic_f32_bf16,
     .cast_f32_bf16 = cast_f32_bf16,
     .cast_bf16_f32 = cast_bf16_f32,
     .round_trip_f32_bf16 = round_trip_f32_bf16,

@@ -25,4 +25,10 @@ constexpr GgufSize gguf_nibbles(int32_t bits, bool has_minimum) {
 // A float16 scale and a byte for each code.
 inline constexpr GgufSize kGgufQ8_0{kGgufBlock, 2 + kGgufBlock};
 
+// Two float16, eight scales and eight minima of 6 bits, codes of 4 bits.
+inline constexpr GgufSize kGgufQ4_K{kGgufSuperBlock, 4 + 12 + kGgufSuperBlock / 2};
+
+// Codes of 6 bits, sixteen scales of 8 bits, a float16.
+inline constexpr GgufSize kGgufQ6_K{kGgufSuperBlock, kGgufSuperBlock / 8 * 6 + 16 + 2};
+
 }  // namespace quarkfast

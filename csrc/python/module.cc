@@ -15,9 +15,11 @@ void register_linear(py::module_& m);
 void register_memory(py::module_& m);
 void register_output(py::module_& m);
 void register_packing(py::module_& m);
+void register_parts(py::module_& m);
 void register_ranges(py::module_& m);
 void register_requantize(py::module_& m);
 void register_stats(py::module_& m);
+void register_stochastic(py::module_& m);
 
 }  // namespace quarkfast::python
 
@@ -33,7 +35,9 @@ PYBIND11_MODULE(_core, m) {
   quarkfast::python::register_memory(m);
   quarkfast::python::register_output(m);
   quarkfast::python::register_packing(m);
+  quarkfast::python::register_parts(m);
   quarkfast::python::register_ranges(m);
   quarkfast::python::register_requantize(m);
   quarkfast::python::register_stats(m);
+  quarkfast::python::register_stochastic(m);
 }

@@ -68,6 +68,8 @@ void register_gguf(py::module_& m) {
   def_gguf(m, "q5_0", &Kernels::q5_0);
   def_gguf(m, "q5_1", &Kernels::q5_1);
   def_gguf(m, "q8_0", &Kernels::q8_0);
+  def_gguf(m, "q4_k", &Kernels::q4_k);
+  def_gguf(m, "q6_k", &Kernels::q6_k);
 }
 
 }  // namespace quarkfast::python

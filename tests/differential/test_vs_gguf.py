@@ -1,7 +1,10 @@
-"""Blocks of GGUF against the gguf package: the same bytes there, the same values back."""
+"""Blocks of GGUF against the gguf package, and those of super-blocks against llama.cpp: the same bytes and values."""
 
 from __future__ import annotations
 
+import ctypes
+import importlib.util
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,3 +55,23 @@ def test_values_are_those_of_the_package(isa: str, rng: np.random.Generator, nam
 @pytest.mark.parametrize("name", GGUF_TYPES)
 def test_sizes_are_those_of_the_package(name: str) -> None:
     assert gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[name]] == GGUF_TYPES[name]
+
+
+def _llama_cpp() -> Any:
+    """llama.cpp's library in the xllamacpp package, whose quantizers it exports."""
+    found = importlib.util.find_spec("xllamacpp")
+    if found is None or not found.submodule_search_locations:
+        pytest.skip("xllamacpp is not installed")
+    (library,) = Path(found.submodule_search_locations[0]).glob("*.so")
+    return ctypes.PyDLL(str(library))
+
+
+@pytest.mark.parametrize("name", ["Q4_K", "Q6_K"])
+def test_records_of_super_blocks_are_those_of_llama_cpp(isa: str, rng: np.random.Generator, name: str) -> None:
+    function = getattr(_llama_cpp(), f"quantize_row_{name[:2].lower()}_K_ref")
+    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64], None
+    for kind, values in rows(rng).items():
+        x = np.ascontiguousarray(values, np.float32)
+        told = np.empty((64, 1024 // 256 * GGUF_TYPES[name].bytes), np.uint8)
+        function(x.ctypes.data, told.ctypes.data, x.size)
+        np.testing.assert_array_equal(quarkfast.quantize_gguf(x, name), told, err_msg=kind)

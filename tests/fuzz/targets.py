@@ -12,7 +12,7 @@ import quarkfast
 from quarkfast import kernels, reference
 from quarkfast.formats.scalar import qtype
 
-from . import block_targets, cast_targets, descent_targets, gguf_targets, packing_targets, range_targets
+from . import block_targets, cast_targets, descent_targets, gguf_targets, packing_targets, parts_targets, range_targets
 from .draw import Draw
 
 INTEGERS = ("int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "uint32")
@@ -203,7 +203,7 @@ def _draw_floats(d: Draw) -> dict[str, Any]:
 def _draw_absmax(d: Draw) -> dict[str, Any]:
     arguments = _draw_floats(d)
     rank = arguments["x"].ndim
-    return arguments | ({"axis": d.integer(-rank, rank - 1)} if rank and d.chance(0.7) else {})
+    return arguments | ({"channel_axis": d.integer(-rank, rank - 1)} if rank and d.chance(0.7) else {})
 
 
 def _draw_extremes(d: Draw) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def _draw_extremes(d: Draw) -> dict[str, Any]:
     while not arguments["x"].size:
         arguments = _draw_absmax(d)
     return arguments | (
-        {"block_size": d.pick((1, 2, 3, 16, 32, 1000))} if "axis" in arguments and d.chance(0.5) else {}
+        {"block_size": d.pick((1, 2, 3, 16, 32, 1000))} if "channel_axis" in arguments and d.chance(0.5) else {}
     )
 
 
@@ -219,14 +219,16 @@ def _told_extremes(**arguments: Any) -> Any:
     return np.stack(kernels.extremes(**arguments))
 
 
-def _extremes(x: Any, axis: Any = None, block_size: Any = 0) -> Any:
-    if axis is None:
+def _extremes(x: Any, channel_axis: Any = None, block_size: Any = 0) -> Any:
+    if channel_axis is None:
         return np.stack(reference.reduce_extremes(np.asarray(x)[None], 0))[:, 0]
-    return np.stack(reference.reduce_extremes(x, axis, block_size))
+    return np.stack(reference.reduce_extremes(x, channel_axis, block_size))
 
 
-def _absmax(x: Any, axis: Any = None) -> Any:
-    return reference.reduce_absmax(x, axis) if axis is not None else reference.reduce_absmax(np.ravel(x)[None], 0)[0]
+def _absmax(x: Any, channel_axis: Any = None) -> Any:
+    if channel_axis is None:
+        return reference.reduce_absmax(np.ravel(x)[None], 0)[0]
+    return reference.reduce_absmax(x, channel_axis)
 
 
 def _range(x: Any) -> Any:
@@ -271,6 +273,7 @@ TARGETS = {
             descent_targets.CALLS,
             gguf_targets.CALLS,
             packing_targets.CALLS,
+            parts_targets.CALLS,
             range_targets.CALLS,
         )
         for name, row in calls.items()

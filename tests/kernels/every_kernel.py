@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -357,6 +358,82 @@ def gguf_rows(name: str) -> list[Row]:
     ]
 
 
+def fp4_rows() -> list[Row]:
+    """Codes and scales of one call joined: 512 values make 256 bytes of codes, and 16 or 32 of scales."""
+
+    def wholes(rng: np.random.Generator) -> Any:
+        return float_bits(rng, COUNT // 512 * 512)
+
+    def stored(rng: np.random.Generator) -> Any:
+        return rng.integers(0, 256, COUNT // 512 * 288, dtype=np.uint8)
+
+    def quantize(function: Callable[..., Any]) -> Callable[[Any, Any, int], Any]:
+        def run(x: Any, out: Any, _: int) -> Any:
+            codes, scales, *_ = function(x.reshape(-1, 512))
+            return np.concatenate([codes, scales.view(np.uint8)], axis=1)
+
+        return run
+
+    def dequantize(function: Callable[..., Any], scales: int) -> Callable[[Any, Any, int], Any]:
+        def run(x: Any, out: Any, _: int) -> Any:
+            parts = x.reshape(-1, 288)
+            return function(np.ascontiguousarray(parts[:, :256]), np.ascontiguousarray(parts[:, 256 : 256 + scales]))
+
+        return run
+
+    return [
+        Row("quantize_mxfp4_f32", wholes, np.uint8, quantize(quarkfast.quantize_mxfp4), 512),
+        Row("dequantize_mxfp4_f32", stored, np.float32, dequantize(quarkfast.dequantize_mxfp4, 16), 288),
+        Row(
+            "quantize_nvfp4_f32", wholes, np.uint8, quantize(partial(quarkfast.quantize_nvfp4, tensor_scale=0.02)), 512
+        ),
+        Row(
+            "dequantize_nvfp4_f32",
+            stored,
+            np.float32,
+            dequantize(partial(quarkfast.dequantize_nvfp4, tensor_scale=0.02), 32),
+            288,
+        ),
+    ]
+
+
+def row_rows() -> list[Row]:
+    """Rows of 64 values with their scales."""
+
+    def run(x: Any, out: Any, _: int) -> Any:
+        codes, scales = quarkfast.quantize_rows(x.reshape(-1, 64))
+        return np.concatenate([codes.view(np.uint8), scales.view(np.uint8)], axis=1)
+
+    return [Row("quantize_rows_f32_i8", lambda rng: float_bits(rng, COUNT // 64 * 64), np.uint8, run, 64)]
+
+
+def stochastic_rows() -> list[Row]:
+    """Random numbers belong to places in the whole, so that no array may be cut."""
+
+    def quantize(name: str, each: bool) -> Callable[[Any, Any, int], Any]:
+        def run(x: Any, out: Any, _: int) -> Any:
+            scale = np.linspace(0.1, 3, x.size, dtype=np.float32) if each else 0.3
+            return quarkfast.quantize_linear_stochastic(x, scale, dtype=name, axis=0, seed=5, out=out)
+
+        return run
+
+    def cast(x: Any, out: Any, _: int) -> Any:
+        return quarkfast.cast_stochastic(x, seed=5, out=out)
+
+    rows = [
+        Row(
+            f"quantize_linear_stochastic{suffix}_f32_{qtype(name).code}",
+            floats,
+            qtype(name).dtype,
+            quantize(name, each),
+            0,
+        )
+        for name in ("int4", "uint4", "int8", "uint8", "int16", "uint16")
+        for each, suffix in ((False, ""), (True, "_channels"))
+    ]
+    return [*rows, Row("cast_stochastic_f32_bf16", floats, qtype("bfloat16").dtype, cast, 0)]
+
+
 ROWS = [
     *(row for name in INTEGERS for real in ("float32", *SMALL_FLOATS) for row in linear_rows(name, real)),
     *(row for name in SMALL_FLOATS for row in cast_rows(name)),
@@ -371,4 +448,7 @@ ROWS = [
     *block_rows("bfp_prime", 16, 18),
     *block_rows("mx", 32, 25, "fp6_e3m2"),
     *(row for name in GGUF_TYPES for row in gguf_rows(name)),
+    *fp4_rows(),
+    *row_rows(),
+    *stochastic_rows(),
 ]

@@ -230,7 +230,7 @@ X = np.zeros((2, 16), np.float32)
         (
             lambda: quarkfast.fake_quantize_mx(X, "fp8_e4m4"),
             ValueError,
-            "element: expected one of .* got 'fp8_e4m4'; did you mean 'fp8_e4m3'",
+            "element: expected one of .* got 'fp8_e4m4'; did you mean 'mxfp8_e4m3'",
         ),
         (lambda: quarkfast.fake_quantize_mx(X, "int8", rule="amd"), ValueError, "rule: expected one of quark, ocp"),
         (

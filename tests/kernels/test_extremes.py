@@ -61,7 +61,7 @@ def assert_same_bytes(got: tuple[np.ndarray, ...], expected: tuple[np.ndarray, .
 def test_every_layout_equals_the_reference(isa, rng, dtype, shape, axis, block):
     for make in (bits, numbers):
         x = make(rng, dtype, shape)
-        got = kernels.extremes(x, axis, block_size=block)
+        got = kernels.extremes(x, channel_axis=axis, block_size=block)
         assert_same_bytes(got, reference.reduce_extremes(x, axis, block))
 
 
@@ -80,7 +80,7 @@ def test_all_patterns_of_bits_are_ordered_as_their_values(isa, dtype):
     x = (every << 16).view(np.float32) if dtype == "float32" else every.astype(np.uint16).view(DTYPES[dtype])
     with np.errstate(invalid="ignore"):
         pairs = np.stack([x, np.roll(x, 12345)])
-    assert_same_bytes(kernels.extremes(pairs, 1), reference.reduce_extremes(pairs, 1))
+    assert_same_bytes(kernels.extremes(pairs, channel_axis=1), reference.reduce_extremes(pairs, 1))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_threads_do_not_change_a_byte(rng, dtype, shape, axis, block):
         found = []
         for threads in (1, 2, 3, 8):
             quarkfast.set_num_threads(threads)
-            found.append(kernels.extremes(x, axis, block_size=block))
+            found.append(kernels.extremes(x, channel_axis=axis, block_size=block))
         for other in found[1:]:
             assert_same_bytes(other, found[0])
     finally:
@@ -106,7 +106,7 @@ def test_threads_do_not_change_a_byte(rng, dtype, shape, axis, block):
 def test_one_value_that_is_no_number_tells_of_its_group_alone(isa):
     x = np.ones((64, 300), np.float32)
     x[40, 7], x[3, 8], x[33, 9] = np.nan, np.inf, -np.inf
-    low, high = kernels.extremes(x, 0, block_size=32)
+    low, high = kernels.extremes(x, channel_axis=0, block_size=32)
     for found in (low, high):
         assert np.argwhere(np.isnan(found)).tolist() == [[1, 7]]
     assert np.argwhere(np.isinf(high)).tolist() == [[0, 8]]
@@ -115,7 +115,10 @@ def test_one_value_that_is_no_number_tells_of_its_group_alone(isa):
 
 def test_strided_input_is_read(rng):
     x = rng.standard_normal((60, 70)).astype(np.float32)
-    assert_same_bytes(kernels.extremes(x.T[::2], 1, block_size=16), kernels.extremes(x.T[::2].copy(), 1, block_size=16))
+    assert_same_bytes(
+        kernels.extremes(x.T[::2], channel_axis=1, block_size=16),
+        kernels.extremes(x.T[::2].copy(), channel_axis=1, block_size=16),
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,17 +130,17 @@ def test_strided_input_is_read(rng):
             "extremes: x: expected dtype float32, float16 or bfloat16, got float64",
         ),
         (
-            lambda: kernels.extremes(np.zeros((2, 0), np.float32), 0),
+            lambda: kernels.extremes(np.zeros((2, 0), np.float32), channel_axis=0),
             ValueError,
             r"extremes: x: expected one value or more, got shape \(2, 0\)",
         ),
         (
-            lambda: kernels.extremes(np.zeros((2, 2), np.float32), 2),
+            lambda: kernels.extremes(np.zeros((2, 2), np.float32), channel_axis=2),
             ValueError,
-            "extremes: axis: expected an axis of a tensor of rank 2, got 2",
+            "extremes: channel_axis: expected an axis of a tensor of rank 2, got 2",
         ),
         (
-            lambda: kernels.extremes(np.zeros((2, 2), np.float32), 0, block_size=-1),
+            lambda: kernels.extremes(np.zeros((2, 2), np.float32), channel_axis=0, block_size=-1),
             ValueError,
             "extremes: block_size: expected 0 or a positive integer, got -1",
         ),

@@ -10,7 +10,7 @@ import pytest
 
 import quarkfast
 from conftest import SIZES, float_bits
-from quarkfast import _core, reference
+from quarkfast import _core, kernels, reference
 
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 # Sizes that end inside the first chunk of 2048, at its end, behind it, and inside the second block of 63488 (moments)
@@ -205,7 +205,7 @@ def test_moments_of_nothing_are_zero():
 def test_channel_maxima_equal_the_reference_along_every_axis(isa, rng, dtype, shape):
     x = values(rng, int(np.prod(shape)), dtype).reshape(shape)
     for axis in range(-len(shape), len(shape)):
-        np.testing.assert_array_equal(quarkfast.absmax(x, axis), reference.reduce_absmax(x, axis))
+        np.testing.assert_array_equal(quarkfast.absmax(x, channel_axis=axis), reference.reduce_absmax(x, axis))
     np.testing.assert_array_equal(quarkfast.absmax(x), reference.reduce_absmax(x.reshape(1, -1), 0)[0])
 
 
@@ -217,7 +217,7 @@ def test_channel_maxima_do_not_depend_on_threads(isa, rng):
             found = []
             for threads in (1, 2, 5):
                 quarkfast.set_num_threads(threads)
-                found.append(quarkfast.absmax(x, axis))
+                found.append(quarkfast.absmax(x, channel_axis=axis))
             np.testing.assert_array_equal(found[0], found[1])
             np.testing.assert_array_equal(found[0], found[2])
     finally:
@@ -239,8 +239,8 @@ def test_other_dtypes_meet_a_sentence(function):
 
 
 def test_an_axis_that_does_not_exist_meets_a_sentence():
-    with pytest.raises(ValueError, match="absmax: axis: expected an axis of a tensor of rank 2, got 2"):
-        quarkfast.absmax(np.zeros((2, 2), np.float32), axis=2)
+    with pytest.raises(ValueError, match="absmax: channel_axis: expected an axis of a tensor of rank 2, got 2"):
+        quarkfast.absmax(np.zeros((2, 2), np.float32), channel_axis=2)
 
 
 class TestCollector:
@@ -345,3 +345,15 @@ class TestCollector:
         collector = _core.Collector(1, histogram=True)
         with pytest.raises(error, match=message):
             collector.merge(0, collector.range(0), (0, 0, 0), (counts, exponent), None)
+
+
+@pytest.mark.parametrize("function", [quarkfast.absmax, kernels.extremes])
+def test_the_old_name_of_the_axis_works_and_warns_of_the_new_one(function):
+    x = np.float32([[1, -3], [2, 5]])
+    with pytest.warns(
+        DeprecationWarning, match=r"axis: expected channel_axis, the new name .*, got axis; from the next"
+    ):
+        old = function(x, 0)
+    np.testing.assert_array_equal(old, function(x, channel_axis=0))
+    with pytest.raises(ValueError, match="channel_axis: expected it alone, got axis too"):
+        function(x, 0, channel_axis=0)

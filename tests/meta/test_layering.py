@@ -79,7 +79,7 @@ OUTSIDE = {
 CPP_LAYERS = [["numerics"], ["kernels"], ["runtime"], ["tensor", "stats", "ranges"], ["ort", "python"]]
 CPP_RANK = {name: rank for rank, names in enumerate(CPP_LAYERS) for name in names}
 CPP_FILES = {"kernels.h": "kernels", "export.h": "runtime"}
-KERNEL_STANDARD_HEADERS = {"cstddef", "cstdint", "cstring", "limits"}
+KERNEL_STANDARD_HEADERS = {"cmath", "cstddef", "cstdint", "cstring", "limits"}
 # Kernels that use instructions by name, each with its measurement in the file.
 INTRINSICS = {"kernels/convert_f16.inl.h", "kernels/histogram.inl.h"}
 SOURCES = sorted(path for path in CSRC.rglob("*") if re.search(r"\.(h|cc|in|inc)$", path.name))

@@ -15,6 +15,14 @@ from quarkfast.kernels.bfp import (
 )
 from quarkfast.kernels.casts import cast, round_trip
 from quarkfast.kernels.descent import descend_codes
+from quarkfast.kernels.fp4 import (
+    MxFp4,
+    NvFp4,
+    dequantize_mxfp4,
+    dequantize_nvfp4,
+    quantize_mxfp4,
+    quantize_nvfp4,
+)
 from quarkfast.kernels.gguf import dequantize_gguf, quantize_gguf
 from quarkfast.kernels.linear import (
     dequantize_linear,
@@ -36,21 +44,28 @@ from quarkfast.kernels.range_estimation import (
     spread,
 )
 from quarkfast.kernels.requantize import requantize_linear, requantize_shift
+from quarkfast.kernels.rows import quantize_rows
 from quarkfast.kernels.statistics import Histogram, Moments, Range, absmax, extremes, histogram, moments, reduce_range
+from quarkfast.kernels.stochastic import cast_stochastic, quantize_linear_stochastic
 
 __all__ = [
     "Histogram",
     "MatMulNBits",
     "Moments",
+    "MxFp4",
+    "NvFp4",
     "Range",
     "absmax",
     "cast",
+    "cast_stochastic",
     "dequantize_bfp",
     "dequantize_bfp_prime",
     "dequantize_float",
     "dequantize_gguf",
     "dequantize_linear",
     "dequantize_mx",
+    "dequantize_mxfp4",
+    "dequantize_nvfp4",
     "descend_codes",
     "entropy_range",
     "extremes",
@@ -74,7 +89,11 @@ __all__ = [
     "quantize_gguf",
     "quantize_linear",
     "quantize_linear_mirrored",
+    "quantize_linear_stochastic",
     "quantize_mx",
+    "quantize_mxfp4",
+    "quantize_nvfp4",
+    "quantize_rows",
     "reduce_range",
     "requantize_linear",
     "requantize_shift",

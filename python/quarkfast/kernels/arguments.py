@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
 from quarkfast.errors import shown
+from quarkfast.kernels.dlpack import from_dlpack
 
 __all__ = [
     "F32",
@@ -18,6 +19,7 @@ __all__ = [
     "as_flag",
     "as_integer",
     "contiguous",
+    "float_remedy",
     "laid_out",
     "output",
     "spellings",
@@ -30,9 +32,11 @@ output = _core.output
 
 
 def as_array(value: ArrayLike, where: str, argument: str = "x") -> NDArray[Any]:
-    """Return value as an array, not copied where it is one."""
+    """Return value as an array, not copied where it is one or a tensor that DLPack exports."""
     if type(value) is np.ndarray:
         return value
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray | np.generic):
+        return from_dlpack(value, where, argument)
     try:
         return np.asarray(value)
     except (TypeError, ValueError) as error:  # nested lists of uneven lengths
@@ -76,11 +80,17 @@ def as_flag(value: Any, where: str, argument: str) -> bool:
     return bool(value)
 
 
+def float_remedy(dtype: np.dtype[Any]) -> str:
+    """Return what ends the message that refuses numbers of a dtype where float32 is expected: lists become float64."""
+    return "; numpy.asarray(x, numpy.float32) converts it" if dtype.kind in "fiu" else ""
+
+
 def contiguous(x: ArrayLike, where: str, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return x as a C-contiguous, aligned array of exactly this dtype, copied only where its layout demands it."""
     array = as_array(x, where)
     if array.dtype != dtype:
-        raise TypeError(f"{where}: x: expected dtype {dtype}, got {array.dtype}")
+        remedy = float_remedy(array.dtype) if dtype == F32 else ""
+        raise TypeError(f"{where}: x: expected dtype {dtype}, got {array.dtype}{remedy}")
     return laid_out(array)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from quarkfast import _core
 from quarkfast.errors import did_you_mean, shown
-from quarkfast.kernels.arguments import F32, as_array, as_integer, contiguous, laid_out, output
+from quarkfast.kernels.arguments import F32, as_array, as_integer, contiguous, float_remedy, laid_out, output
 from quarkfast.kernels.casts import cast
 
 __all__ = ["ROUNDINGS", "Format", "choice", "dequantize", "fake_quantize", "quantize", "rounding_mode", "widened"]
@@ -63,7 +63,8 @@ def fake_quantize(family: str, x: ArrayLike, axis: int, form: Format, out: NDArr
     suffix = _SUFFIXES.get(array.dtype)
     if suffix is None:
         names = ", ".join(str(dtype) for dtype in _SUFFIXES)
-        raise TypeError(f"fake_quantize_{family}: x: expected a dtype among {names}, got {array.dtype}")
+        remedy = float_remedy(array.dtype)
+        raise TypeError(f"fake_quantize_{family}: x: expected a dtype among {names}, got {array.dtype}{remedy}")
     where = f"fake_quantize_{family}_{suffix}"
     array = laid_out(array)
     dims = _dims(array.shape, _axis(where, axis, array.ndim))

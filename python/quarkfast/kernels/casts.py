@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
-from quarkfast.kernels.arguments import F32, as_array, as_dtype, as_flag, spellings
+from quarkfast.kernels.arguments import F32, as_array, as_dtype, as_flag, float_remedy, spellings
 
 __all__ = ["cast", "round_trip"]
 
@@ -99,6 +99,7 @@ def cast(x: ArrayLike, dtype: DTypeLike, *, saturate: bool = False, out: NDArray
         if not where:
             raise TypeError(
                 f"cast: expected two different types among float32, {_NAMES}, got {array.dtype} to {target}"
+                f"{float_remedy(array.dtype) if array.dtype not in _CODES and array.dtype != F32 else ''}"
             ) from None
     return getattr(_core, where)(array, out)  # type: ignore[no-any-return]
 
@@ -138,4 +139,7 @@ def round_trip(
         if target not in _CODES:
             raise TypeError(f"round_trip: dtype: expected one of {_NAMES}, got {target}") from None
         where = _ROUNDS[target, saturate]
-    return getattr(_core, where)(as_array(x, where), out)  # type: ignore[no-any-return]
+    array = as_array(x, where)
+    if array.dtype != F32:
+        raise TypeError(f"{where}: x: expected dtype float32, got {array.dtype}{float_remedy(array.dtype)}")
+    return getattr(_core, where)(array, out)  # type: ignore[no-any-return]

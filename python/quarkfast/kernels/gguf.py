@@ -35,27 +35,32 @@ GGUF_TYPES = {
     "Q5_0": GgufType(32, 22),
     "Q5_1": GgufType(32, 24),
     "Q8_0": GgufType(32, 34),
+    "Q4_K": GgufType(256, 144),
+    "Q6_K": GgufType(256, 210),
 }
 
 
 def quantize_gguf(x: ArrayLike, type: str, *, out: NDArray[Any] | None = None) -> NDArray[np.uint8]:
-    """Store in a block type of GGUF: the bytes that the gguf package writes.
+    """Store in a block type of GGUF: the bytes that the gguf package writes, and llama.cpp of ``Q4_K`` and ``Q6_K``.
 
     Args:
         x: float32, float16 or bfloat16 array of rank 1 or more, whose last axis is a multiple of the type's block.
-        type: ``"Q4_0"``, ``"Q4_1"``, ``"Q5_0"``, ``"Q5_1"`` or ``"Q8_0"``, of 32 values a block.
+        type: ``"Q4_0"``, ``"Q4_1"``, ``"Q5_0"``, ``"Q5_1"`` or ``"Q8_0"``, of 32 values a block, or
+            ``"Q4_K"`` or ``"Q6_K"``, of 256.
         out: uint8 array of the returned shape to write to.
 
     Returns:
-        uint8 array, shape ``[other axes..., blocks * bytes]``: blocks of 18, 20, 22, 24 or 34 bytes along the last
-        axis. A block with an infinity or NaN gets a scale that is NaN; a scale beyond float16 is infinite.
+        uint8 array, shape ``[other axes..., blocks * bytes]``: blocks of 18, 20, 22, 24, 34, 144 or 210 bytes
+        along the last axis. A block with an infinity or NaN, and a super-block with a value of 2^30 or more, gets
+        a scale that is NaN; another scale beyond float16 is infinite.
 
     Raises:
         TypeError: ``x`` has another dtype.
         ValueError: there is no such type, or the last axis is no multiple of its block.
 
     Source:
-        ``gguf.quants.quantize``; docs/numerics.md, "GGUF blocks".
+        ``gguf.quants.quantize``; llama.cpp's ``quantize_row_q4_K_ref`` and ``quantize_row_q6_K_ref``, which use no
+        importance matrix; docs/numerics.md, "GGUF blocks".
 
     Example:
         >>> import numpy as np

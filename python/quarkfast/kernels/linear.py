@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
 from quarkfast.formats.scalar import KERNEL_FORMATS, ScalarFormat, integer_type
-from quarkfast.kernels.arguments import F32, as_array, as_dtype, as_integer, spellings
+from quarkfast.kernels.arguments import F32, as_array, as_dtype, as_integer, float_remedy, spellings
 from quarkfast.kernels.scaled import converted
 
 __all__ = ["dequantize_linear", "fake_quantize_linear", "quantize_linear", "quantize_linear_mirrored"]
@@ -262,7 +262,8 @@ def _row(array: NDArray[Any], dtype: DTypeLike, where: str) -> ScalarFormat:
     """Return the type of codes where it is spelled unusually, is none of the kernels' own, or something is wrong."""
     row = integer_type(dtype)
     if array.dtype not in _REALS:
-        raise TypeError(f"{where}: x: expected dtype float32, float16 or bfloat16, got {array.dtype}")
+        remedy = float_remedy(array.dtype)
+        raise TypeError(f"{where}: x: expected dtype float32, float16 or bfloat16, got {array.dtype}{remedy}")
     return row
 
 

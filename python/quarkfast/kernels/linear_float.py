@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
 from quarkfast.formats.scalar import KERNEL_FORMATS, qtype
-from quarkfast.kernels.arguments import as_array
+from quarkfast.kernels.arguments import F32, as_array, float_remedy
 from quarkfast.kernels.scaled import converted
 
 __all__ = ["dequantize_float", "quantize_float"]
@@ -60,6 +60,8 @@ def quantize_float(
         raise TypeError(f"quantize_float: dtype: expected float16 or bfloat16, got {row.name}")
     where = f"quantize_float_f32_{row.code}"
     run, array = getattr(_core, where), as_array(x, where)
+    if array.dtype != F32:
+        raise TypeError(f"{where}: x: expected dtype float32, got {array.dtype}{float_remedy(array.dtype)}")
     y = run(array, out, scale, zero_point, axis, block_size)
     if y is None:
         y = run(array, out, *converted(where, target, scale, zero_point, axis, block_size))

@@ -8,17 +8,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quarkfast import _core
+from quarkfast.formats.block import BLOCK_FORMATS
 from quarkfast.kernels import block_arguments as blocks
 from quarkfast.kernels.arguments import as_integer
 
 __all__ = ["dequantize_mx", "fake_quantize_mx", "quantize_mx"]
 
-_ELEMENTS = ("fp8_e5m2", "fp8_e4m3", "fp6_e3m2", "fp6_e2m3", "fp4_e2m1", "int8")
+# The names of the formats, and their elements as Quark's operator spells them, which are taken too.
+_ELEMENTS = {row.name: str(row.attributes["element_dtype"]) for row in BLOCK_FORMATS.values() if row.family == "mx"}
 _RULES = ("quark", "ocp")
 
 
 def _mx(where: str, element: str, block_size: int, rounding: str, rule: str) -> _core.Mx:
-    blocks.choice(where, "element", element, _ELEMENTS)
+    if not isinstance(element, str) or element not in _ELEMENTS.values():
+        element = _ELEMENTS[blocks.choice(where, "element", element, _ELEMENTS)]
     blocks.choice(where, "rule", rule, _RULES)
     return _core.Mx(
         as_integer(block_size, where, "block_size"), element, blocks.rounding_mode(where, rounding), rule == "ocp"
@@ -39,7 +42,8 @@ def fake_quantize_mx(
 
     Args:
         x: float32, float16 or bfloat16 array of any shape of rank 1 or more.
-        element: ``"fp8_e5m2"``, ``"fp8_e4m3"``, ``"fp6_e3m2"``, ``"fp6_e2m3"``, ``"fp4_e2m1"`` or ``"int8"``.
+        element: ``"mxfp8_e5m2"``, ``"mxfp8_e4m3"``, ``"mxfp6_e3m2"``, ``"mxfp6_e2m3"``, ``"mxfp4_e2m1"`` or
+            ``"mxint8"``; the element alone (``"fp4_e2m1"``), as Quark's operator spells it, is taken too.
         axis: Axis along which consecutive elements form blocks; negative counts from the end.
         block_size: Elements in a block, > 0; a short last block is as if filled with zeros.
         rounding: Of int8 elements, as in :func:`fake_quantize_bfp`; floats always round half to even.
@@ -61,7 +65,7 @@ def fake_quantize_mx(
 
     Example:
         >>> import numpy as np
-        >>> fake_quantize_mx(np.float32([6.5, -1.2, 0.1, 3.4]), "fp4_e2m1")
+        >>> fake_quantize_mx(np.float32([6.5, -1.2, 0.1, 3.4]), "mxfp4_e2m1")
         array([ 6., -1.,  0.,  3.], dtype=float32)
     """
     form = _mx("fake_quantize_mx", element, block_size, rounding, rule)
@@ -101,7 +105,7 @@ def quantize_mx(
 
     Example:
         >>> import numpy as np
-        >>> quantize_mx(np.float32([6.0, -1.0, 0.5]), "fp4_e2m1")[0, :3].tolist()
+        >>> quantize_mx(np.float32([6.0, -1.0, 0.5]), "mxfp4_e2m1")[0, :3].tolist()
         [127, 167, 1]
     """
     form = _mx("quantize_mx", element, block_size, rounding, "ocp")
@@ -139,7 +143,7 @@ def dequantize_mx(
 
     Example:
         >>> import numpy as np
-        >>> dequantize_mx(quantize_mx(np.float32([6.5, -1.2, 3.4]), "fp4_e2m1"), 3, "fp4_e2m1")
+        >>> dequantize_mx(quantize_mx(np.float32([6.5, -1.2, 3.4]), "mxfp4_e2m1"), 3, "mxfp4_e2m1")
         array([ 6., -1.,  3.], dtype=float32)
     """
     form = _mx("dequantize_mx", element, block_size, "half_even", "ocp")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quarkfast import _core
-from quarkfast.kernels.arguments import as_array, as_integer
+from quarkfast.kernels.arguments import as_array, as_integer, float_remedy
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -39,7 +40,8 @@ def _floats(x: ArrayLike, where: str) -> tuple[NDArray[Any], str]:
     array = as_array(x, where)
     code = _CODES.get(array.dtype)
     if code is None:
-        raise TypeError(f"{where}: x: expected dtype float32, float16 or bfloat16, got {array.dtype}")
+        remedy = float_remedy(array.dtype)
+        raise TypeError(f"{where}: x: expected dtype float32, float16 or bfloat16, got {array.dtype}{remedy}")
     return array, code
 
 
@@ -204,42 +206,49 @@ def moments(x: ArrayLike) -> Moments:
     return Moments(_range(seen).finite, total, squares)
 
 
-def absmax(x: ArrayLike, axis: int | None = None) -> NDArray[np.float32]:
-    """Find the largest magnitude of the finite values, of a whole array or of each index along an axis.
+def absmax(x: ArrayLike, axis: int | None = None, *, channel_axis: int | None = None) -> NDArray[np.float32]:
+    """Find the largest magnitude of the finite values, of a whole array or of each channel.
 
     Args:
         x: float32, float16 or bfloat16 array of any shape.
-        axis: The axis to keep, from ``-x.ndim`` to ``x.ndim - 1``, or ``None`` for one maximum.
+        axis: The old name of ``channel_axis``, deprecated: from the next version on it is the axis that is reduced, as
+            in NumPy.
+        channel_axis: The axis to keep, from ``-x.ndim`` to ``x.ndim - 1``, or ``None`` for one maximum.
 
     Returns:
-        float32 array of shape ``(x.shape[axis],)``, or ``()`` without an axis; 0 where no value is finite.
+        float32 array of shape ``(x.shape[channel_axis],)``, or ``()`` without an axis; 0 where no value is finite.
 
     Raises:
         TypeError: ``x`` has another dtype.
         ValueError: there is no such axis.
 
     Example:
-        >>> absmax(np.float32([[1, -3], [2, np.inf]]), axis=1)
+        >>> absmax(np.float32([[1, -3], [2, np.inf]]), channel_axis=1)
         array([2., 3.], dtype=float32)
     """
     array, code = _floats(x, "absmax")
+    channel_axis = _channel_axis("absmax", axis, channel_axis)
     reduce = getattr(_core, f"reduce_absmax_{code}")
-    if axis is None:
+    if channel_axis is None:
         return np.asarray(reduce(array, (1, 1, array.size))).reshape(())
-    return np.asarray(reduce(array, _dims(array, as_integer(axis, "absmax", "axis"), "absmax")))
+    return np.asarray(reduce(array, _dims(array, channel_axis, "absmax")))
 
 
-def extremes(x: ArrayLike, axis: int | None = None, *, block_size: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Find the least and the greatest value of a whole array, of each index along an axis, or of each block along it.
+def extremes(
+    x: ArrayLike, axis: int | None = None, *, channel_axis: int | None = None, block_size: int = 0
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Find the least and the greatest value of a whole array, of each channel, or of each block along an axis.
 
     Args:
         x: float32, float16 or bfloat16 array of any shape, not empty.
-        axis: The axis of channels or blocks, from ``-x.ndim`` to ``x.ndim - 1``, or ``None`` for the whole.
-        block_size: Elements along ``axis`` that make a block; 0 means one result for each index.
+        axis: The old name of ``channel_axis``, deprecated as in :func:`absmax`.
+        channel_axis: The axis of channels or blocks, from ``-x.ndim`` to ``x.ndim - 1``, or ``None`` for the whole.
+        block_size: Elements along ``channel_axis`` that make a block; 0 means one result for each index.
 
     Returns:
         Two arrays of the dtype of ``x``, of the shape of scales that :func:`quantize_linear` takes: ``()`` without an
-        axis, ``(x.shape[axis],)``, or the shape of ``x`` with ``ceil(x.shape[axis] / block_size)`` along ``axis``.
+        axis, ``(x.shape[channel_axis],)``, or the shape of ``x`` with ``ceil(x.shape[channel_axis] / block_size)``
+        there.
         Unlike the range of :func:`reduce_range` they count infinity, and both are NaN where a value is; never ``-0.0``.
 
     Raises:
@@ -247,7 +256,7 @@ def extremes(x: ArrayLike, axis: int | None = None, *, block_size: int = 0) -> t
         ValueError: ``x`` is empty, there is no such axis, or ``block_size`` is negative or has no axis.
 
     Example:
-        >>> low, high = extremes(np.float32([[1, -3], [2, np.inf], [5, 4]]), axis=0, block_size=2)
+        >>> low, high = extremes(np.float32([[1, -3], [2, np.inf], [5, 4]]), channel_axis=0, block_size=2)
         >>> low
         array([[ 1., -3.],
                [ 5.,  4.]], dtype=float32)
@@ -256,29 +265,44 @@ def extremes(x: ArrayLike, axis: int | None = None, *, block_size: int = 0) -> t
                [ 5.,  4.]], dtype=float32)
     """
     array, code = _floats(x, "extremes")
+    channel_axis = _channel_axis("extremes", axis, channel_axis)
     block = as_integer(block_size, "extremes", "block_size")
-    if block < 0 or (block and axis is None):
-        wanted = "0 without an axis" if axis is None else "0 or a positive integer"
+    if block < 0 or (block and channel_axis is None):
+        wanted = "0 without an axis" if channel_axis is None else "0 or a positive integer"
         raise ValueError(f"extremes: block_size: expected {wanted}, got {block}")
     if not array.size:
         raise ValueError(f"extremes: x: expected one value or more, got shape {array.shape}")
     reduce = getattr(_core, f"reduce_extremes_{code}")
-    if axis is None:
+    if channel_axis is None:
         low, high = reduce(array, (1, array.size, 1), array.size)
         return low.reshape(()), high.reshape(())
-    axis = as_integer(axis, "extremes", "axis")
-    dims = _dims(array, axis, "extremes")
+    dims = _dims(array, channel_axis, "extremes")
     low, high = reduce(array, dims, min(block, dims[1]))
     if block:
         shape = list(array.shape)
-        shape[axis] = -(-dims[1] // block)
+        shape[channel_axis] = -(-dims[1] // block)
         low, high = low.reshape(shape), high.reshape(shape)
     return low, high
+
+
+def _channel_axis(where: str, axis: int | None, channel_axis: int | None) -> int | None:
+    """Return the axis that is kept, by its name or by the one that it had."""
+    if axis is None:
+        return None if channel_axis is None else as_integer(channel_axis, where, "channel_axis")
+    if channel_axis is not None:
+        raise ValueError(f"{where}: channel_axis: expected it alone, got axis too")
+    warnings.warn(
+        f"{where}: axis: expected channel_axis, the new name of the axis that is kept, got axis; from the next version "
+        "on axis is the one that is reduced, as in NumPy",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return as_integer(axis, where, "axis")
 
 
 def _dims(array: NDArray[Any], axis: int, where: str) -> tuple[int, int, int]:
     """Return the elements before, along and behind an axis."""
     if not -array.ndim <= axis < array.ndim:
-        raise ValueError(f"{where}: axis: expected an axis of a tensor of rank {array.ndim}, got {axis}")
+        raise ValueError(f"{where}: channel_axis: expected an axis of a tensor of rank {array.ndim}, got {axis}")
     axis %= array.ndim
     return math.prod(array.shape[:axis]), array.shape[axis], math.prod(array.shape[axis + 1 :])

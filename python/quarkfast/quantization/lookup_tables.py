@@ -112,7 +112,7 @@ def _may_be_coded(node: ir.Node, scheme: Scheme, choices: Choices, nodes: Eligib
 def _is_precise(table: ir.Value) -> bool:
     """Whether the noise of even rounding is small beside all rows but the largest hundredth, which make it large."""
     values = array_of(table)
-    low, high = kernels.extremes(values, COLUMNS)
+    low, high = kernels.extremes(values, channel_axis=COLUMNS)
     steps = np.maximum(-low.astype(np.float64), high) / 127
     power = np.sort(np.einsum("ij,ij->i", values, values, dtype=np.float64))
     usual = power[: -math.ceil(len(power) / 100)].mean()

@@ -197,7 +197,7 @@ def _sampled(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _channels(values: NDArray[np.float32], axis: int, quantizer: Quantizer) -> Channels:
-    low, high = kernels.extremes(values, axis)
+    low, high = kernels.extremes(values, channel_axis=axis)
     starts = _starts(low.size, math.ceil(low.size / _BARS))
     reach = np.zeros(low.size, np.float64)
     if find(quantizer.dtype).is_integer and quantizer.scale.size in (1, low.size):

@@ -26,6 +26,7 @@ from quarkfast.reference.casts import (
     round_trip_f32_f16,
 )
 from quarkfast.reference.descent import descend_codes
+from quarkfast.reference.fp4 import dequantize_mxfp4, dequantize_nvfp4, quantize_mxfp4, quantize_nvfp4
 from quarkfast.reference.gguf import dequantize_gguf, quantize_gguf
 from quarkfast.reference.linear import (
     dequantize_float,
@@ -54,6 +55,7 @@ from quarkfast.reference.range_estimation import (
     spread,
 )
 from quarkfast.reference.requantize import requantize_linear, requantize_shift
+from quarkfast.reference.rows import quantize_rows
 from quarkfast.reference.statistics import (
     count_histogram,
     merge_histograms,
@@ -62,12 +64,14 @@ from quarkfast.reference.statistics import (
     reduce_range,
     sum_moments,
 )
+from quarkfast.reference.stochastic import cast_stochastic, quantize_linear_stochastic
 
 __all__ = [
     "cast_bf16_f32",
     "cast_f16_f32",
     "cast_f32_bf16",
     "cast_f32_f16",
+    "cast_stochastic",
     "count_histogram",
     "dequantize_bfp",
     "dequantize_bfp_prime",
@@ -76,6 +80,8 @@ __all__ = [
     "dequantize_linear",
     "dequantize_linear_blocks",
     "dequantize_mx",
+    "dequantize_mxfp4",
+    "dequantize_nvfp4",
     "descend_codes",
     "entropy_divergences",
     "entropy_range",
@@ -100,7 +106,11 @@ __all__ = [
     "quantize_float",
     "quantize_gguf",
     "quantize_linear",
+    "quantize_linear_stochastic",
     "quantize_mx",
+    "quantize_mxfp4",
+    "quantize_nvfp4",
+    "quantize_rows",
     "reduce_absmax",
     "reduce_extremes",
     "reduce_range",

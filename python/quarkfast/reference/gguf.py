@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quarkfast.reference import gguf_super
+
 __all__ = ["dequantize_gguf", "quantize_gguf"]
 
 Array = NDArray[Any]
@@ -18,26 +20,27 @@ _NIBBLES = {"Q4_0": (4, False), "Q4_1": (4, True), "Q5_0": (5, False), "Q5_1": (
 def quantize_gguf(blocks: Array, type: str) -> Array:
     """Records of float32 blocks, one a row."""
     blocks = np.asarray(blocks, np.float32)
-    odd = np.flatnonzero(~np.isfinite(blocks).all(axis=1))
+    limit = 2.0**30 if type.endswith("_K") else np.inf  # of super-blocks, whose sums of cubes would overflow
+    odd = np.flatnonzero(~(np.abs(blocks) < limit).all(axis=1))
     blocks = blocks.copy()
     blocks[odd] = 0
-    records = (_bytes if type == "Q8_0" else _nibbles)(blocks, type)
+    records = _nibbles(blocks, type) if type in _NIBBLES else _QUANTIZE[type](blocks)
     records[odd] = 0
-    records[odd, :2] = _stored(np.full((1, 1), np.nan))
+    at = 208 if type == "Q6_K" else 0
+    records[odd, at : at + 2] = _stored(np.full((1, 1), np.nan))
     return records
 
 
 def dequantize_gguf(records: Array, type: str) -> Array:
     """float32 blocks of records, one a row."""
+    if type not in _NIBBLES:
+        return _DEQUANTIZE[type](records)
     with np.errstate(invalid="ignore"):
-        if type == "Q8_0":
-            y: Array = _loaded(records[:, :2]) * records[:, 2:].view(np.int8).astype(np.float32)
-            return y
         bits, has_minimum = _NIBBLES[type]
         codes = _codes(records[:, 4 if has_minimum else 2 :], bits)
         if has_minimum:
             scale, low = _loaded_pair(records)
-            y = scale * codes.astype(np.float32) + low
+            y: Array = scale * codes.astype(np.float32) + low
         else:
             y = _loaded(records[:, :2]) * (codes - 2 ** (bits - 1)).astype(np.float32)
         return y
@@ -67,11 +70,17 @@ def _inverse(scale: Array) -> Array:
     return np.where(np.isfinite(inverse), inverse, np.float32(0))
 
 
-def _bytes(blocks: Array, _: str) -> Array:
+def _quantize_q8_0(blocks: Array) -> Array:
     scale = np.abs(blocks).max(axis=1, keepdims=True) / np.float32(127)
     quotient = (blocks * _inverse(scale)).astype(np.float64)
     codes = np.copysign(np.floor(np.abs(quotient) + 0.5), quotient).astype(np.int8)
     return np.concatenate([_stored(scale), codes.view(np.uint8)], axis=1)
+
+
+def _dequantize_q8_0(records: Array) -> Array:
+    with np.errstate(invalid="ignore"):
+        y: Array = _loaded(records[:, :2]) * records[:, 2:].view(np.int8).astype(np.float32)
+    return y
 
 
 def _nibbles(blocks: Array, type: str) -> Array:
@@ -100,3 +109,7 @@ def _codes(parts: Array, bits: int) -> Array:
     if bits == 5:
         codes |= np.unpackbits(parts[:, :4], axis=1, bitorder="little").astype(np.int64) << 4
     return codes
+
+
+_QUANTIZE = {"Q8_0": _quantize_q8_0, "Q4_K": gguf_super.quantize_q4_k, "Q6_K": gguf_super.quantize_q6_k}
+_DEQUANTIZE = {"Q8_0": _dequantize_q8_0, "Q4_K": gguf_super.dequantize_q4_k, "Q6_K": gguf_super.dequantize_q6_k}

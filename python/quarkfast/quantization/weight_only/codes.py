@@ -100,7 +100,7 @@ def _extremes(piece: NDArray[Any], size: int, name: str) -> tuple[NDArray[Any], 
     Raises:
         ModelError: If one is NaN or infinite.
     """
-    low, high = kernels.extremes(piece, 1, block_size=size)
+    low, high = kernels.extremes(piece, channel_axis=1, block_size=size)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         found = kernels.reduce_range(piece)
         infinite = found.pos_inf + found.neg_inf
