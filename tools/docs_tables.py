@@ -1,5 +1,5 @@
 """Writes the tables of docs/ that come from tables of the source: options in cli.md, range methods in calibration.md,
-number formats in types.md, Quark's keys in quark_keys.md.
+number formats in types.md, Quark's keys in quark_keys.md, kernels in kernels.md.
 
     python -m tools.docs_tables
 """
@@ -16,6 +16,7 @@ from quarkfast.config.quark.keys import KEYS, Key, holds
 from quarkfast.formats import Format, find, weight_formats
 from quarkfast.ranges.registry import METHODS, PARAMETERS, RangeMethod
 from quarkfast.writers.nodes import find_form
+from tools import kernels_page
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -131,6 +132,7 @@ PLACES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "calibration.md": {"methods": methods_table},
     "quark_keys.md": {"keys": keys_table},
     "types.md": {"formats": formats_table},
+    "kernels.md": {"kernels": kernels_page.page},
 }
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 
 import pytest
 
+from quarkfast import kernels
+from tools import kernels_page
 from tools.docs_tables import DOCS, PLACES, written
 
 PAGES = [(page, name) for page, places in PLACES.items() for name in places]
@@ -16,6 +19,11 @@ PAGES = [(page, name) for page, places in PLACES.items() for name in places]
 def test_a_table_of_a_page_is_that_of_the_source(page, name):
     text = (DOCS / page).read_text(encoding="utf-8")
     assert written(text, name, PLACES[page][name]()) == text, "expected what `python -m tools.docs_tables` writes"
+
+
+def test_the_page_of_kernels_has_every_kernel():
+    functions = {name for name in kernels.__all__ if inspect.isfunction(getattr(kernels, name))}
+    assert functions <= {name for names in kernels_page.GROUPS.values() for name in names}
 
 
 def test_a_page_without_a_place_for_the_table_is_refused():
