@@ -91,8 +91,8 @@ def cell(subject: Subject, path: Path, reference: Outputs) -> str:
         gc.collect()
     if all(ratio == float("inf") for ratio in ratios):
         return "unchanged"
-    decibels = " / ".join(f"{ratio:.1f}" for ratio in ratios) + " dB"
-    return decibels if figure is None else f"{figure:.2f} ({decibels})"
+    decibels = ", ".join(f"{ratio:.1f}" for ratio in ratios)
+    return decibels if figure is None else f"{figure:.2f}, {decibels}"
 
 
 def main() -> None:

@@ -20,12 +20,9 @@ MODELS = {
 }
 CASES = (
     "A8W8",
-    "A8W8-channel",
     "XINT8",
     "A16W8",
-    "A16W8-channel",
     "U8S8",
-    "U8S8-channel",
     "DYNAMIC",
     "BF16",
     "BFP16",

@@ -71,7 +71,7 @@ def one_thread(run: Record) -> str:
     copy = min((times(row, "copy")[0] for row in rows(run, "kernel") if row["size"] == large), default=0.0)
     tasks: dict[str, dict[str, Record]] = {}
     for row in rows(run, "kernel"):
-        if row["threads"] == 1:
+        if row["threads"] == 1 and " uint" not in row["task"]:  # as fast as signed ones
             tasks.setdefault(row["task"], {})[row["size"]] = row
     lines = []
     for task, sizes in tasks.items():
@@ -99,7 +99,7 @@ def two_threads(run: Record) -> str:
     """Speed-up of the second thread."""
     tasks: dict[str, dict[str, str]] = {}
     for row in rows(run, "kernel"):
-        if row["threads"] > 1:
+        if row["threads"] > 1 and " uint" not in row["task"]:
             gain = ratio(row, "quarkfast, 1 thread", "quarkfast")[0]
             tasks.setdefault(row["task"], {})[row["size"]] = f"{gain:.2f}"
     sizes = [size for size in SIZES if any(size in found for found in tasks.values())]

@@ -95,11 +95,14 @@ def keys_table() -> str:
 
 def _keys(group: str) -> Iterator[str]:
     yield f"**{group}**\n"
-    yield "| key | what holds | values that do something | values that ask for nothing | what is done, or why not |"
-    yield "|---|---|---|---|---|"
+    yield "| key | values that do something | values that ask for nothing | what is done, or why not |"
+    yield "|---|---|---|---|"
+    names: dict[str, list[str]] = {}
     for row in KEY_GROUPS[group]:
-        words = row.honoured.replace("|", "\\|")
-        yield f"| `{row.name}` | {holds(row)} | {words} | {_accepted(row)} | {row.why.removesuffix('.')} |"
+        words = row.honoured.replace("|", "\\|") if holds(row) == "honoured" else f"none: {holds(row)}"
+        names.setdefault(f"{words} | {_accepted(row)} | {row.why.removesuffix('.')}", []).append(f"`{row.name}`")
+    for row, alike in names.items():
+        yield f"| {', '.join(alike)} | {row} |"
 
 
 #: Models of configuration on which Quark's defaults depend, in words.
