@@ -28,12 +28,13 @@ def options_table() -> str:
 
 def _group(group: str) -> Iterator[str]:
     yield f"**{group}**\n"
-    yield "| option | in Python | what | Quark's key |"
-    yield "|---|---|---|---|"
+    yield "| option | in Python | what, and Quark's key |"
+    yield "|---|---|---|"
     for option in OPTIONS.values():
         if option.group == group:
-            key = f"`{option.quark_key}`" if option.quark_key else ""
-            yield f"| {_spelling(option)} | {option.kind.expects} | {option.help.removesuffix('.')} | {key} |"
+            key = f" (`{option.quark_key}`)" if option.quark_key else ""
+            values = "a flag" if option.kind.word is bool else option.kind.expects
+            yield f"| {_spelling(option)} | {values} | {option.help.removesuffix('.')}{key} |"
 
 
 def _spelling(option: Option) -> str:
@@ -95,6 +96,9 @@ def keys_table() -> str:
 
 def _keys(group: str) -> Iterator[str]:
     yield f"**{group}**\n"
+    if group == "Options by another name":
+        yield ", ".join(f"`{row.name}` ({row.why.removeprefix('option ')})" for row in KEY_GROUPS[group]) + "."
+        return
     yield "| key | values that do something | values that ask for nothing | what is done, or why not |"
     yield "|---|---|---|---|"
     names: dict[str, list[str]] = {}

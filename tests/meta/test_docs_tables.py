@@ -71,5 +71,5 @@ print(scheme_from("A8W8", {"RowsARun": 3}).batch_size)
 def test_the_row_of_an_option_is_in_the_help_and_on_the_page_and_is_applied():
     text = said(OPTION)
     assert "--rows" in text
-    assert "| `--rows` | an integer greater than 0 | Rows a run | `RowsARun` |" in text
+    assert "| `--rows` | an integer greater than 0 | Rows a run (`RowsARun`) |" in text
     assert text.splitlines()[-1] == "3"
