@@ -11,7 +11,7 @@ from quarkfast.checkpoint.schemes import scheme_of
 from support.made_checkpoints import drawn_matrix, float_weight
 
 torch = pytest.importorskip("torch", reason="compressed-tensors needs PyTorch: nox -s checkpoints")
-pytest.importorskip("compressed_tensors", reason="no compressed-tensors: nox -s checkpoints")
+package = pytest.importorskip("compressed_tensors", reason="no compressed-tensors: nox -s checkpoints")
 
 PRESETS = [
     "int4_wo_64",
@@ -29,6 +29,9 @@ PRESETS += ["mxfp4", "mxfp8", "nvfp4"]
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_package_makes_the_same_scales_and_words_and_reads_ours(rng, preset):
+    version = tuple(map(int, package.__version__.split(".")[:2]))
+    if preset in ("int3_wo_64", "mxfp8") and version < (0, 20):
+        pytest.skip("before 0.20 the package packed 3 bits with gaps, and rounded exponents of FP8 as those of FP4")
     from compressed_tensors.compressors import BaseCompressor
     from compressed_tensors.quantization import QuantizationScheme
     from compressed_tensors.quantization.utils import calculate_qparams

@@ -151,9 +151,13 @@ def verify_gguf(
 
 def _gguf_sqnr(plan: GgufPlan, tensor: GgufTensor, meant: NDArray[Any]) -> float:
     weight = plan.weights[tensor.source]
-    order = plan.order_of(tensor.source)
-    values = dequantize_gguf(meant, tensor.type) if meant.dtype == np.uint8 else meant
-    values = cast(values, np.float32) if values.dtype != np.float32 else values
-    rows = order(weight.rows(0, weight.shape[0]))
-    signal, noise = (float(np.square(each, dtype=np.float64).sum()) for each in (rows, rows - values))
+    stored = np.empty_like(meant)
+    stored[plan.order_of(tensor.source)(np.arange(len(meant)))] = meant  # rows as the source has them
+    signal = noise = 0.0
+    for begin, rows in weight.chunks():
+        part = stored[begin : begin + len(rows)]
+        values = dequantize_gguf(part, tensor.type) if part.dtype == np.uint8 else part
+        values = cast(values, np.float32) if values.dtype != np.float32 else values
+        signal += float(np.square(rows, dtype=np.float64).sum())
+        noise += float(np.square(rows - values, dtype=np.float64).sum())
     return 10 * math.log10(signal / noise) if noise and signal else math.inf
