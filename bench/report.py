@@ -65,8 +65,8 @@ def nearest(row: Record) -> str:
 
 
 def one_thread(run: Record) -> str:
-    """The table of all sizes: speed, and of arrays in memory the multiple of a plain copy and the nearest rival."""
-    large = list(SIZES)[-1]
+    """The table of one thread: speed, and of arrays in memory the multiple of a plain copy and the nearest rival."""
+    first, large = list(SIZES)[1:]  # of the smallest the call itself is most of the time
     # The same copy in every row: the quietest moment of all tells its time.
     copy = min((times(row, "copy")[0] for row in rows(run, "kernel") if row["size"] == large), default=0.0)
     tasks: dict[str, dict[str, Record]] = {}
@@ -75,12 +75,11 @@ def one_thread(run: Record) -> str:
             tasks.setdefault(row["task"], {})[row["size"]] = row
     lines = []
     for task, sizes in tasks.items():
-        cells = [speed(sizes[size]) if size in sizes else "" for size in SIZES]
+        cells = [speed(sizes[size]) if size in sizes else "" for size in (first, large)]
         if large in sizes:
             cells += [f"{times(sizes[large], 'quarkfast')[0] / copy:.2f}", nearest(sizes[large])]
-        lines.append([task, *cells, *[""] * (len(SIZES) + 2 - len(cells))])
-    first, *others = SIZES
-    return table(["task", f"GB/s: {first}", *others, "of a copy", "nearest rival"], lines)
+        lines.append([task, *cells, *[""] * (4 - len(cells))])
+    return table(["task", f"GB/s: {first}", large, "of a copy", "nearest rival"], lines)
 
 
 BUSY = (
