@@ -99,7 +99,7 @@ def _keys(group: str) -> Iterator[str]:
     if group == "Options by another name":
         yield ", ".join(f"`{row.name}` ({row.why.removeprefix('option ')})" for row in KEY_GROUPS[group]) + "."
         return
-    yield "| key | values that do something | values that ask for nothing | what is done, or why not |"
+    yield "| key | values that do something | values that ask for nothing (default bold) | what is done, or why not |"
     yield "|---|---|---|---|"
     names: dict[str, list[str]] = {}
     for row in KEY_GROUPS[group]:
@@ -118,7 +118,7 @@ _FAMILIES = {
 
 def _accepted(row: Key) -> str:
     """Returns the values of a key that ask for nothing, in words."""
-    parts = [_values(row.default) + " (default)"] if row.default else []
+    parts = [f"**{_values(row.default)}**"] if row.default else []
     parts += [_values(row.already)] if row.already != () else []
     families: dict[str, list[str]] = {}
     for family, values in row.families.items():
