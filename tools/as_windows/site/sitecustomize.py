@@ -43,7 +43,8 @@ FUNCTIONS = (
     "posix_spawn pread preadv pwrite pwritev register_at_fork sched_getaffinity sched_setaffinity sched_yield "
     "setsid setuid statvfs sync sysconf ttyname wait wait3 wait4"
 )
-SIGNALS = ("SIGABRT", "SIGFPE", "SIGILL", "SIGINT", "SIGSEGV", "SIGTERM")
+# SIGKILL is what the POSIX branch of subprocess ends processes by.
+SIGNALS = ("SIGABRT", "SIGFPE", "SIGILL", "SIGINT", "SIGKILL", "SIGSEGV", "SIGTERM")
 ENCODING = "cp1252"
 SHARING = "The process cannot access the file because it is being used by another process"
 
