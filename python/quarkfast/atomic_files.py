@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,8 +18,12 @@ from typing import IO
 
 from quarkfast.errors import OutputError
 
-if sys.platform != "win32":
+try:
     import fcntl
+except ImportError:  # on Windows, where nobody renames an open file or opens a folder either
+    _LOCKS = False
+else:
+    _LOCKS = True
 
 __all__ = [
     "Writer",
@@ -111,7 +114,7 @@ def save_files(files: Mapping[Path, bytes | Writer], retract: Path | None = None
                     stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
-                if sys.platform == "win32":  # which does not rename an open file; elsewhere it is locked until then
+                if not _LOCKS:  # elsewhere the file stays locked until it has its name
                     stream.close()
                 _take_mode(temporary, target)
             written.append((target, temporary))
@@ -231,7 +234,7 @@ def _locked_file(output: Path, main: Path) -> tuple[int, Path]:
 def _locked_folder(output: Path) -> tuple[Path, int | None]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_prefix(output), suffix=_SUFFIX, dir=output.parent))
-        if sys.platform == "win32":  # which opens no folders
+        if not _LOCKS:
             return folder, None
         with contextlib.suppress(FileNotFoundError):
             descriptor = os.open(folder, os.O_RDONLY)
@@ -242,7 +245,7 @@ def _locked_folder(output: Path) -> tuple[Path, int | None]:
 
 def _lock(descriptor: int) -> bool | None:
     """Locks a file until it is closed, and returns whether it could; None where files have no locks."""
-    if sys.platform == "win32":
+    if not _LOCKS:
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -262,7 +265,7 @@ def _sweep(output: Path) -> None:
 
 
 def _remove_abandoned(path: Path) -> None:
-    descriptor = None if sys.platform == "win32" else os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW) if _LOCKS else None
     try:
         held = None if descriptor is None else _lock(descriptor)
         if held or (held is None and time.time() - path.stat().st_mtime > _OLD):

@@ -90,14 +90,14 @@ def test_what_was_cut_short_is_kept_and_resumed(
     folder.mkdir()
     for index in range(4):
         np.save(folder / f"{index}.npy", load_images().calibration[32 * index : 32 * index + 32])
-    (folder / "2.npy").rename(folder / "2.away")
+    (folder / "2.npy").replace(folder / "2.away")
     (folder / "2.npy").write_bytes(b"")
     command = ("calibrate", model, "--calibration-data", folder, "-o", output)
     assert run(*command) == ExitCode.CALIBRATION
     text = _err(capsys)
     assert re.search(r"^quarkfast: 64 samples are kept in .*c\.json; --resume goes on from there$", text, re.MULTILINE)
     assert "got another kind at" in text
-    (folder / "2.away").rename(folder / "2.npy")
+    (folder / "2.away").replace(folder / "2.npy")
     assert run(*command, "--resume") == ExitCode.OK
     assert quarkfast.Calibration.load(output).samples == 128
 

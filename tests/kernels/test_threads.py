@@ -29,7 +29,7 @@ def every_kind(x: np.ndarray) -> list[Any]:
         quarkfast.round_trip(x, "bfloat16").tobytes(),
         quarkfast.histogram(x).counts.tobytes(),
         (moments.count, moments.sum, moments.squares),
-        quarkfast.absmax(x, axis=1).tobytes(),
+        quarkfast.absmax(x, channel_axis=1).tobytes(),
         quarkfast.reduce_range(x),
         *(result.tobytes() for result in blocks_and_codes(x)),
     ]

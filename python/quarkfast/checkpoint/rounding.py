@@ -124,7 +124,7 @@ def _ends(
     weight: FloatWeight, rows: NDArray[np.float32], width: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Least and greatest value of the rows, or of each group of `width` of their columns."""
-    low, high = extremes(rows, 1, block_size=width) if width else extremes(rows)
+    low, high = extremes(rows, channel_axis=1, block_size=width) if width else extremes(rows)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ModelError(f"{shown(weight.name)}: expected finite weights, got NaN or infinity")
     return low, high

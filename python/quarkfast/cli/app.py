@@ -90,7 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger(package).addHandler(logging.NullHandler())
     try:
         # Verbs return their exit status; without standalone mode typer returns it, and 130 for an interrupt.
-        status = int(app(arguments, standalone_mode=False, prog_name="quarkfast") or ExitCode.OK)
+        with console.warnings_as_lines():
+            status = int(app(arguments, standalone_mode=False, prog_name="quarkfast") or ExitCode.OK)
         sys.stdout.flush()
     except _UsageError as error:
         _complain(f"{_sentence(error)}; see '{_command(error)} --help'")
