@@ -110,7 +110,7 @@ def test_elementwise_operators_shift_their_inputs(op_type, law, size):
     "node", ["MaxPool <kernel_shape = [2, 2]>", "Relu", "Transpose <perm = [0, 2, 3, 1]>", "Flatten"]
 )
 def test_what_moves_codes_changes_none(node):
-    written = Written(f"g (float[8, 3, 4, 4] x) => (float y) {{ y = {node} (x) }}", force_pass_through=True)
+    written = Written(f"g (float[8, 3, 4, 4] x) => (float[] y) {{ y = {node} (x) }}", force_pass_through=True)
     codes = written.codes()
     moved = {
         "M": lambda: np.lib.stride_tricks.sliding_window_view(codes, (2, 2), axis=(2, 3)).max(axis=(4, 5)),
