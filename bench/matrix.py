@@ -45,7 +45,6 @@ CASES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "MXFP4E2M1": ("MXFP4E2M1", {}),
     "INT8_WO": ("INT8_WO", {}),
     "INT4_WO": ("INT4_WO", {}),
-    "MATMUL_NBITS": ("MATMUL_NBITS", {}),
     "BF16_WO": ("BF16_WO", {}),
     "FP16_WO": ("FP16_WO", {}),
     "DYNAMIC": ("DYNAMIC", {}),
