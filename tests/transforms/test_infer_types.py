@@ -163,3 +163,11 @@ def _refuse(opened):
         raise ModelError("no session")
 
     return session
+
+
+def test_onnxruntime_is_asked_about_nodes_in_any_order():
+    text = """<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]>
+    g (float[N, 4] x) => (float[N, 4] y) { y = Relu (s)  s = ai.onnx.ml.Scaler <offset = [0.1], scale = [2.0]> (x) }"""
+    model = load_model(onnx.parser.parse_model(text))
+    infer_types(model)
+    assert {value.name: value.dtype for node in model.graph for value in node.outputs}["s"] == ir.DataType.FLOAT

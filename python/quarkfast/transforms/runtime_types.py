@@ -13,6 +13,7 @@ from quarkfast.errors import DependencyError, ModelError, UnsupportedError
 from quarkfast.graph.access import is_untyped, mark_as_no_tensor, name_of
 from quarkfast.graph.contrib import keeps_shape
 from quarkfast.graph.external_constants import proto_and_folder, with_constants_as_inputs
+from quarkfast.transforms.clean import sort
 
 __all__ = ["take_runtime_types"]
 
@@ -39,6 +40,7 @@ def take_runtime_types(model: ir.Model) -> bool:
     if asked.issuperset(untyped):
         return False
     model.meta[_ASKED] = asked.union(untyped)
+    sort(model)  # verbs that only read a model take its nodes in any order, a copy of it does not
     try:
         outputs = _session(model, list(untyped)).get_outputs()
     except (DependencyError, ModelError, UnsupportedError):
