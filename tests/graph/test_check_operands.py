@@ -73,6 +73,17 @@ RIGHT = {
     "no types at all behind it": _far(
         tiny_model("g (float[2, 3] x) => (float[2, 3] y) { a = Far (x) y = SequenceConstruct (a) }")
     ),
+    "integers behind it": _far(
+        tiny_model(
+            "g (float[1, 1, 3, 3] x) => (uint8[A, B, C, D] y) { a = Far (x) y = QLinearConv (a, s, z, w, s, z, s, z) }",
+            {"s": np.float32(1), "z": np.uint8(0), "w": np.ones((1, 1, 1, 1), np.uint8)},
+        )
+    ),
+    "an expression behind it": _far(
+        tiny_model(
+            'g (float[2, 3] x) => (bool[2, 3] y) { a = Far (x) y = RegexFullMatch <pattern = "a"> (a) }', opset=21
+        )
+    ),
     "a one-sided spectrum": tiny_model(
         """g (float[1, 64, 1] x) => (float[1, 7, 4] y) {
             s = STFT (x, step, hann)

@@ -9,17 +9,22 @@ import onnx
 from quarkfast.deferred import ir
 from quarkfast.graph.subgraphs import nodes_of
 
-__all__ = ["FAILURES", "inferred", "may_propagate", "protos_of"]
+__all__ = ["DEADLY", "FAILURES", "inferred", "may_propagate", "protos_of"]
 
 # No real dimension is larger; tables of words have some 2^18 rows.
 _LARGEST = 1 << 24
+
+#: Operators at which onnx 1.23 ends the process if it does not know the type of their input: behind a custom operator.
+DEADLY = frozenset({"RegexFullMatch"})
 
 #: What onnx raises where a model contradicts itself.
 FAILURES = (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError)
 
 
 def inferred(proto: onnx.ModelProto, *, propagate: bool) -> onnx.ModelProto | None:
-    """Returns the model with the types and shapes that onnx can tell, or None where it contradicts itself.
+    """Returns the model with the types and shapes that onnx can tell, or None where it cannot be asked.
+
+    That is where the model contradicts itself, or has an operator of `DEADLY`.
 
     Not strict: a node that onnx cannot infer (a custom operator) leaves its own outputs unknown, nothing else.
 
@@ -27,6 +32,8 @@ def inferred(proto: onnx.ModelProto, *, propagate: bool) -> onnx.ModelProto | No
         proto: Less than 2 GiB; large constants may be references.
         propagate: Whether onnx follows the values of small integer tensors, from which shapes are made.
     """
+    if any(node.op_type in DEADLY for graph in protos_of(proto.graph) for node in graph.node):
+        return None
     try:
         return onnx.shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=propagate)
     except FAILURES:
