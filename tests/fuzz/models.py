@@ -27,6 +27,7 @@ from google.protobuf.message import DecodeError
 import quarkfast
 from quarkfast.cli import main as command
 from quarkfast.cli.exit_codes import ExitCode
+from quarkfast.graph.shape_inference import protos_of
 
 from .model_seeds import write_seeds
 from .mutations import mutate, mutate_bytes
@@ -99,7 +100,7 @@ def write_case(seeds: Path, seed: int, index: int, folder: Path) -> tuple[str, l
         model = onnx.ModelProto.FromString(data)
         try:
             done = mutate(rng, model)
-            data = model.SerializeToString()
+            data = model.SerializeToString() if _may_end(model) else data
         except (
             DecodeError,
             ValueError,
@@ -110,6 +111,12 @@ def write_case(seeds: Path, seed: int, index: int, folder: Path) -> tuple[str, l
             done = [f"not mutated: {type(error).__name__}: {error}"]
     (folder / "m.onnx").write_bytes(data)
     return f"{source.name}: {', '.join(done)}", verbs(rng, source / "m.onnx")
+
+
+def _may_end(model: onnx.ModelProto) -> bool:
+    """Whether each Loop has a count: one without may run for ever, in any runtime, which no limit of a case tells."""
+    loops = [node for graph in protos_of(model.graph) for node in graph.node if node.op_type == "Loop"]
+    return all(node.input and node.input[0] for node in loops)
 
 
 def _run_verbs(lines: list[list[str]], told: int) -> None:

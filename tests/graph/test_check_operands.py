@@ -43,6 +43,29 @@ WRONG = {
 }
 
 
+def _blocks(text, dtype):
+    model = tiny_model(text, {"w": _FLOATS.astype(dtype)})
+    model.opset_import.add(domain="com.amd.quark", version=1)
+    graphs = [model.graph, *(each.g for node in model.graph.node for each in node.attribute if each.HasField("g"))]
+    for node in (each for graph in graphs for each in graph.node if each.op_type == "BFPQuantizeDequantize"):
+        node.domain = "com.amd.quark"
+    return model
+
+
+BLOCKS = "g (float[5] x) => (float[5, 3] y) { y = BFPQuantizeDequantize (w) }"
+BLOCKS_IN_BODY = """g (bool b) => (float[5, 3] y) {
+    y = If (b) <then_branch = yes () => (float[5, 3] p) { p = BFPQuantizeDequantize (w) },
+        else_branch = no () => (float[5, 3] q) { q = Identity (w) }>
+}"""
+WRONG |= {
+    f"types of blocks{where}": (
+        _blocks(text, np.float64),
+        "BFPQuantizeDequantize can take, got 'w' of type tensor.double",
+    )
+    for where, text in {"": BLOCKS, " in a body": BLOCKS_IN_BODY}.items()
+}
+
+
 def _declared(text, shape, **arrays):
     model = tiny_model(text, arrays)
     model.graph.value_info.append(onnx.helper.make_tensor_value_info("a", 1, shape))
@@ -73,6 +96,7 @@ RIGHT = {
     "no types at all behind it": _far(
         tiny_model("g (float[2, 3] x) => (float[2, 3] y) { a = Far (x) y = SequenceConstruct (a) }")
     ),
+    "halves in blocks": _blocks(BLOCKS, np.float16),
     "integers behind it": _far(
         tiny_model(
             "g (float[1, 1, 3, 3] x) => (uint8[A, B, C, D] y) { a = Far (x) y = QLinearConv (a, s, z, w, s, z, s, z) }",

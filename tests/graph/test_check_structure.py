@@ -36,6 +36,12 @@ def _attribute(name, value, node=0):
     return change
 
 
+def _foreign(model):
+    model.opset_import.add(domain="com.microsoft", version=1)
+    model.graph.node[0].domain = "com.microsoft"
+    _attribute("transA", "a")(model)
+
+
 def _without_content(model):
     model.graph.node[0].attribute[0].ClearField("t")
 
@@ -105,6 +111,14 @@ WRONG = {
     "attribute of another type": (
         _changed(_attribute("pads", 1.5)),
         "expected an attribute 'pads' of type INTS, got FLOAT",
+    ),
+    "attribute of another operator set, of another type": (
+        _changed(_attribute("block_size", "a"), tiny_model(LINEAR.format("y = QuantizeLinear (x, x)"))),
+        "node 'quantizelinear_0': expected an attribute 'block_size' of type INT, got STRING",
+    ),
+    "attribute of another type in onnxruntime's domain": (
+        _changed(_foreign, tiny_model(LINEAR.format("y = FusedMatMul (x, x)"))),
+        "node 'fusedmatmul_0': expected an attribute 'transA' of type INT, got STRING",
     ),
     "attribute twice": (
         _changed(lambda model: model.graph.node[0].attribute.append(model.graph.node[0].attribute[0])),

@@ -372,3 +372,15 @@ def test_inputs_and_constants_that_are_outputs_too_are_compared():
     model = tiny_model(text, {"c": np.ones(4, np.float32)})
     found = quarkfast.compare_models(model, model, {"x": np.float32([[1, 2, 3, 4]])}).tensors
     assert all(each.sqnr == math.inf for each in found)
+
+
+def test_weights_without_channels_lose_nothing():
+    model = tiny_model(
+        """g (float[N, 3] x) => (float[A, 3] y) {
+            w = DequantizeLinear <axis = 0> (c, s, z)
+            y = Concat <axis = 0> (x, w)
+        }""",
+        {"c": np.zeros((0, 3), np.uint8), "s": np.ones(0, np.float32), "z": np.zeros(0, np.uint8)},
+    )
+    found = quarkfast.compare_models(model, model, [{"x": np.ones((2, 3), np.float32)}])
+    assert [each.sqnr for each in found.tensors] == [math.inf, math.inf]

@@ -42,7 +42,7 @@ def compare_weight(pair: TracedPair) -> TensorComparison | str:
     noise *= scale
     noise -= wide
     np.abs(noise, out=noise)
-    if np.mean((noise > step * (1 + 2**-10)) & inside) > _REWRITTEN:
+    if codes.size and np.mean((noise > step * (1 + 2**-10)) & inside) > _REWRITTEN:
         return f"{pair.tensor!r}: rewritten in floats before it was quantized"
     clipped = float(np.mean(noise > step * (0.5 + 2**-10))) if codes.size else 0.0
     axis = _channel_axis(pair, codes.ndim) % max(codes.ndim, 1)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 
 import onnx
 
 from quarkfast.errors import ModelError
 from quarkfast.graph.check_layers import check_layers
+from quarkfast.graph.schemas import own_schema
 from quarkfast.graph.shape_inference import DEADLY, FAILURES, inferred
 
 __all__ = ["check_operands"]
@@ -50,6 +52,7 @@ def check_operands(model: onnx.ModelProto, where: str) -> None:
     Raises:
         ModelError: If a node is.
     """
+    _check_own(model.graph, {}, where)
     versions = [each.version for each in model.opset_import if each.domain in _STANDARD[:2]]
     if not versions or max(versions) > onnx.defs.onnx_opset_version():
         return
@@ -66,6 +69,28 @@ def check_operands(model: onnx.ModelProto, where: str) -> None:
                 expected = f"operands that {found['operator']} can take"
                 raise ModelError(f"{where}: node {label!r}: expected {expected}, got: {cause}") from error
         check_layers(inferred(small, propagate=False) or small, where)
+
+
+def _check_own(graph: onnx.GraphProto, around: Mapping[str, int], where: str) -> None:
+    """Makes sure that operators of our own and AMD Quark's, of which onnx tells nothing, get types that they take."""
+    known = {
+        **around,
+        **{each.name: each.type.tensor_type.elem_type for each in graph.input if each.type.HasField("tensor_type")},
+        **{each.name: each.data_type for each in graph.initializer},
+    }
+    for node in graph.node:
+        schema = own_schema(node.op_type, node.domain)
+        for name, formal in zip(node.input, schema.inputs if schema is not None else (), strict=False):
+            if known.get(name):
+                got = f"tensor({onnx.TensorProto.DataType.Name(known[name]).lower()})"
+                if got not in formal.types:
+                    expected = f"operands that {node.op_type} can take"
+                    raise ModelError(
+                        f"{where}: node {node.name or node.op_type!r}: expected {expected}, got {name!r} of type {got}"
+                    )
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _check_own(attribute.g, known, where)
 
 
 def _without_data(model: onnx.ModelProto) -> onnx.ModelProto:

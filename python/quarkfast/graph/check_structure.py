@@ -11,7 +11,7 @@ import onnx
 from onnx.defs import OpSchema
 
 from quarkfast.errors import ModelError, shown
-from quarkfast.graph.contrib import CONTRIB_DOMAINS, LEAST_INPUTS
+from quarkfast.graph.contrib import ATTRIBUTES, CONTRIB_DOMAINS, LEAST_INPUTS
 from quarkfast.graph.schemas import own_schema
 
 __all__ = ["check_structure"]
@@ -185,18 +185,26 @@ class _Check:
         if form is None:
             if node.domain in ("", *CONTRIB_DOMAINS):
                 self._count(part, f"inputs of {node.op_type}", inputs, LEAST_INPUTS.get(node.op_type, 0), _MOST)
+            self._types(part, given, _later(node.op_type, node.domain))
             return
         self._count(part, f"inputs of {node.op_type}", inputs, form.inputs[0], form.inputs[1])
         self._count(part, f"outputs of {node.op_type}", outputs, form.outputs[0], form.outputs[1])
         for name, index in form.needed:
             if index < inputs and not node.input[index]:
                 raise self._error(part, f"an input {name!r} of {node.op_type}", "none")
-        for name, (kind, required) in form.attributes.items():
-            if name not in given and required:
+        for name in form.required:
+            if name not in given:
                 raise self._error(part, f"an attribute {name!r} of {node.op_type}", "none")
-            if given.get(name, kind) != kind:
-                got = onnx.AttributeProto.AttributeType.Name(given[name])
-                wanted = onnx.AttributeProto.AttributeType.Name(kind)
+        self._types(part, given, form.types)
+        self._types(part, given, _later(node.op_type, node.domain), form.types)
+
+    def _types(
+        self, part: str, given: Mapping[str, int], kinds: Mapping[str, int], known: Mapping[str, int] | None = None
+    ) -> None:
+        """Makes sure that attributes are of the types `kinds`, but for those of `known`."""
+        for name, kind in given.items():
+            if name not in (known or ()) and kinds.get(name, kind) != kind:
+                got, wanted = map(onnx.AttributeProto.AttributeType.Name, (kind, kinds[name]))
                 raise self._error(part, f"an attribute {name!r} of type {wanted}", got)
 
     def _count(self, part: str, what: str, got: int, least: int, most: int) -> None:
@@ -218,10 +226,11 @@ class _Form:
         self.outputs = (schema.min_output, schema.max_output)
         single = OpSchema.FormalParameterOption.Single
         self.needed = [(each.name, index) for index, each in enumerate(schema.inputs) if each.option == single]
-        self.attributes: Mapping[str, tuple[int, bool]] = {
-            name: (int(each.type.value), each.required)  # type: ignore[attr-defined]
+        self.types: Mapping[str, int] = {
+            name: int(each.type.value)  # type: ignore[attr-defined]
             for name, each in schema.attributes.items()
         }
+        self.required = [name for name, each in schema.attributes.items() if each.required]
 
 
 @cache
@@ -235,6 +244,18 @@ def _form(op_type: str, domain: str, version: int) -> _Form | None:
         return _Form(onnx.defs.get_schema(op_type, version, domain)) if version > 0 else None
     except onnx.defs.SchemaError:
         return None
+
+
+@cache
+def _later(op_type: str, domain: str) -> Mapping[str, int]:
+    """Returns the types of attributes that an operator has in its newest version, onnxruntime's operators included.
+
+    Older versions may carry them: `quarkfast check` tells so.
+    """
+    if domain not in ("", "ai.onnx", *CONTRIB_DOMAINS):
+        return {}
+    form = _form(op_type, "", onnx.defs.onnx_opset_version())
+    return {**(ATTRIBUTES if domain in CONTRIB_DOMAINS else {}), **(form.types if form is not None else {})}
 
 
 def _versions(opsets: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+import onnx
+
 from quarkfast.deferred import ir
 
-__all__ = ["CONTRIB_DOMAINS", "LEAST_INPUTS", "keeps_shape", "key_of", "type_outputs"]
+__all__ = ["ATTRIBUTES", "CONTRIB_DOMAINS", "LEAST_INPUTS", "keeps_shape", "key_of", "type_outputs"]
 
 #: Domains of onnxruntime's operators.
 CONTRIB_DOMAINS = ("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc")
@@ -32,6 +34,19 @@ LEAST_INPUTS: Mapping[str, int] = MappingProxyType(
         "QGemm": 6, "QLinearAdd": 7, "QLinearMul": 7,
     }
 )  # fmt: skip
+
+#: Attribute -> its type, of those that are read of these operators, whichever has them.
+ATTRIBUTES: Mapping[str, int] = MappingProxyType(
+    {
+        **dict.fromkeys(("alpha", "beta", "epsilon"), onnx.AttributeProto.FLOAT),
+        **dict.fromkeys(
+            ("K", "N", "axis", "bits", "block_size", "group", "keepdims", "num_heads", "transA", "transB"),
+            onnx.AttributeProto.INT,
+        ),
+        **dict.fromkeys(("axes", "dilations", "kernel_shape", "pads", "strides"), onnx.AttributeProto.INTS),
+        **dict.fromkeys(("activation", "auto_pad"), onnx.AttributeProto.STRING),
+    }
+)
 
 # Operator type -> whether its first output has the shape of its first input; its type it has in any case.
 _OUTPUTS: Mapping[str, bool] = MappingProxyType(

@@ -197,7 +197,7 @@ class _Tensors:
         self.rewritten, equalized = bool(offsets or factors), read_equalized(other)
         for index, pair in enumerate(traced_pairs(other, _tensors_of(merged))):
             dtype, levels = "" if pair.codes.dtype is None else pair.codes.dtype.name.lower(), _levels(pair.codes)
-            self._rounded.append(_Rounded(pair.tensor, dtype, levels, float(pair.codes.scale.max())))
+            self._rounded.append(_Rounded(pair.tensor, dtype, levels, float(pair.codes.scale.max(initial=0))))
             if pair.exact is None:
                 self._add_weight(index, pair)
                 continue
