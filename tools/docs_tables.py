@@ -1,5 +1,5 @@
 """Writes the tables of docs/ that come from tables of the source: options in cli.md, range methods in calibration.md,
-number formats in types.md, Quark's keys in quark_keys.md, kernels in kernels.md.
+number formats in types.md, thresholds in policy.md, Quark's keys in quark_keys.md, kernels in kernels.md.
 
     python -m tools.docs_tables
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from quarkfast.config import GROUPS, OPTIONS, Option
+from quarkfast.config import GROUPS, OPTIONS, POLICY, Option, thresholds
 from quarkfast.config.options.kinds import Kind
 from quarkfast.config.quark.keys import GROUPS as KEY_GROUPS
 from quarkfast.config.quark.keys import KEYS, Key, holds
@@ -83,6 +83,12 @@ def _format(row: Format) -> str:
     return f"{'both' if row.activation else 'weights'} | {operators} | {form.opset} | {scale} |"
 
 
+def policy_table() -> str:
+    """Every threshold of accuracy."""
+    rows = [f"| `{row.name}` | {row.value:g} | {row.unit} | {row.purpose} |" for row in thresholds(POLICY)]
+    return "\n".join(["| threshold | value | unit | what for |", "|---|---|---|---|", *rows])
+
+
 def keys_table() -> str:
     """Every key of Quark's, by groups, and how many there are of each kind."""
     found = [holds(row) for row in KEYS.values()]
@@ -138,6 +144,7 @@ PLACES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "cli.md": {"options": options_table},
     "calibration.md": {"methods": methods_table},
     "quark_keys.md": {"keys": keys_table},
+    "policy.md": {"policy": policy_table},
     "types.md": {"formats": formats_table},
     "kernels.md": {"kernels": kernels_page.page},
 }

@@ -4,6 +4,7 @@ from quarkfast.calibration.data import RandomDataReader as RandomDataReader
 from quarkfast.compat.model_quantizer import ModelQuantizer as ModelQuantizer
 from quarkfast.config import OPTIONS as OPTIONS
 from quarkfast.config import PRESETS as PRESETS
+from quarkfast.config import Policy as Policy
 from quarkfast.config import Scheme as Scheme
 from quarkfast.config import TensorSpec as TensorSpec
 from quarkfast.config.quark import Config as Config

@@ -93,7 +93,7 @@ def test_weight_rounding_takes_the_biases_of_the_float_model(rounding):
 
 
 def test_rounding_that_is_undone_leaves_corrected_biases(monkeypatch):
-    monkeypatch.setattr("quarkfast.algorithms.held_apart.Gains.are_losses", lambda gains: True)
+    monkeypatch.setattr("quarkfast.algorithms.held_apart.Gains.are_losses", lambda gains, policy: True)
     data = _samples(64)
     undone = _quantized("INT8_WO", data, weight_type="int4", rounding="descent")
     assert any("weight rounding was undone" in note for note in undone.summary.notes)
@@ -116,9 +116,8 @@ def test_a_model_that_cannot_run_keeps_its_biases(preset):
 
 
 @pytest.mark.parametrize("preset", ["INT8_WO", "DYNAMIC"])
-def test_a_model_that_is_large_is_not_run(preset, monkeypatch):
-    monkeypatch.setattr("quarkfast.algorithms.bias_correction._MOST_RUN", 1000)
-    result = quarkfast.quantize(_model(), preset=preset, calibration_data=_samples())
+def test_a_model_that_is_large_is_not_run(preset):
+    result = quarkfast.quantize(_model(), preset=preset, calibration_data=_samples(), policy={"run_bytes": 1000})
     assert not any("bias correction" in note for note in result.summary.notes)
     assert all(_constants(result)[name] == _arrays(_model())[name] for name in ("b1", "b3"))
 

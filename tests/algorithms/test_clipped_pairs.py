@@ -157,10 +157,9 @@ def test_the_float_model_computes_the_same_on_the_samples(monkeypatch):
 
 
 @pytest.mark.parametrize("unknown", ["large", "random", "equalize"])
-def test_without_samples_that_tell_or_equalization_a_clip_keeps_layers_apart(unknown, monkeypatch):
+def test_without_samples_that_tell_or_equalization_a_clip_keeps_layers_apart(unknown):
     options = {"equalize": False} if unknown == "equalize" else {"equalize_options": {"through_clip": True}}
-    if unknown == "large":
-        monkeypatch.setattr(equalization_steps, "_LARGEST", 0)
+    options |= {"policy": {"judged_bytes": 0}} if unknown == "large" else {}
     data = "random" if unknown == "random" else _samples()
     left = quarkfast.quantize(_model(), preset="XINT8", calibration_data=data, strict=True, **options)
     assert not [note for note in left.summary.notes if note.startswith("cross-layer equalization")]

@@ -16,7 +16,7 @@ from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
-from quarkfast.pipeline import equalization_steps, poor_outputs
+from quarkfast.pipeline import poor_outputs
 from quarkfast.pipeline.summary import POOR
 from support.tiny_models import run_as_written, tiny_model
 
@@ -192,11 +192,10 @@ def test_samples_limit_factors():
 
 
 @pytest.mark.parametrize("unknown", ["large", "random"])
-def test_without_samples_that_tell_weights_alone_decide(unknown, monkeypatch):
+def test_without_samples_that_tell_weights_alone_decide(unknown):
     proto, options = _small_weights_and_large_biases(-7), {"strict": True, "equalize_options": {"through_gates": True}}
     limited = quarkfast.quantize(proto, preset="XINT8", calibration_data=_samples(), **options)
-    if unknown == "large":
-        monkeypatch.setattr(equalization_steps, "_LARGEST", 0)
+    options |= {"policy": {"judged_bytes": 0}} if unknown == "large" else {}
     data = _samples() if unknown == "large" else "random"
     free = quarkfast.quantize(proto, preset="XINT8", calibration_data=data, **options)
     assert (_kinds(limited.proto).count("Mul"), _kinds(free.proto).count("Mul")) == (1, 2)

@@ -12,9 +12,11 @@ import pytest
 
 import quarkfast
 from quarkfast.algorithms import ALGORITHMS
+from quarkfast.config import POLICY, Policy
 from quarkfast.errors import CalibrationError, ConfigError, ModelError
+from quarkfast.graph.load import load_model
 from quarkfast.kernels import Range, histogram, moments, reduce_range
-from quarkfast.pipeline.calibration_key import NEUTRAL
+from quarkfast.pipeline.calibration_key import NEUTRAL, calibration_key
 from quarkfast.quantization import needs_ranges
 from quarkfast.statistics import TensorStatistics, merge_statistics
 from support.tiny_models import conv_relu_model, samples, tiny_model
@@ -205,10 +207,20 @@ def test_nothing_is_held_beyond_one_feed():
     assert max(most) <= 2, "expected the feed that runs and the one that is being read"
 
 
+def test_thresholds_change_the_key_where_they_decide_how_the_float_model_is_rewritten():
+    model = load_model(conv_relu_model())
+    plain = quarkfast.PRESETS["A8W8"]
+    keys = [
+        calibration_key(model, dataclasses.replace(plain, policy=policy))
+        for policy in (POLICY, Policy(bias_samples=9), Policy(equalization_gain=2.0))
+    ]
+    assert keys[0] == keys[1] != keys[2]
+
+
 def test_every_field_of_a_scheme_is_known_to_leave_the_float_model_alone_or_to_change_the_key():
     changing = {"equalize", "equalize_options", "rotation", "fold_batch_norm"}
     assert {field.name for field in dataclasses.fields(quarkfast.Scheme)} == {*NEUTRAL, *changing}
-    knows_factors_alone = SimpleNamespace(factors="octaves", equalize_options=(), rotation="hadamard")
+    knows_factors_alone = SimpleNamespace(factors="octaves", equalize_options=(), rotation="hadamard", policy=POLICY)
     for algorithm in [each for each in ALGORITHMS if each.stage == "prepare"]:
         assert algorithm.settings(knows_factors_alone), "what else of a scheme rewrites the model goes into the key"
     smoothed = dataclasses.replace(quarkfast.PRESETS["DYNAMIC"], activation=quarkfast.PRESETS["A8W8"].activation)

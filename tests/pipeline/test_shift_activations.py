@@ -121,8 +121,8 @@ def test_it_is_left_out_where_outputs_are_worse(monkeypatch):
     """Offsets three times as large as the ranges."""
     name = "quarkfast.pipeline.shift_steps.find_shifts"
 
-    def too_much(groups, reaches, find=quarkfast.pipeline.shift_steps.find_shifts):
-        found = find(groups, reaches)
+    def too_much(groups, reaches, policy, find=quarkfast.pipeline.shift_steps.find_shifts):
+        found = find(groups, reaches, policy)
         return None if found is None else found._replace(offsets=dict.fromkeys(found.offsets, 8.0))
 
     monkeypatch.setattr(name, too_much)

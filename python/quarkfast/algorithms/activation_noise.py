@@ -13,15 +13,13 @@ from quarkfast.reconstruction import linear_layers
 
 __all__ = ["activation_judge", "gains_of", "may_judge_activations"]
 
-# Bytes of constants up to which models are tried: several forms of them are run.
-_MOST_TRIED = 256 << 20
-
 
 def may_judge_activations(context: AlgorithmContext) -> bool:
     """Whether there are real samples, layers to feed, and room for the model beside itself."""
     constants = context.model.graph.initializers.values()
     size = sum(each.const_value.nbytes for each in constants if each.const_value)
-    return context.may_run_samples and size <= _MOST_TRIED and any(True for _ in linear_layers(context.model))
+    few = size <= context.scheme.policy.tried_bytes
+    return context.may_run_samples and few and any(True for _ in linear_layers(context.model))
 
 
 def activation_judge(context: AlgorithmContext, forms: Sequence[TriedForm]) -> SampleNoise:

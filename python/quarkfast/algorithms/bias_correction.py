@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
-from quarkfast.config import Scheme
+from quarkfast.config import Policy, Scheme
 from quarkfast.errors import ModelError
 from quarkfast.evaluate.constant_trial import Constants, ConstantTrial, decibels
 from quarkfast.evaluate.logits import judge_also, judge_logits
@@ -22,41 +21,10 @@ from quarkfast.graph.external_constants import proto_and_folder, with_constants_
 from quarkfast.reconstruction import InputMeans, LinearLayer, linear_layers
 from quarkfast.wording import counted
 
-__all__ = ["BIAS_CORRECTION", "BiasCorrectionSettings", "are_few", "bias_of", "corrected_bias"]
-
-# Weights of more bits leave means where they are: 16 take 48 dB less than 8.
-_MOST_BITS = 8
-
-# Bytes of weights up to which biases are tried: a second form of them is in memory beside the model.
-_MOST_TRIED = 256 << 20
-
-# Bytes of constants up to which a model runs that nothing else runs: weights are stored of models larger than memory.
-_MOST_RUN = 1 << 30
+__all__ = ["BIAS_CORRECTION", "are_few", "bias_of", "corrected_bias"]
 
 # Those that have weights with codes beside biases, as far as weights are not all that they store.
 _ENCODINGS = frozenset({"qdq", "dynamic"})
-
-# Two whose means are taken, and one that judges.
-_LEAST_SAMPLES, _JUDGE = 3, 2
-
-# Numbers of a sample's outputs below which more samples are taken: errors of few numbers cancel by chance.
-_FEW_OUTPUTS = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class BiasCorrectionSettings:
-    """Settings of bias correction. The third sample is held apart, and judges what the means of the others give.
-
-    Attributes:
-        samples: Samples that are read, at most a quarter of all beside ranges that all of them give.
-        more_of_few_outputs: Further ones for the means of models whose outputs have few numbers, such as classifiers.
-        judges_of_few_outputs: Most further samples that judge these; fewer do where they agree. All samples together
-            are at most a third, likewise.
-    """
-
-    samples: int = 5
-    more_of_few_outputs: int = 4
-    judges_of_few_outputs: int = 7
 
 
 def corrected_bias(
@@ -105,32 +73,36 @@ def bias_of(
     return moved
 
 
-def _run(context: AlgorithmContext, settings: BiasCorrectionSettings) -> bool:
+def _run(context: AlgorithmContext, policy: Policy) -> bool:
     if not context.scheme.weights_only and context.scheme.encoding != "dynamic":
-        return _correct(context, settings)
-    if tensor_bytes(context.model) > _MOST_RUN:
+        return _correct(context, policy)
+    if tensor_bytes(context.model) > policy.run_bytes:
         return False
     try:
-        return _correct(context, settings)
+        return _correct(context, policy)
     except ModelError as error:  # of a model that is quantized without being run
         context.notes.append(f"bias correction was left out: {error}")
         return False
 
 
-def _correct(context: AlgorithmContext, settings: BiasCorrectionSettings) -> bool:
+def _correct(context: AlgorithmContext, policy: Policy) -> bool:
+    """Gives layers other biases. The third sample is held apart, and judges what the means of the others give."""
     weights, biases = context.coded_weights(), context.movable_biases()
     layers = [
         layer
         for layer in linear_layers(context.model, added=context.scheme.weights_only)
-        if _is_narrow(weights.get(layer.weight)) and _has_one_for_each_output(biases.get(layer.bias or ""), layer)
+        if _is_narrow(weights.get(layer.weight), policy)
+        and _has_one_for_each_output(biases.get(layer.bias or ""), layer)
     ]
     tensors = {**weights, **biases}
     own = {name: tensors[name] for layer in layers for name in (layer.weight, str(layer.bias))}
-    if not layers or sum(each.values.nbytes for each in own.values()) > _MOST_TRIED or not context.may_run_samples:
+    is_large = sum(each.values.nbytes for each in own.values()) > policy.tried_bytes
+    if not layers or is_large or not context.may_run_samples:
         return False
-    first, others = _samples(context, settings)
-    fitting, judges = first[:_JUDGE] + first[_JUDGE + 1 :], first[_JUDGE : _JUDGE + 1]
-    means, few = _means(context, layers, fitting, others[: settings.more_of_few_outputs])
+    first, others = _samples(context, policy)
+    judge = policy.bias_first
+    fitting, judges = first[:judge] + first[judge + 1 :], first[judge : judge + 1]
+    means, few = _means(context, layers, fitting, others[: policy.bias_more])
     decoded, corrected = {name: tensor.decoded() for name, tensor in own.items()}, {}
     for layer in layers:
         bias, mean = tensors[str(layer.bias)], means[layer.node]
@@ -139,7 +111,7 @@ def _correct(context: AlgorithmContext, settings: BiasCorrectionSettings) -> boo
             corrected[str(layer.bias)] = bias.with_nearest(corrected_bias(bias, weight, rounded, layer, mean))
     if not corrected:
         return False
-    judges += others[settings.more_of_few_outputs :] if few else []
+    judges += others[policy.bias_more :] if few else []
     changed = decoded | {name: tensor.decoded() for name, tensor in corrected.items()}
     noise = _noise(context, own, (decoded, changed), judges or fitting, layers[-1].data if few else "")
     kept = _keep_if_better(context, corrected, *noise)
@@ -168,16 +140,16 @@ def _has_one_for_each_output(bias: Any, layer: LinearLayer) -> bool:
     return bias is not None and bool(bias.values.size == groups * outputs)
 
 
-def _is_narrow(weight: Any) -> bool:
-    return weight is not None and weight.is_integer and weight.limits[1] - weight.limits[0] < 1 << _MOST_BITS
+def _is_narrow(weight: Any, policy: Policy) -> bool:
+    return weight is not None and weight.is_integer and weight.limits[1] - weight.limits[0] < 1 << policy.narrow_bits
 
 
-def _samples(context: AlgorithmContext, settings: BiasCorrectionSettings) -> tuple[list[Feed], list[Feed]]:
+def _samples(context: AlgorithmContext, policy: Policy) -> tuple[list[Feed], list[Feed]]:
     """Returns the first samples, and others for a model of few outputs."""
-    count, most = settings.samples, _reread(settings)
+    count, most = policy.bias_samples, _reread(policy)
     if context.samples:  # which have given ranges
-        count = min(count, max(context.samples // 4, _LEAST_SAMPLES))
-        most = max(count, min(most, context.samples // 3))
+        count = min(count, max(context.samples // policy.bias_one_in, policy.bias_first + 1))
+        most = max(count, min(most, context.samples // policy.bias_all_one_in))
     found = context.read_samples(most)
     return found[:count], found[count:]
 
@@ -189,7 +161,7 @@ def _means(
     proto, folder = proto_and_folder(context.model)
     session = InputMeans(judge_logits(judge_unranked(proto)), folder, layers)
     means, outputs = session.run(samples)
-    few = are_few(outputs[0])
+    few = are_few(outputs[0], context.scheme.policy)
     if few and others:
         more, _ = session.run(others)
         means = {node: np.concatenate([rows, more[node]]) for node, rows in means.items()}
@@ -197,9 +169,9 @@ def _means(
     return {node: rows.mean(axis=0) for node, rows in means.items()}, few
 
 
-def are_few(outputs: Sequence[Any]) -> bool:
+def are_few(outputs: Sequence[Any], policy: Policy) -> bool:
     """Whether a sample's outputs have few numbers, so that more samples are to judge."""
-    return sum(each.size for each in outputs if isinstance(each, np.ndarray)) < _FEW_OUTPUTS
+    return sum(each.size for each in outputs if isinstance(each, np.ndarray)) < policy.few_outputs
 
 
 def _noise(
@@ -226,7 +198,7 @@ def _noise(
 def _settings(scheme: Scheme) -> Settings | None:
     if not scheme.bias_correction or (scheme.rounding != "nearest" and not _is_replaced(scheme)):
         return None
-    return BiasCorrectionSettings() if scheme.encoding in _ENCODINGS or scheme.weights_only else None
+    return scheme.policy if scheme.encoding in _ENCODINGS or scheme.weights_only else None
 
 
 def _is_replaced(scheme: Scheme) -> bool:
@@ -234,8 +206,8 @@ def _is_replaced(scheme: Scheme) -> bool:
     return bool(dict(scheme.rounding_options).get("update_bias", True))
 
 
-def _reread(settings: Any) -> int:
-    return int(settings.samples + settings.more_of_few_outputs + settings.judges_of_few_outputs)
+def _reread(policy: Policy) -> int:
+    return policy.bias_samples + policy.bias_more + policy.bias_judges
 
 
 BIAS_CORRECTION = Algorithm("bias correction", "codes", _settings, _run, reread=_reread)

@@ -15,7 +15,7 @@ from quarkfast.algorithms.gated_pairs import carry_factors
 from quarkfast.algorithms.pair_noise import channel_absmax, lessens_noise
 from quarkfast.algorithms.scaled_pairs import ScaledPair, find_scaled_pairs
 from quarkfast.algorithms.shrunk_bias import shrunk_bias
-from quarkfast.config import Scheme
+from quarkfast.config import POLICY, Policy, Scheme
 from quarkfast.config.scheme import Factors
 from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of
@@ -38,14 +38,6 @@ _DONE = "quarkfast.equalized"
 # Turns without a given number: a chain of `n` layers takes about n^2 to settle, and octaves a few.
 _MOST_STEPS = 100
 
-# Turns through gates. With 4 in place of one the worst output of three networks with hard-swish goes from 14.5, 9.7 and
-# 7.8 dB in A8W8 to 18.5, 9.7 and 10.5.
-_STEPS_THROUGH_GATES = 4
-
-# What the weights on both sides of a Clip have to gain, as a ratio of noise: three decibels. Pairs of networks that
-# need it gain 4 to 20; with those of MobileNetV2 on CIFAR-10 that gain one or two, activations lose as much.
-_GAIN_THROUGH_CLIP = 2.0
-
 
 @dataclass(frozen=True, slots=True)
 class CrossLayerEqualizationSettings:
@@ -64,15 +56,12 @@ class CrossLayerEqualizationSettings:
         cle_total_layer_diff_threshold: Sum over layers of the mean change of a weight in one turn.
         largest_factor: No channel is scaled by more than this, up or down; None means 8 for exact factors and 4 for
             octaves. What weights gain beyond it, activations lose, whose channels share a scale or a block too.
-            Superres in A8W8: 21.3 dB as it is; with exact factors 31.8 dB without a limit, 33.0 with 8, 34.8 with 4;
-            33.9 with octaves up to 4. In MX6: 17.1 dB as it is; 24.9, 24.7, 23.9; 24.9.
-        least_gain: What weights have to gain with useful octaves, as a ratio of noise, before activations may lose: a
-            decibel.
         through_clip: Whether layers with a Clip between them, from zero to a limit, are pairs, too, where samples show
             which channels it never clips. These may be multiplied by more than 4: no channel reaches further than the
             furthest one.
         through_gates: Whether layers with a gate between them (`quarkfast.algorithms.gated_pairs`) are pairs, too: each
             that is scaled costs a Mul.
+        policy: What weights have to gain with useful octaves before activations may lose, and how far factors go.
     """
 
     factors: Factors = "useful_octaves"
@@ -83,15 +72,15 @@ class CrossLayerEqualizationSettings:
     cle_scale_append_bias: bool = False
     cle_total_layer_diff_threshold: float = 1.9e-7
     largest_factor: float | None = None
-    least_gain: float = 10**0.1
     through_clip: bool = False
     through_gates: bool = False
+    policy: Policy = POLICY
 
     @property
     def turns(self) -> int:
         """How many times pairs take their turns at the most."""
         if self.cle_steps is None:
-            return _STEPS_THROUGH_GATES if self.through_gates else 1
+            return self.policy.equalization_gate_turns if self.through_gates else 1
         return _MOST_STEPS if self.settles else self.cle_steps
 
     @property
@@ -104,7 +93,8 @@ class CrossLayerEqualizationSettings:
         """The largest factor."""
         if self.largest_factor is not None:
             return self.largest_factor
-        return 8.0 if self.factors == "exact" else 4.0
+        exact = self.factors == "exact"
+        return self.policy.equalization_exact_factor if exact else self.policy.equalization_octave_factor
 
     @property
     def largest_through_clip(self) -> float:
@@ -220,7 +210,7 @@ def _pairs(model: ir.Model, settings: CrossLayerEqualizationSettings) -> list[Sc
 
 def _scale(pair: ScaledPair, settings: CrossLayerEqualizationSettings) -> float:
     """Scales a pair; returns the mean change of a weight, added up over its layers."""
-    factors = pair.within_room(_wanted(pair, settings))
+    factors = pair.within_room(_wanted(pair, settings), settings.policy)
     return pair.scale(factors) if _is_worthwhile(pair, factors, settings) else 0.0
 
 
@@ -236,7 +226,8 @@ def _wanted(pair: ScaledPair, settings: CrossLayerEqualizationSettings) -> Value
 
 def _is_worthwhile(pair: ScaledPair, factors: Values, settings: CrossLayerEqualizationSettings) -> bool:
     """Whether weights gain enough by some factors, where that is asked for."""
-    gain = _GAIN_THROUGH_CLIP if pair.is_clipped else settings.least_gain
+    policy = settings.policy
+    gain = policy.equalization_clip_gain if pair.is_clipped else 10 ** (policy.equalization_gain / 10)
     return settings.factors != "useful_octaves" or lessens_noise(*pair.weights(), factors, gain)
 
 
@@ -254,7 +245,7 @@ def _factors(r0: Values, r1: Values, settings: CrossLayerEqualizationSettings, l
 def _settings(scheme: Scheme) -> Settings | None:
     if scheme.factors is None:
         return None
-    return CrossLayerEqualizationSettings(scheme.factors, **dict(scheme.equalize_options))
+    return CrossLayerEqualizationSettings(scheme.factors, **dict(scheme.equalize_options), policy=scheme.policy)
 
 
 def _run(context: AlgorithmContext, settings: CrossLayerEqualizationSettings) -> bool:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
 from quarkfast.algorithms.hadamard import hadamard_rotation, mean_keeping_rotation
 from quarkfast.algorithms.residual_streams import ResidualStream, find_streams
-from quarkfast.config import Scheme
+from quarkfast.config import POLICY, Policy, Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of
 from quarkfast.graph.notes import add_note
@@ -22,9 +22,6 @@ Values = NDArray[np.float64]
 
 _DONE = "quarkfast.rotated"
 
-# A decibel: channels that are alike are some tenths of it better or worse in another basis, by chance.
-_LEAST_GAIN = 10**0.1
-
 
 @dataclass(frozen=True, slots=True)
 class HadamardRotationSettings:
@@ -32,9 +29,11 @@ class HadamardRotationSettings:
 
     Attributes:
         random_signs: Whether channels get signs first, the same ones at each run.
+        policy: What a stream has to gain.
     """
 
     random_signs: bool = False
+    policy: Policy = POLICY
 
 
 def rotate_streams(model: ir.Model, settings: HadamardRotationSettings) -> int:
@@ -87,7 +86,8 @@ def _rotate(stream: ResidualStream, settings: HadamardRotationSettings) -> bool:
         new[value] = rotation.T @ new[value]
     for value in (*stream.writers, *stream.biases):
         new[value] = new[value] @ rotation
-    if not _LEAST_GAIN * _expected_noise(stream, new) < _expected_noise(stream, old):
+    least = 10 ** (settings.policy.rotation_gain / 10)
+    if not least * _expected_noise(stream, new) < _expected_noise(stream, old):
         return False
     for value, array in new.items():
         value.const_value = ir.Tensor(_singles(array), name=value.name)
@@ -120,7 +120,7 @@ def _singles(array: Values) -> NDArray[np.float32]:
 
 
 def _settings(scheme: Scheme) -> Settings | None:
-    return None if scheme.rotation == "none" else HadamardRotationSettings(scheme.rotation == "random")
+    return None if scheme.rotation == "none" else HadamardRotationSettings(scheme.rotation == "random", scheme.policy)
 
 
 def _run(context: AlgorithmContext, settings: HadamardRotationSettings) -> bool:

@@ -10,34 +10,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import AlgorithmContext
+from quarkfast.config import POLICY, Policy
 from quarkfast.wording import counted
 
-__all__ = ["MOST_APART", "Gains", "split", "split_samples"]
-
-# Samples held apart, by which the result is judged: every fifth, more of those that layers are not run on, and no more
-# than these. What one image of CIFAR-10 gains differs from the mean by 3 dB: 16 of them see 0.5 dB of gain, which 1,000
-# others have, as a loss three times in ten, 40 of them once in seven.
-_APART, MOST_APART = 5, 40
-
-# Decibels below zero that the mean of fewer samples than these may have by chance, however far they differ: so few say
-# little of how far. Of a barcode detector four lost 1.5 dB, by less than a standard error, and so did others. Twelve
-# images of CIFAR-10 lose 0.6 dB by codes that bring 1,000 others 0.5.
-_FEW, _MOST_LOST = 8, 0.5
+__all__ = ["Gains", "split", "split_samples"]
 
 
-def split_samples(context: AlgorithmContext, most: int, most_apart: int = MOST_APART) -> tuple[list[Any], list[Any]]:
+def split_samples(context: AlgorithmContext, most: int) -> tuple[list[Any], list[Any]]:
     """Returns at most that many samples to fit to, and others to judge by: the same where there is but a handful."""
-    return split(context.read_samples(most + most_apart), most, most_apart)
+    policy = context.scheme.policy
+    return split(context.read_samples(most + policy.apart_most), most, policy.apart_most, policy.apart_one_in)
 
 
-def split(samples: Sequence[Any], most: int, most_apart: int) -> tuple[list[Any], list[Any]]:
-    """Returns at most `most` samples to fit to and `most_apart` others, as :func:`split_samples` does.
+def split(samples: Sequence[Any], most: int, most_apart: int, one_in: int) -> tuple[list[Any], list[Any]]:
+    """Returns at most `most` samples to fit to and `most_apart` others: one in so many, or all that are left.
 
     Example:
-        >>> split(range(16), 8, 8)
+        >>> split(range(16), 8, 8, 5)
         ([0, 2, 4, 6, 8, 10, 12, 14], [1, 3, 5, 7, 9, 11, 13, 15])
     """
-    count = min(max(len(samples) // _APART, len(samples) - most), most_apart)
+    count = min(max(len(samples) // one_in, len(samples) - most), most_apart)
     if not count:
         return list(samples), list(samples)
     chosen = {(place + 1) * len(samples) // count - 1 for place in range(count)}
@@ -74,11 +66,11 @@ class Gains:
         """Whether any sample has another ratio."""
         return bool(self._gains.any())
 
-    def are_losses(self) -> bool:
-        """Whether the mean is below zero by more than its standard error, or of fewer than eight by half a decibel."""
+    def are_losses(self, policy: Policy = POLICY) -> bool:
+        """Whether the mean is below zero by more than its standard error, or of few by more than chance."""
         size = self._gains.size
         error = float(np.std(self._gains, ddof=1)) / math.sqrt(size) if size > 1 else 0.0
-        return self.mean < -(min(error, _MOST_LOST) if size < _FEW else error)
+        return self.mean < -(min(error, policy.apart_loss) if size < policy.apart_few else error)
 
     def __str__(self) -> str:
         """Returns both means in words."""

@@ -13,34 +13,14 @@ from numpy.typing import NDArray
 
 from quarkfast.algorithms.activation_noise import activation_judge, gains_of
 from quarkfast.algorithms.algorithm import AlgorithmContext
+from quarkfast.config import Policy
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.sample_noise import SampleNoise, TriedForm
 
-__all__ = ["Chosen", "JudgeSettings", "judge_kinds"]
+__all__ = ["Chosen", "judge_kinds"]
 
 Noises = NDArray[np.float64]
 _Kind = TypeVar("_Kind")
-
-# Samples object where the mean of what they say is this many of its standard errors below nothing.
-_DECISIVE = 2.0
-
-# Every so many samples one is held apart.
-_APART = 3
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeSettings:
-    """How many samples judge. Every third is held apart, and judges what the rest choose.
-
-    Attributes:
-        samples: Most samples that are run.
-        enough_numbers: Numbers of outputs, over all samples, that tell as much as more would.
-        least_samples: Fewest samples, whatever the outputs; with fewer ranges stay as they are.
-    """
-
-    samples: int = 64
-    enough_numbers: int = 100_000
-    least_samples: int = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +32,19 @@ class Chosen(Generic[_Kind]):
         gain: How much less noise it leaves than what is there, in dB, in the mean of samples held apart.
         error: The standard error of that.
         samples: How many were held apart.
+        objection: The standard errors below nothing from which on these object.
     """
 
     kind: _Kind | None
     gain: float = 0.0
     error: float = 0.0
     samples: int = 0
+    objection: float = 0.0
 
     @property
     def is_worse(self) -> bool:
         """Whether samples held apart show that it is worse than what is there."""
-        return not self.gain >= -_DECISIVE * self.error
+        return not self.gain >= -self.objection * self.error
 
     @property
     def measured(self) -> str:
@@ -75,7 +57,7 @@ def judge_kinds(
     forms: Mapping[_Kind | None, TriedForm],
     feeds: Sequence[Feed],
     first: _Kind,
-    settings: JudgeSettings,
+    policy: Policy,
 ) -> Chosen[_Kind] | None:
     """Returns the kind of least noise, or `first` where none is better by more than a standard error.
 
@@ -88,46 +70,46 @@ def judge_kinds(
             against the best so far; None for that which is there.
         feeds: Samples.
         first: The kind that others have to beat; where it is none of `forms`, what is there.
-        settings: How many samples judge.
+        policy: How many samples judge, and how sure they have to be.
 
     Returns:
         The kind; None where no output tells anything.
     """
     kinds = list(forms)
     with closing(activation_judge(context, list(forms.values()))) as judge:
-        apart = _run_all(judge, feeds, settings)
+        apart = _run_all(judge, feeds, policy)
         noises = dict(zip(kinds, judge.noises(), strict=True))
         if not noises[None].size:
             return None
-        kind = _choose(noises, first)
+        kind = _choose(noises, first, policy.kinds_certainty)
         if kind is None:
             return Chosen(None)
         places = [kinds.index(None), kinds.index(kind)]
         for feed in apart:
             judge.see(feed, places)
         own, other = (judge.noises()[place][-len(apart) :] for place in places)
-    return Chosen(kind, *_gain(own, other), len(apart))
+    return Chosen(kind, *_gain(own, other), len(apart), policy.kinds_objection)
 
 
-def _choose(noises: Mapping[_Kind | None, Noises], first: _Kind) -> _Kind | None:
-    """Returns the kind whose noise is least, but the first where none is better by more than a standard error."""
+def _choose(noises: Mapping[_Kind | None, Noises], first: _Kind, certainty: float) -> _Kind | None:
+    """Returns the kind whose noise is least, but the first where none is better by more than its standard errors."""
     chosen: _Kind | None = first if first in noises else None
     for kind, noise in noises.items():
         gain, error = _gain(noises[chosen], noise)
-        if gain > error:
+        if gain > certainty * error:
             chosen = kind
     return chosen
 
 
-def _run_all(judge: SampleNoise, feeds: Sequence[Feed], settings: JudgeSettings) -> list[Feed]:
+def _run_all(judge: SampleNoise, feeds: Sequence[Feed], policy: Policy) -> list[Feed]:
     """Runs all forms on as many samples as tell enough, without those held apart, which it returns."""
     apart = list[Feed]()
     for count, feed in enumerate(feeds):
         # Samples held apart have as many numbers as the others.
         numbers = judge.numbers * count / max(count - len(apart), 1)
-        if count >= settings.least_samples and numbers >= settings.enough_numbers:
+        if count >= policy.kinds_least_samples and numbers >= policy.kinds_enough_outputs:
             break
-        if count % _APART == _APART - 1:
+        if count % policy.kinds_one_in == policy.kinds_one_in - 1:
             apart.append(feed)
         else:
             judge.see(feed)

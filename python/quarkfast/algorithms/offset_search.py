@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.offset_groups import OffsetGroups
-from quarkfast.config import TensorSpec
+from quarkfast.config import POLICY, Policy, TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.limits import limits_of
@@ -19,17 +19,11 @@ __all__ = ["Reach", "Shifts", "find_shifts", "reach_of"]
 
 Values = NDArray[np.float64]
 
-# Wider codes hold either side of zero with steps that are fine enough.
-_MOST_BITS = 8
-
 # Offsets of a group that are tried at once, and how often the surroundings of the best one are looked at again.
 _TRIED, _ZOOMS = 65, 4
 
 # Turns of the groups at most.
 _SWEEPS = 20
-
-# What the sum of the costs has to fall by, as a ratio, for the model to change at all.
-_LEAST_GAIN = 10**0.01
 
 
 class Reach(NamedTuple):
@@ -62,15 +56,17 @@ class Reach(NamedTuple):
         return (self.low - offset) * self.above / self.below, self.high - offset
 
 
-def reach_of(value: ir.Value, kept: Range, spec: TensorSpec) -> Reach | None:
+def reach_of(value: ir.Value, kept: Range, spec: TensorSpec, policy: Policy = POLICY) -> Reach | None:
     """Returns the reach of an activation; None if it has zero points, wide codes, power-of-two scales or no values.
 
     Args:
         value: The activation.
         kept: The range to keep of it.
         spec: The form of its codes.
+        policy: The codes that are narrow: wider ones hold either side of zero with steps that are fine enough.
     """
-    if not spec.format.is_integer or spec.format.bits > _MOST_BITS or not spec.symmetric or spec.scale != "float32":
+    narrow = spec.format.is_integer and spec.format.bits <= policy.narrow_bits
+    if not narrow or not spec.symmetric or spec.scale != "float32":
         return None
     if spec.granularity != "tensor" or spec.reduce_range or not kept.min <= kept.max or kept.min == kept.max == 0:
         return None
@@ -92,7 +88,7 @@ class Shifts(NamedTuple):
     gain: float
 
 
-def find_shifts(groups: OffsetGroups, reaches: Mapping[ir.Value, Reach]) -> Shifts | None:
+def find_shifts(groups: OffsetGroups, reaches: Mapping[ir.Value, Reach], policy: Policy = POLICY) -> Shifts | None:
     """Returns the offsets with which scales are smallest, or None where there is hardly anything to gain.
 
     1. The scale of a tensor is ``max((high - c) / above, (c - low) / below)`` at the offset ``c`` of its group. What
@@ -107,6 +103,7 @@ def find_shifts(groups: OffsetGroups, reaches: Mapping[ir.Value, Reach]) -> Shif
     Args:
         groups: Those of the graph.
         reaches: Of the activations that have symmetric codes.
+        policy: What there has to be to gain.
     """
     tied = _solve(groups)
     rows = [(tied.get(root, {root: 1.0}), reach) for root, reach in _by_group(groups, reaches)]
@@ -118,7 +115,7 @@ def find_shifts(groups: OffsetGroups, reaches: Mapping[ir.Value, Reach]) -> Shif
     starts = np.zeros(len(free)), np.array([_best(costs, parts, np.zeros(len(free)), i)[0] for i in range(len(free))])
     found = min((_descend(costs, parts, start) for start in starts), key=lambda each: costs.total(parts @ each))
     gain = costs.total(np.zeros(len(rows))) / costs.total(parts @ found)
-    if gain < _LEAST_GAIN:
+    if gain < 10 ** (policy.shift_gain / 10):
         return None
     chosen = dict(zip(free, map(float, found), strict=True))
     for root in free:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
 from quarkfast.algorithms.bias_correction import are_few, bias_of
 from quarkfast.algorithms.held_apart import Gains, split
-from quarkfast.config import Scheme
+from quarkfast.config import Policy, Scheme
 from quarkfast.reconstruction import InputMeans, LinearLayer, Models, linear_layers
 from quarkfast.reconstruction.input_means import mean_row
 from quarkfast.reconstruction.output_error import ReferenceOutputs
@@ -29,16 +29,10 @@ class OutputBiasCorrectionSettings:
     """Settings of output bias correction.
 
     Attributes:
-        samples: Most samples that layers are run on.
-        held_apart: Most others, which judge.
-        of_few_outputs: Most of either where outputs have few numbers, such as those of a classifier.
         gain: What outputs on those held apart have to gain in the mean, in dB; more than nothing in any case.
         least: What they have to have then, in dB.
     """
 
-    samples: int = 4
-    held_apart: int = 4
-    of_few_outputs: int = 8
     gain: float = 0.0
     least: float = -math.inf
 
@@ -52,7 +46,7 @@ def correct_output_biases(context: AlgorithmContext, settings: OutputBiasCorrect
 
     Args:
         context: A plan with codes.
-        settings: How many samples, and what outputs have to gain.
+        settings: What outputs have to gain.
 
     Returns:
         Whether the plan has other biases.
@@ -69,9 +63,10 @@ def correct_output_biases(context: AlgorithmContext, settings: OutputBiasCorrect
     if not context.has_real_samples:
         context.notes.append("output bias correction was left out: the samples are random")
         return False
-    samples = context.read_samples(_reread(settings))
+    policy = context.scheme.policy
+    samples = context.read_samples(2 * policy.output_bias_of_few)
     half = max(len(samples) // 2, 1)
-    fitting, apart = split(samples, half, half)
+    fitting, apart = split(samples, half, half, policy.apart_one_in)
     models = context.simulate([str(name) for layer in layers for name in (layer.weight, layer.bias)])
     changed: dict[str, Any] = {}
 
@@ -89,9 +84,9 @@ def correct_output_biases(context: AlgorithmContext, settings: OutputBiasCorrect
     def report(done: int) -> None:
         context.report(done, len(layers))
 
-    float_means, few = _float_means(models, layers, fitting, settings.samples)
+    float_means, few = _float_means(models, layers, fitting, policy)
     if not few:
-        fitting, apart = fitting[: settings.samples], apart[: settings.held_apart]
+        fitting, apart = fitting[: policy.output_bias_samples], apart[: policy.output_bias_apart]
     with ReferenceOutputs(models.float_model, apart, layers[-1].data, models.float_folder) as reference:
         before = reference.ratios_of(models.quantized, models.quantized_folder)
         go_through(models, layers, fitting, see, both=False, report=report)
@@ -105,15 +100,15 @@ def correct_output_biases(context: AlgorithmContext, settings: OutputBiasCorrect
 
 
 def _float_means(
-    models: Models, layers: Sequence[LinearLayer], feeds: Sequence[Feed], enough: int
+    models: Models, layers: Sequence[LinearLayer], feeds: Sequence[Feed], policy: Policy
 ) -> tuple[dict[str, NDArray[np.float64]], bool]:
     """Returns the mean input of each layer in the float model, and whether outputs have few numbers.
 
-    Where they have many, the first `enough` samples give the means.
+    Where they have many, the first samples give the means.
     """
-    session = InputMeans(deepcopy(models.float_model), models.float_folder, layers)
+    session, enough = InputMeans(deepcopy(models.float_model), models.float_folder, layers), policy.output_bias_samples
     means, outputs = session.run(feeds[:enough])
-    few = are_few(outputs[0])
+    few = are_few(outputs[0], policy)
     if few and feeds[enough:]:
         more, _ = session.run(feeds[enough:])
         means = {node: np.concatenate([rows, more[node]]) for node, rows in means.items()}
@@ -123,13 +118,15 @@ def _float_means(
 
 def _settings(scheme: Scheme) -> Settings | None:
     wanted = scheme.output_bias_correction and scheme.encoding == "qdq" and scheme.rounding == "nearest"
-    return OutputBiasCorrectionSettings() if wanted else None
+    return scheme.policy if wanted else None
 
 
-def _reread(settings: Any) -> int:
-    return 2 * int(settings.of_few_outputs)
+def _run(context: AlgorithmContext, policy: Policy) -> bool:
+    return correct_output_biases(context, OutputBiasCorrectionSettings())
 
 
-OUTPUT_BIAS_CORRECTION = Algorithm(
-    "output bias correction", "codes", _settings, correct_output_biases, stage="round", reread=_reread
-)
+def _reread(policy: Policy) -> int:
+    return 2 * policy.output_bias_of_few
+
+
+OUTPUT_BIAS_CORRECTION = Algorithm("output bias correction", "codes", _settings, _run, stage="round", reread=_reread)

@@ -11,8 +11,8 @@ import numpy as np
 from quarkfast.algorithms.activation_noise import may_judge_activations
 from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
 from quarkfast.algorithms.alignment_search import with_one_scale
-from quarkfast.algorithms.judged_kinds import JudgeSettings, judge_kinds
-from quarkfast.config import Scheme
+from quarkfast.algorithms.judged_kinds import judge_kinds
+from quarkfast.config import Policy, Scheme
 from quarkfast.graph.access import name_of
 from quarkfast.graph.limits import limits_of
 from quarkfast.kernels import Range
@@ -26,7 +26,7 @@ __all__ = ["RANGE_SEARCH"]
 _FIRST = 2.5
 
 
-def _run(context: AlgorithmContext, settings: JudgeSettings) -> bool:
+def _run(context: AlgorithmContext, policy: Policy) -> bool:
     """Chooses ranges of activations by what they do to the outputs, and keeps them if other samples do not object.
 
     1. For each power of `quarkfast.ranges.error_norm` every activation has the range of least error to that power, and
@@ -50,12 +50,12 @@ def _run(context: AlgorithmContext, settings: JudgeSettings) -> bool:
         return _fit_without_limits(context)
     if context.ranges_judged or not may_judge_activations(context):
         return False
-    kinds, feeds = _kinds(context), context.read_samples(settings.samples)
-    if _FIRST not in kinds or len(feeds) < settings.least_samples:
+    kinds, feeds = _kinds(context), context.read_samples(policy.kinds_samples)
+    if _FIRST not in kinds or len(feeds) < policy.kinds_least_samples:
         return False
     plans = {power: plan for power, ranges in kinds.items() if _differs(plan := context.plan_fitted(ranges), context)}
     forms = context.simulate_activations([None, *plans.values()])
-    kept = judge_kinds(context, dict(zip((None, *plans), forms, strict=True)), feeds, _FIRST, settings)
+    kept = judge_kinds(context, dict(zip((None, *plans), forms, strict=True)), feeds, _FIRST, policy)
     if kept is None:
         return False
     if kept.kind is None:
@@ -107,15 +107,15 @@ def _kinds(context: AlgorithmContext) -> dict[float, Mapping[str, Range]]:
 
 
 def _settings(scheme: Scheme) -> Settings | None:
-    return JudgeSettings() if scheme.searches_ranges else None
+    return scheme.policy if scheme.searches_ranges else None
 
 
-def _request(context: AlgorithmContext, settings: JudgeSettings) -> StatisticsRequest:
+def _request(context: AlgorithmContext, policy: Policy) -> StatisticsRequest:
     return StatisticsRequest.of(context.placement.observed, histogram=True)
 
 
-def _reread(settings: JudgeSettings) -> int:
-    return settings.samples
+def _reread(policy: Policy) -> int:
+    return policy.kinds_samples
 
 
 RANGE_SEARCH = Algorithm("range search", "scales", _settings, _run, _request, reread=_reread)

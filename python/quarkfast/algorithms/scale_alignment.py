@@ -12,10 +12,10 @@ import numpy as np
 from quarkfast.algorithms.activation_noise import may_judge_activations
 from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
 from quarkfast.algorithms.alignment_search import Alignment, AlignmentSearch, Powers
-from quarkfast.algorithms.judged_kinds import JudgeSettings, judge_kinds
+from quarkfast.algorithms.judged_kinds import judge_kinds
 from quarkfast.algorithms.scale_groups import Groups
 from quarkfast.algorithms.scale_noise import range_of_scale
-from quarkfast.config import Scheme
+from quarkfast.config import Policy, Scheme
 from quarkfast.deferred import ir
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.graph.access import array_of, name_of
@@ -33,9 +33,6 @@ _UNJUDGED, _FIRST = Powers(2.0, 2.0), Powers(2.0, 2.5)
 # Ranges that are judged beside these, of tensors that are not multiplied.
 _ALONE = Powers(2.5, 2.5)
 
-# What rounding by the outputs of layers leaves of the noise of nearest codes: 41 to 46 dB where these have 29 to 35.
-_LEFT_BY_ROUNDING = 0.1
-
 _NAME = "power-of-two scale alignment"
 
 
@@ -44,29 +41,30 @@ class ScaleAlignmentSettings:
     """Settings of scale alignment.
 
     Attributes:
+        policy: What the expected noise has to fall by, and how many samples judge.
         sweeps: How many times each group gets its turn at most; fewer where nothing changes any more.
-        least_gain: What the expected noise has to fall by, as a ratio; below it the model stays as it is.
         weight_part: What is left of the noise of nearest codes of weights.
         powers: Powers of the error of activations, for each of which there are factors to be judged.
-        judge: How many samples judge; None for none.
+        judged: Whether samples judge.
     """
 
+    policy: Policy
     sweeps: int = 50
-    least_gain: float = 10**0.01
     weight_part: float = 1.0
     powers: tuple[Powers, ...] = (_UNJUDGED, _FIRST, Powers(2.5, 2.5))
-    judge: JudgeSettings | None = None
+    judged: bool = False
 
 
 def _settings(scheme: Scheme) -> Settings | None:
     if not scheme.aligned:
         return None
-    part = 1.0 if scheme.rounding == "nearest" else _LEFT_BY_ROUNDING
-    return ScaleAlignmentSettings(weight_part=part, judge=JudgeSettings() if scheme.searches_ranges else None)
+    policy = scheme.policy
+    part = 1.0 if scheme.rounding == "nearest" else policy.alignment_left_by_rounding
+    return ScaleAlignmentSettings(policy, weight_part=part, judged=scheme.searches_ranges)
 
 
 def _reread(settings: ScaleAlignmentSettings) -> int:
-    return 0 if settings.judge is None else settings.judge.samples
+    return settings.policy.kinds_samples if settings.judged else 0
 
 
 def _run(context: AlgorithmContext, settings: ScaleAlignmentSettings) -> bool:
@@ -91,17 +89,18 @@ def _run(context: AlgorithmContext, settings: ScaleAlignmentSettings) -> bool:
     if not context.has_real_samples:
         return False
     search = AlignmentSearch(context, settings.weight_part)
-    feeds, judge = [], settings.judge
-    if judge is not None and may_judge_activations(context):
-        feeds = context.read_samples(judge.samples)
-    judged = judge is not None and len(feeds) >= judge.least_samples
+    feeds, policy = [], settings.policy
+    if settings.judged and may_judge_activations(context):
+        feeds = context.read_samples(policy.kinds_samples)
+    judged = settings.judged and len(feeds) >= policy.kinds_least_samples
     tried = {powers: search.find(powers, settings.sweeps) for powers in (settings.powers if judged else (_UNJUDGED,))}
-    found = {(powers, True): each for powers, each in tried.items() if each.gain >= settings.least_gain}
+    least = 10 ** (policy.alignment_gain / 10)
+    found = {(powers, True): each for powers, each in tried.items() if each.gain >= least}
     if not found:
         return False
-    if judge is None or not judged:
+    if not judged:
         return _align(context, search, found[_UNJUDGED, True], "")
-    return _align_by_samples(context, search, found, feeds, judge)
+    return _align_by_samples(context, search, found, feeds, policy)
 
 
 def _align_by_samples(
@@ -109,14 +108,14 @@ def _align_by_samples(
     search: AlignmentSearch,
     found: dict[tuple[Powers, bool], Alignment],
     feeds: Sequence[Feed],
-    judge: JudgeSettings,
+    policy: Policy,
 ) -> bool:
     """Takes the factors with which outputs have the least noise, if any; `found` tells factors from ranges alone."""
     found[_ALONE, False] = search.find(_ALONE, 0)
     # The model as it is comes last: factors are left out where that is better by more than chance.
     plans = [*(_trial(context, search, each) for each in found.values()), context.plan_with(context.ranges)]
     forms = dict(zip((*found, None), context.simulate_activations(plans), strict=True))
-    chosen = judge_kinds(context, forms, feeds, (_FIRST, True), judge)
+    chosen = judge_kinds(context, forms, feeds, (_FIRST, True), policy)
     context.ranges_judged = chosen is not None
     if chosen is None or chosen.kind is None:
         context.notes.append(f"{_NAME} was left out: outputs have no less noise with it")

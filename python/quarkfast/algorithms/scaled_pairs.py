@@ -12,21 +12,13 @@ from numpy.typing import NDArray
 
 from quarkfast.algorithms.gated_pairs import Gate, find_gated_pairs
 from quarkfast.algorithms.layer_pairs import by_input, by_output, next_layer, reads_rows, values_between
+from quarkfast.config import Policy
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of
 
 __all__ = ["ScaledPair", "find_scaled_pairs"]
 
 Values = NDArray[np.float64]
-
-# The part of a Clip's limit up to which a channel on samples is taken for one that it never clips, and up to which
-# factors may bring one. With 16 samples 64 others leave the outputs of a network with ReLU6 all bits of the float
-# model, and of another 44 to 64 dB; up to the limit itself these are 55 to 75 and 26 to 48 dB.
-_UNCLIPPED = 0.8
-
-# How far the biases of a layer in front of a Clip may grow, beside the largest one: a bit of those that have 8. Of dead
-# channels nothing else limits them: without it a segmentation network has 4.4 dB in XINT8 in place of 13.0.
-_GROWTH_OF_BIAS = 2.0
 
 
 @dataclass(eq=False)
@@ -62,23 +54,23 @@ class ScaledPair:
         """Whether there is a Clip between the layers."""
         return math.isfinite(self.limit)
 
-    def within_room(self, factors: Values) -> Values:
+    def within_room(self, factors: Values, policy: Policy) -> Values:
         """Returns factors by which channels reach no further than the furthest one, if it is known how far they reach.
 
         Where there is a Clip, channels that come near to its limit keep what they have, and others do not come near. No
-        bias grows beyond twice the largest one there.
+        bias grows far beyond the largest one there: of dead channels nothing else limits them.
         """
         if self.reach is None:
             return np.ones_like(factors) if self.is_clipped else factors
         reach: Values = self.reach * self.factors
-        free = _UNCLIPPED * self.limit
+        free = policy.equalization_unclipped * self.limit
         furthest = min(float(reach.max(initial=0.0)), free)
         ratios = np.divide(furthest, reach, out=np.full(reach.shape, np.inf), where=reach > 0)
         found: Values = np.minimum(factors, _octave_below(ratios))
         if not self.is_clipped:
             return found
         if self.bias is not None:
-            largest = _GROWTH_OF_BIAS * np.abs(self.bias).max()
+            largest = policy.equalization_bias_growth * np.abs(self.bias).max()
             grown = np.divide(largest, np.abs(self.bias), out=np.full(found.shape, np.inf), where=self.bias != 0)
             found = np.minimum(found, _octave_below(grown))
         return np.where(reach > free, 1.0, found)

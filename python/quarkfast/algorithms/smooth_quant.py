@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from quarkfast.algorithms.channel_range_estimation import reads_columns
 from quarkfast.algorithms.channel_rewriting import divide_channels
 from quarkfast.algorithms.product_channels import rewrite_channels
+from quarkfast.config import POLICY, Policy
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, name_of
 
 __all__ = ["SmoothQuantSettings", "smooth_quant"]
-
-# No channel is divided or multiplied by more: a channel that is nearly zero in the samples may not be so elsewhere.
-_LARGEST_FACTOR = 1e3
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +28,14 @@ class SmoothQuantSettings:
         activation_bits: Width of codes of activations, which have one scale for a tensor.
         weight_bits: Width of codes of weights.
         weight_channels: Whether each output channel of a weight has a scale.
+        policy: The largest factor: a channel that is nearly zero in the samples may not be so elsewhere.
     """
 
     alpha: float = 0.5
     activation_bits: int = 8
     weight_bits: int = 8
     weight_channels: bool = False
+    policy: Policy = POLICY
 
 
 def smooth_quant(
@@ -48,7 +48,7 @@ def smooth_quant(
 
     Channel `k` of an activation is divided by ``s_k = a_k^alpha / w_k^(1 - alpha)``, with ``a_k`` its largest magnitude
     over the samples and ``w_k`` that of the rows of all weights that read it. Factors are divided by their geometric
-    mean, so that tensors keep their magnitude, and lie between a thousandth and a thousand. A channel that is zero in
+    mean, so that tensors keep their magnitude, and limited (`Policy.smooth_quant_factor`). A channel that is zero in
     all samples, or that all weights ignore, stays as it is. So does a tensor for which these factors are expected to
     make noise, by what its maxima and its weights tell (:func:`_expected_noise`).
 
@@ -78,20 +78,22 @@ def smooth_quant(
 
     def factors(absmax: NDArray[Any], products: Sequence[ir.Node]) -> NDArray[np.float64]:
         maxima, weights = absmax.astype(np.float64), [_weight_of(node) for node in products]
-        found = _factors(maxima, np.max([np.abs(each).max(axis=1) for each in weights], axis=0), chosen.alpha)
+        found = _factors(maxima, np.max([np.abs(each).max(axis=1) for each in weights], axis=0), chosen)
         smoothed = _expected_noise(maxima / found, [found[:, None] * each for each in weights], chosen)
         return found if smoothed < _expected_noise(maxima, weights, chosen) else np.ones(1)
 
     return rewrite_channels(model, nodes, absmax_of, factors, divide_channels)
 
 
-def _factors(absmax: NDArray[np.float64], rows: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
-    known = (absmax > 0) & (rows > 0)
+def _factors(
+    absmax: NDArray[np.float64], rows: NDArray[np.float64], chosen: SmoothQuantSettings
+) -> NDArray[np.float64]:
+    alpha, known = chosen.alpha, (absmax > 0) & (rows > 0)
     factors = np.ones(absmax.shape)
     if not known.any():
         return factors
     logarithms = alpha * np.log2(absmax[known]) - (1 - alpha) * np.log2(rows[known])
-    most = np.log2(_LARGEST_FACTOR)
+    most = np.log2(chosen.policy.smooth_quant_factor)
     found = np.exp2(np.clip(logarithms - logarithms.mean(), -most, most))
     factors[known] = found.astype(np.float32)
     return factors

@@ -17,7 +17,7 @@ from quarkfast.algorithms.rounding import DESCENDING, SOLVERS, CoordinateDescent
 from quarkfast.algorithms.rounding.error_feedback import round_with_feedback
 from quarkfast.algorithms.rounding.group_scales import solve_with_scales
 from quarkfast.algorithms.rounding.inverse_factors import InverseFactors
-from quarkfast.config import Scheme
+from quarkfast.config import POLICY, Scheme
 from quarkfast.graph.access import array_of_tensor
 from quarkfast.reconstruction import LinearLayer, linear_layers
 from quarkfast.reconstruction.error_share import add_to_diagonals, covariances, error_share
@@ -30,20 +30,6 @@ from quarkfast.wording import counted
 __all__ = ["WeightRoundingSettings", "round_weight", "round_weights", "settings_of"]
 
 Values = NDArray[np.float64]
-
-# Rows for each number in a row with which a Gram matrix says enough. With fewer the damping grows, by the square: of 52
-# samples behind a global pool, a matrix of 200 inputs knows nothing in most directions.
-_ROWS_WANTED = 8
-
-# The same where weights are all that is rounded, and with fewer bits. Chosen on 96 headlines: MiniLM in INT4_WO, fitted
-# to 52 sentences of another kind, is 0.2 dB worse than with the nearest codes with a damping of 0.01, and 2.0 dB better
-# with this; ResNet-20 loses 0.8 dB of 10.6 by it. The paper of GPTQ has as many rows, 128 texts of 2,048 words for
-# 4,096 inputs.
-_ROWS_WANTED_ALONE = 64
-
-# Types of fewer bits are narrow. MiniLM in INT8_WO has 31.1 dB with the damping of narrow ones, 33.6 with 0.01, and
-# 31.2 with the nearest codes.
-_NARROW = 8
 
 # The highest code of 8 bits; a float bias has none.
 _MOST_OF_8_BITS = 255
@@ -71,9 +57,9 @@ class WeightRoundingSettings:
     """
 
     solver: Solver = field(default_factory=CoordinateDescent)
-    damping: float = 0.01
-    rows_wanted: int = _ROWS_WANTED
-    samples: int = 64
+    damping: float = POLICY.rounding_damping
+    rows_wanted: int = POLICY.rounding_rows
+    samples: int = POLICY.rounding_samples
     update_bias: bool = True
     from_float_input: bool = True
     part_of_error: float | None = None
@@ -249,7 +235,7 @@ def round_weights(context: AlgorithmContext, settings: WeightRoundingSettings) -
         before = reference.ratios_of(models.quantized, models.quantized_folder)
         reconstruct(models, layers, fitting, rounding.solve, both=both, halves=halves, report=report)
         gains = Gains(before, reference.ratios_of(models.quantized, models.quantized_folder))
-    if not gains.any() or gains.are_losses():
+    if not gains.any() or gains.are_losses(context.scheme.policy):
         context.notes.append(f"weight rounding was undone, for it made the model no better: {gains}")
         return False
     context.replace_codes(rounding.changed)
@@ -277,10 +263,10 @@ def settings_of(scheme: Scheme) -> WeightRoundingSettings:
     """Returns the settings that a scheme means whose rounding is not to nearest."""
     kind = SOLVERS[scheme.rounding]
     own = {each.name for each in fields(WeightRoundingSettings)}
-    given = dict(scheme.rounding_options)
-    if scheme.weights_only:
-        given.setdefault("rows_wanted", _ROWS_WANTED_ALONE if scheme.weight.format.bits < _NARROW else _ROWS_WANTED)
-        if kind is GptqSolver:
-            given.setdefault("act_order", True)
+    policy, alone = scheme.policy, scheme.weights_only
+    narrow = alone and scheme.weight.format.bits < policy.rounding_narrow_bits
+    rows = policy.rounding_narrow_rows if narrow else policy.rounding_rows
+    usual = {"damping": policy.rounding_damping, "rows_wanted": rows, "samples": policy.rounding_samples}
+    given = {**usual, **({"act_order": True} if alone and kind is GptqSolver else {}), **dict(scheme.rounding_options)}
     solver = kind(**{name: value for name, value in given.items() if name not in own})
     return WeightRoundingSettings(solver, **{name: value for name, value in given.items() if name in own})

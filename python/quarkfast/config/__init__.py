@@ -3,6 +3,7 @@
 from quarkfast.config.files import load_config
 from quarkfast.config.options import GROUPS, OPTIONS, Option, apply_options, scheme_from
 from quarkfast.config.patterns import match_names
+from quarkfast.config.policy import POLICY, Policy, Threshold, thresholds
 from quarkfast.config.presets import PRESETS, find_preset
 from quarkfast.config.rules import BiasKind, Change, LayerRule, TensorRule
 from quarkfast.config.scheme import Encoding, Scheme, Shares
@@ -13,6 +14,7 @@ from quarkfast.config.types import check_types, default_bias, takes_int32_bias
 __all__ = [
     "GROUPS",
     "OPTIONS",
+    "POLICY",
     "PRESETS",
     "BiasKind",
     "Change",
@@ -20,11 +22,13 @@ __all__ = [
     "Granularity",
     "LayerRule",
     "Option",
+    "Policy",
     "ScaleKind",
     "Scheme",
     "Shares",
     "TensorRule",
     "TensorSpec",
+    "Threshold",
     "apply_options",
     "check_types",
     "default_bias",
@@ -34,4 +38,5 @@ __all__ = [
     "scheme_from",
     "stored_forms",
     "takes_int32_bias",
+    "thresholds",
 ]

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from quarkfast.config.equalization import read_equalization
 from quarkfast.config.mixed_precision import MixedPrecision, read_mixed_precision
+from quarkfast.config.policy import POLICY, Policy, read_policy
 from quarkfast.config.rules import BiasKind, Change, LayerRule, TensorRule, read_exclude, read_layers, read_tensors
 from quarkfast.config.shapes import read_shapes
 from quarkfast.config.spec import TensorSpec
@@ -121,6 +122,7 @@ class Scheme:
         samples: Number of calibration samples to read, or None for all of them.
         batch_size: Rows a run, or None for what fits a budget; readers and iterables are fed item by item.
         preprocess: How image files become arrays: ``"imagenet"``, ``"cifar"``, ``"yolo"`` or ``"none"``.
+        policy: Every threshold that decides about accuracy.
 
     Example:
         >>> from quarkfast.config import PRESETS
@@ -176,6 +178,7 @@ class Scheme:
     samples: int | None = None
     batch_size: int | None = None
     preprocess: str | None = None
+    policy: Policy = POLICY
 
     @property
     def spelling(self) -> Spelling:
@@ -216,7 +219,7 @@ class Scheme:
         row = self.activation.format
         if self.smooth_alpha is not None:
             return False
-        return self.equalize and self.encoding == "qdq" and row.is_integer and row.bits <= 8
+        return self.equalize and self.encoding == "qdq" and row.is_integer and row.bits <= self.policy.narrow_bits
 
     @property
     def aligned(self) -> bool:
@@ -236,7 +239,7 @@ class Scheme:
         Codes of 16 bits hold any extremes with steps that are fine enough.
         """
         row = self.activation.format
-        if self.encoding != "qdq" or not row.is_integer or row.bits > 8:
+        if self.encoding != "qdq" or not row.is_integer or row.bits > self.policy.narrow_bits:
             return False
         return self.rounding != "nearest" if self.search_ranges is None else self.search_ranges
 
@@ -273,7 +276,7 @@ class Scheme:
         constraints, folded = plain.pop("constraints"), plain.pop("fold_batch_norm")
         shares, shapes = plain.pop("shares"), plain.pop("shapes")
         added, rotation = {key: plain.pop(key) for key in _LEFT_OUT}, plain.pop("rotation")
-        smooth_alpha = plain.pop("smooth_alpha")
+        smooth_alpha, policy = plain.pop("smooth_alpha"), plain.pop("policy").changes()
         return (
             plain
             | ({"rounding_options": dict(options)} if options else {})
@@ -282,6 +285,7 @@ class Scheme:
             | ({} if shares == "pair" else {"shares": shares})
             | ({} if rotation == "none" else {"rotation": rotation})
             | ({} if smooth_alpha is None else {"smooth_alpha": smooth_alpha})
+            | ({"policy": policy} if policy else {})
             | ({} if folded else {"fold_batch_norm": False})
             | ({"constraints": dict(constraints)} if constraints else {})
             | ({"shapes": {name: list(shape) for name, shape in shapes}} if shapes else {})
@@ -333,6 +337,7 @@ class Scheme:
             given["shapes"] = read_shapes(plain["shapes"])
         if plain.get("mixed_precision") is not None:
             given["mixed_precision"] = read_mixed_precision(plain["mixed_precision"])
+        given["policy"] = read_policy(plain.get("policy", {}))
         given["exclude"] = read_exclude(plain.get("exclude", ()))
         given["layers"] = read_layers(plain.get("layers", ()))
         given["tensors"] = read_tensors(plain.get("tensors", {}))

@@ -22,7 +22,11 @@ NEUTRAL = (
     *("shapes", "opset", "contrib_pairs", "vaiml", "unshare_constants"),
     *("op_types", "include", "exclude", "exclude_op_types", "layers", "tensors", "samples", "batch_size", "preprocess"),
     *("extra_op_types", "input_nodes", "output_nodes", "exclude_outputs", "exclude_output_types", "mixed_precision"),
+    "policy",
 )
+
+# But for these thresholds.
+_REWRITING = ("equalization_", "rotation_")
 
 
 def calibration_key(model: ir.Model, scheme: Scheme) -> str:
@@ -32,5 +36,6 @@ def calibration_key(model: ir.Model, scheme: Scheme) -> str:
         for field in dataclasses.fields(scheme)
         if field.name not in NEUTRAL and getattr(scheme, field.name) != field.default
     }
+    settings |= {name: each for name, each in scheme.policy.changes().items() if name.startswith(_REWRITING)}
     text = fingerprint(model) + json.dumps(settings, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -15,9 +15,6 @@ from quarkfast.pipeline.context import Context
 
 __all__ = ["observe_channels_between", "observes_channels"]
 
-# Bytes of a model above which it is not judged either (`quarkfast.pipeline.judged_options`).
-_LARGEST = 1 << 30
-
 
 def observes_channels(context: Any) -> bool:
     """Whether equalization passes what only samples let it pass (a gate, a Clip), and there are samples."""
@@ -29,7 +26,8 @@ def observes_channels(context: Any) -> bool:
 def observe_channels_between(context: Context) -> bool:
     """Takes the largest magnitude of each channel between layers; nothing of random samples and of large models."""
     axes = channels_between_layers(context.model, _settings(context))
-    if not axes or tensor_bytes(context.model) > _LARGEST or not context.may_run_samples:
+    is_large = tensor_bytes(context.model) > context.scheme.policy.judged_bytes
+    if not axes or is_large or not context.may_run_samples:
         return False
     context.channels_between, _ = observe_channels(context, "channels between", axes)
     return False

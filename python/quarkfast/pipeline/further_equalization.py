@@ -46,9 +46,10 @@ def equalized_further(model: ModelSource, scheme: Scheme, target: Target) -> Sch
     if scheme.factors is None or not coarse or not open_ones:
         return None
     prepared = prepare(load_model(model), lowest_opset(scheme, target), scheme)
+    settings = CrossLayerEqualizationSettings(scheme.factors, **given, policy=scheme.policy)
     found = {
         "through_gates": next(find_gated_pairs(prepared), None) is not None,
-        "through_clip": has_pairs_through_clip(prepared, CrossLayerEqualizationSettings(scheme.factors, **given)),
+        "through_clip": has_pairs_through_clip(prepared, settings),
     }
     added = {setting: True for setting in open_ones if found[setting]}
     return replace(scheme, equalize_options=read_equalization({**given, **added})) if added else None

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms import smoothable_axes
-from quarkfast.algorithms.outlier_channel_splitting import OutlierChannelSplittingSettings, split_outlier_channels
+from quarkfast.algorithms.outlier_channel_splitting import split_outlier_channels
 from quarkfast.algorithms.smooth_quant import SmoothQuantSettings, smooth_quant
-from quarkfast.config import TensorSpec
+from quarkfast.config import Policy, TensorSpec
 from quarkfast.graph.attention import nodes_of_attention
 from quarkfast.graph.external_constants import constants_in_files
 from quarkfast.pipeline.channel_observation import observe_channels
@@ -19,13 +19,6 @@ from quarkfast.pipeline.context import Context
 from quarkfast.quantization import place
 
 __all__ = ["may_split_outliers", "split_outliers"]
-
-# A scale that is known beforehand has to hold the largest of all samples, so that channels stand out sooner than where
-# each sample has a scale of its own: MiniLM in A8W8 has 18.05 dB with 1.5, 17.9 with 2, in U8S8 24.2 and 24.05.
-_SETTINGS = OutlierChannelSplittingSettings(bound=1.5)
-
-# Wider types carry channels that stand out beside the others.
-_MOST_BITS = 8
 
 _NOTHING_TO_SMOOTH = "no float node computes what a matrix product reads"
 
@@ -62,12 +55,15 @@ def split_outliers(context: Context) -> bool:
 def _rewrite(context: Context, maxima: Mapping[str, NDArray[np.float32]]) -> int:
     scheme, nodes = context.scheme, context.placement.quantized
     if scheme.smooth_alpha is None:
-        return split_outlier_channels(context.model, maxima, nodes, _SETTINGS)
+        # A scale that is known beforehand has to hold the largest of all samples: channels stand out sooner.
+        bound = scheme.policy.split_fixed_bound
+        return split_outlier_channels(context.model, maxima, nodes, scheme.policy, bound)
     settings = SmoothQuantSettings(
         scheme.smooth_alpha,
         activation_bits=int(scheme.activation.format.bits),
         weight_bits=int(scheme.weight.format.bits),
         weight_channels=scheme.weight.granularity == "channel",
+        policy=scheme.policy,
     )
     return smooth_quant(context.model, maxima, nodes, settings)
 
@@ -92,11 +88,11 @@ def _axes(context: Context) -> dict[str, int]:
         for name, axis in found.items()
         if placement.activations.get(name) == name
         and name not in placement.fixed
-        and (_is_coarse(placement.specs[name]) or context.scheme.smooth_alpha is not None)
+        and (_is_coarse(placement.specs[name], context.scheme.policy) or context.scheme.smooth_alpha is not None)
         and producers[name].name not in placement.quantized
         and producers[name] not in attention
     }
 
 
-def _is_coarse(spec: TensorSpec) -> bool:
-    return spec.format.is_integer and spec.format.bits <= _MOST_BITS and spec.granularity == "tensor"
+def _is_coarse(spec: TensorSpec, policy: Policy) -> bool:
+    return spec.format.is_integer and spec.format.bits <= policy.narrow_bits and spec.granularity == "tensor"

@@ -38,14 +38,14 @@ def shift_activations(context: Context) -> bool:
     groups = find_offset_groups(graph)
     groups.pin(values.get(name) for name in (*placement.fixed, *placement.bounds))
     found_reaches = {
-        values[name]: reach_of(values[name], _kept(context, name, kept), placement.specs[name])
+        values[name]: reach_of(values[name], _kept(context, name, kept), placement.specs[name], context.scheme.policy)
         for name, kept in context.ranges.items()
         if name in values
     }
     # Codes that have no use for an offset get no Pad for the sake of others.
     groups.pin(value for value, reach in found_reaches.items() if reach is None)
     reaches = {value: reach for value, reach in found_reaches.items() if reach is not None}
-    found = find_shifts(groups, reaches)
+    found = find_shifts(groups, reaches, context.scheme.policy)
     context.shifted = None if found is None else shift_tensors(context.model, groups, found.offsets)
     if found is None or context.shifted is None:
         context.notes.append("activation shifting was left out: no offset makes scales smaller")

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, get_args
 
 from quarkfast.config.method_options import is_method
 from quarkfast.config.mixed_precision import MixedPrecision
+from quarkfast.config.policy import Policy
 from quarkfast.config.rules import BiasKind
 from quarkfast.config.scheme import Rotation, Shares, WeightRounding
 
@@ -24,6 +25,7 @@ __all__ = [
     "NUMBER",
     "NUMBERS",
     "PAIRS",
+    "POLICY",
     "ROTATION",
     "ROUNDING",
     "RULES",
@@ -114,6 +116,12 @@ SWITCHES = Kind(
 SHAPES = Kind(
     "a mapping from names to lists of sizes, or Quark's text for it",
     lambda value: isinstance(value, str | Mapping),
+    str,
+    is_json=True,
+)
+POLICY = Kind(
+    "a Policy or a mapping from names of thresholds to values",
+    lambda value: isinstance(value, Mapping | Policy),
     str,
     is_json=True,
 )

@@ -14,6 +14,7 @@ from quarkfast.config.method_options import choose, choose_method, choose_moving
 from quarkfast.config.options import changes, kinds
 from quarkfast.config.options.kinds import Kind
 from quarkfast.config.overrides import read_overrides
+from quarkfast.config.policy import read_policy
 from quarkfast.config.rules import read_exclude, read_layers
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.shapes import read_shapes
@@ -227,6 +228,10 @@ _ROWS = (
     Option(
         "strict", kinds.BOOL, changes.set_field("strict"), _TYPES,
         "Keep weights and ranges of a preset as its name says, even where they spoil outputs.",
+    ),
+    Option(
+        "policy", kinds.POLICY, changes.set_read("policy", read_policy), _MODEL,
+        "Thresholds of accuracy that differ: an object by name (docs/policy.md).", flags="--policy-values",
     ),
     Option(
         "op_types", kinds.NAMES, changes.set_field("op_types"), _SELECTION,
