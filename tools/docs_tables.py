@@ -51,7 +51,9 @@ def methods_table() -> str:
 
 
 def _parameters(row: RangeMethod) -> str:
-    return ", ".join(f"`{name}`{_default(PARAMETERS[name].default)}" for name in row.parameters)
+    return ", ".join(
+        f"`{PARAMETERS[name].option or name}`{_default(PARAMETERS[name].default)}" for name in row.parameters
+    )
 
 
 def _default(value: object) -> str:

@@ -315,7 +315,7 @@ def _onnxruntime() -> ModuleType:
     except ImportError as error:
         raise DependencyError(
             "quarkfast.ort: expected an installed onnxruntime, got none; "
-            "pip install 'quarkfast[ort]', or the onnxruntime build of your hardware's vendor"
+            "pip install onnxruntime, or the onnxruntime build of your hardware's vendor"
         ) from error
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 
-__all__ = ["counted", "first_names"]
+__all__ = ["counted", "counts_by_type", "first_names"]
 
 
 def counted(count: int, noun: str) -> str:
@@ -17,6 +17,16 @@ def counted(count: int, noun: str) -> str:
     """
     first, *others = noun.split(" ")
     return " ".join([str(count), first if count == 1 else f"{first}s", *others])
+
+
+def counts_by_type(counts: Mapping[str, int]) -> str:
+    """Returns how many nodes there are of each operator type, by name.
+
+    Example:
+        >>> counts_by_type({"MatMul": 2, "Conv": 40}), counts_by_type({})
+        ('40 Conv, 2 MatMul', 'nothing')
+    """
+    return ", ".join(f"{count} {op_type}" for op_type, count in sorted(counts.items())) or "nothing"
 
 
 def first_names(names: Iterable[str], most: int = 3) -> str:

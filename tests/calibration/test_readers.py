@@ -87,7 +87,7 @@ def test_a_fixed_batch_size_of_the_model_is_used():
 
 
 def test_no_data_is_one_sentence():
-    with pytest.raises(CalibrationError, match="calibration data: expected samples, got None; the preset needs them"):
+    with pytest.raises(CalibrationError, match="calibration data: expected samples, which the preset needs"):
         _all(None)
 
 

@@ -6,11 +6,13 @@ import signal
 from pathlib import Path
 
 import pytest
+import typer
 
 import quarkfast
 from quarkfast import errors
 from quarkfast.cli import main
 from quarkfast.cli import quantize as quantize_verb
+from quarkfast.cli.app import _with_flags, app
 from quarkfast.cli.exit_codes import MEANINGS, ExitCode, exit_code_of
 
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -109,14 +111,71 @@ def test_version_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"quarkfast {quarkfast.__version__}\n"
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["quantize", "-h"], ["demo", "--help"], ["doctor", "--help"]], ids=" ".join
-)
-def test_help_tells_every_exit_status(
-    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+SENTENCES = [
+    (
+        ["quantize"],
+        "min_sqnr: expected calibration_data, got none",
+        "--min-sqnr: expected --calibration-data, got none",
+    ),
+    (["quantize"], "calibration data: expected samples, got none", "--calibration-data: expected samples, got none"),
+    (["evaluate"], "calibration data: expected samples, got none", "--data: expected samples, got none"),
+    (["quantize"], "option samples: expected 1, got 'batch_size'", "--samples: expected 1, got 'batch_size'"),
+    (["quantize"], "layers: expected one of op_types, bias", "--layers: expected one of op_types, bias"),
+    (["check"], "min_sqnr: expected 3", "min_sqnr: expected 3"),
+    (["convert", "opset"], "version: expected 3", "--to: expected 3"),
+]
+
+
+@pytest.mark.parametrize(("verb", "sentence", "shown"), SENTENCES, ids=[each[2] for each in SENTENCES])
+def test_errors_name_the_options_of_the_verb(verb: list[str], sentence: str, shown: str) -> None:
+    assert _with_flags(sentence, [*verb, "m.onnx"]) == shown
+
+
+def test_the_help_of_quantize_fits_two_screens(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["quantize", "--help"]) == ExitCode.OK
+    assert capsys.readouterr().out.count("\n") <= 48
+
+
+@pytest.mark.parametrize("verb", ["quantize", "plan", "calibrate"])
+def test_help_all_has_every_option_in_full(
+    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([verb, "--help-all"]) == ExitCode.OK
+    out = capsys.readouterr().out
+    assert "…" not in out
+    command = typer.main.get_command(app).commands[verb]  # type: ignore[attr-defined]
+    for each in command.params:
+        assert max(each.opts, key=len) in out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_are_given_completions(shell: str, run_module) -> None:
+    shown = run_module("--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert "_QUARKFAST_COMPLETE" in shown.stdout, shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("quantize m.onnx -p XI", "XINT8"),
+        ("plan m.onnx --target ort-c", "ort-cpu"),
+        ("plan --act", "--activation-type"),
+    ],
+)
+def test_words_are_completed(words: str, found: str, run_module) -> None:
+    line = f"quarkfast {words}"
+    count = str(len(line.split()) - 1)
+    shown = run_module(COMP_WORDS=line, COMP_CWORD=count, _QUARKFAST_COMPLETE="complete_bash")
+    assert found in shown.stdout.splitlines(), shown.stderr
+
+
+def test_help_tells_every_exit_status(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    assert main(arguments) == ExitCode.OK
+    assert main(["--help"]) == ExitCode.OK
     text = " ".join(capsys.readouterr().out.split())
     for code, meaning in MEANINGS.items():
         assert f"{code.value} {meaning}" in text

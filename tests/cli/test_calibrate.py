@@ -112,7 +112,7 @@ def test_nothing_is_said_to_be_kept_where_nothing_was(
 def test_too_little_memory_is_one_sentence(model: Path, samples: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ("calibrate", model, "--calibration-data", samples, "--max-memory", "1MB")
     assert run(*command) == ExitCode.CALIBRATION
-    assert "max_memory: expected at least" in _err(capsys)
+    assert "--max-memory: expected at least" in _err(capsys)
 
 
 def test_merging_adds_samples_up(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

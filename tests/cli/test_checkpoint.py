@@ -53,7 +53,7 @@ def test_json_and_the_report_have_every_layer_that_was_read_back(source, capsys)
     ("more", "status", "sentence"),
     [
         (["--group-size", "zero"], ExitCode.USAGE, "--group-size: expected a number above 0 or auto, got 'zero'"),
-        (["--group-size", "48"], ExitCode.USAGE, "group_size: expected groups that divide the inputs of every layer"),
+        (["--group-size", "48"], ExitCode.USAGE, "--group-size: expected groups that divide the inputs of every layer"),
         (["--format", "gptw"], ExitCode.USAGE, "did you mean 'gptq'"),
         (["--report", "x.txt"], ExitCode.OUTPUT, "--report: expected a name that ends in .json, got 'x.txt'"),
         (["--exclude", "nothing"], ExitCode.USAGE, "exclude: expected the name of a layer, got 'nothing'"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quarkfast.cli import console
 from quarkfast.cli.column_widths import column_widths
 from quarkfast.cli.console import kilobytes, show_facts, show_table, stages
 from quarkfast.demo.data import INPUT_NAME, MODEL, load_images
@@ -46,7 +47,26 @@ def read_all(screen: int) -> str:
     return shown.decode()
 
 
-def test_elsewhere_progress_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_elsewhere_a_line_tells_progress_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "_BETWEEN_LINES", 0.01)
+    shown = ""
+    with stages() as progress:
+        progress("calibrate", 1, 4)
+        while "left" not in shown:
+            shown += capsys.readouterr().err
+    assert re.search(r"^quarkfast: calibrate: 1/4 samples in \d+ s, about \d+ s left$", shown, re.MULTILINE)
+
+
+def test_a_search_tells_what_it_may_take_before_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with stages() as progress:
+        progress("search", 1, 10)
+    shown = capsys.readouterr().err
+    assert re.fullmatch(r"quarkfast: search: 1/10 levers in \d+ s, about \d+ s left at most\n", shown)
+
+
+def test_elsewhere_a_short_run_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     with stages() as progress:
         progress("calibrate", 1, 2)
     assert capsys.readouterr() == ("", "")

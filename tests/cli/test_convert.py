@@ -82,9 +82,9 @@ def test_bad_input_gets_a_sentence_and_leaves_nothing(command, broken, tmp_path,
         (["fixed-inputs", "--input", "image=x"], 2, "--input: expected NAME=NUMBERS, such as sr=16000"),
         (["fixed-inputs", "--input", "imag=1"], 2, "got 'imag'; did you mean 'image'?"),
         (["fixed-inputs", "--input", "image=1"], 2, "inputs: expected an input that stays one"),
-        (["opset", "--to", "0"], 2, "version: expected an operator set from 1 to"),
+        (["opset", "--to", "0"], 2, "--to: expected an operator set from 1 to"),
         (["bfloat16", "--form", "bf16"], 2, "form: expected cast, qdq, plain, rounded, got 'bf16'"),
-        (["custom-domain", "--to", "amd"], 2, "domain: expected com.amd.quark or com.vai.quantize, got 'amd'"),
+        (["custom-domain", "--to", "amd"], 2, "--to: expected com.amd.quark or com.vai.quantize, got 'amd'"),
     ],
 )
 def test_a_mistake_gets_a_sentence(arguments, status, message, tmp_path, capsys):

@@ -58,8 +58,8 @@ def test_the_exit_status_tells_what_is_below_its_limit(files, capsys, limit, sta
         (["--fail-below", "sqnr"], ExitCode.USAGE, "--fail-below: expected NAME=VALUE such as sqnr=20, got 'sqnr'"),
         (["--fail-below", "sqnt=1"], ExitCode.USAGE, "limit: expected one of sqnr,"),
         (["--fail-below", "ssim_min=1"], ExitCode.USAGE, "got 'ssim_min', which none of them has"),
-        (["--sums", "none"], ExitCode.USAGE, "sums: expected one of auto, runtime, exact, both"),
-        (["--metric", "none:top1"], ExitCode.USAGE, "metric: expected the function 'none:top1'"),
+        (["--sums", "none"], ExitCode.USAGE, "--sums: expected one of auto, runtime, exact, both"),
+        (["--metric", "none:top1"], ExitCode.USAGE, "--metric: expected the function 'none:top1'"),
         (["--samples", "0"], ExitCode.USAGE, "invalid value for '--samples'"),
     ],
 )
@@ -72,8 +72,8 @@ def test_models_want_data_and_folders_none(files, folders, capsys):
     assert main(["evaluate", str(MODEL), "digits.onnx"]) == ExitCode.USAGE
     assert main(["evaluate", *folders, "--data", "test.npz"]) == ExitCode.USAGE
     error = capsys.readouterr().err
-    assert "expected --data for two models, got none" in error
-    assert "expected two models beside --data and --metric, got folders" in error
+    assert "--data: expected samples for two models, got none" in error
+    assert "--data: expected two models to run on it, got folders" in error
 
 
 def test_two_folders_get_a_table(folders, capsys):

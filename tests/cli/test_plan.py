@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import onnx
@@ -11,6 +12,7 @@ import quarkfast
 from quarkfast.cli import main
 from quarkfast.cli.exit_codes import ExitCode
 from quarkfast.config import OPTIONS
+from quarkfast.demo.data import MODEL
 from support.tiny_models import conv_relu_model
 
 METADATA = [f"quarkfast.{name}" for name in ("scheme", "plan", "versions", "portable", "equalized", "preset", "notes")]
@@ -26,9 +28,25 @@ def model(tmp_path: Path) -> Path:
 def test_it_prints_a_table_and_writes_nothing(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", str(model), "-p", "U8S8", "--exclude-op-types", "Add"]) == ExitCode.OK
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "activations 3 uint8 asymmetric" in lines
+    assert "left float Add 'add_3': excluded" in lines
+    assert list(model.parent.iterdir()) == [model]
+
+
+def test_all_shows_each_tensor_and_step(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(model), "-p", "U8S8", "--exclude-op-types", "Add", "--all"]) == ExitCode.OK
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "activation 'x': uint8 asymmetric" in lines
     assert "left float 'add_3': excluded" in lines
-    assert list(model.parent.iterdir()) == [model]
+    assert any(line.startswith("recipe sort, ") for line in lines)
+
+
+@pytest.mark.parametrize("preset", ["XINT8", "A8W8", "U8S8", "A16W8", "BF16", "BFP16"])
+def test_plan_quantize_and_check_count_the_same(preset: str, tmp_path: Path) -> None:
+    output = tmp_path / "quantized.onnx"
+    summary = quarkfast.quantize(MODEL, output, preset, "random", samples=2).summary
+    assert Counter(quarkfast.plan(MODEL, preset).quantized.values()) == summary.quantized
+    assert quarkfast.check_model(output, summary.target).quantized == summary.quantized
 
 
 def test_json_is_one_object_on_standard_output(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,7 +60,7 @@ def test_every_option_of_the_configuration_is_an_option_here(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    main(["plan", "--help"])
+    main(["plan", "--help-all"])
     text = capsys.readouterr().out
     for name in OPTIONS:
         assert re.search(rf"--{name.replace('_', '-')}\b", text), name
@@ -53,13 +71,13 @@ def test_a_target_of_the_package_is_named(model: Path, capsys: pytest.CaptureFix
     assert main(["plan", str(model), "--target", "ort-cpu"]) == ExitCode.OK
     assert "placed for ort-cpu" in " ".join(capsys.readouterr().out.split())
     assert main(["plan", str(model), "--target", "ort-gpu"]) == ExitCode.USAGE
-    expected = r"quarkfast: error: target: expected one of .*, got 'ort-gpu'; did you mean 'ort-cpu'\?\n"
+    expected = r"quarkfast: error: --target: expected one of .*, got 'ort-gpu'; did you mean 'ort-cpu'\?\n"
     assert re.fullmatch(expected, capsys.readouterr().err)
 
 
 def test_a_mistake_is_one_sentence(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", str(model), "-p", "A9"]) == ExitCode.USAGE
-    assert re.fullmatch(r"quarkfast: error: preset: expected one of .*\n", capsys.readouterr().err)
+    assert re.fullmatch(r"quarkfast: error: --preset: expected one of .*\n", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("text", ["[" * 5000, '{"a":' * 5000, "[" * 5000 + "]" * 5000, "9" * 5000, "{"], ids=len)

@@ -65,7 +65,9 @@ def test_an_existing_output_is_replaced_only_by_force(
     output = tmp_path / "out.onnx"
     output.write_bytes(b"precious")
     assert quantize(model, "-o", output, "--calibration-data", samples) == ExitCode.OUTPUT
-    assert re.search(r"output: expected a new file, got '.*out\.onnx', which exists; --force", capsys.readouterr().err)
+    assert re.search(
+        r"--output: expected a new file, got '.*out\.onnx', which exists; --force", capsys.readouterr().err
+    )
     assert output.read_bytes() == b"precious"
     assert quantize(model, "-o", output, "--calibration-data", samples, "--force") == ExitCode.OK
     assert output.read_bytes() != b"precious"
@@ -74,15 +76,19 @@ def test_an_existing_output_is_replaced_only_by_force(
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["{m}", "-p", "A8W9"], ExitCode.USAGE, r"preset: expected one of .*, got 'A8W9'; did you mean 'A8W8'\?"),
+        (["{m}", "-p", "A8W9"], ExitCode.USAGE, r"--preset: expected one of .*, got 'A8W9'; did you mean 'A8W8'\?"),
         (["{t}/none.onnx", "-p", "BF16"], ExitCode.MODEL, r".*none\.onnx: expected an existing ONNX file.*"),
         (["{s}", "-p", "BF16"], ExitCode.MODEL, r".*samples\.npz: expected an ONNX model, got .*"),
-        (["{m}"], ExitCode.CALIBRATION, r"calibration data: expected samples, got None; .*"),
-        (["{m}", "--calibration-data", "{t}/none.npz"], ExitCode.CALIBRATION, r"calibration data: .*none\.npz.*"),
-        (["{m}", "-p", "BF16", "-o", "{t}/no/out.onnx"], ExitCode.OUTPUT, r"output: expected an existing folder.*"),
-        (["{m}", "-p", "BF16", "-o", "{t}"], ExitCode.OUTPUT, r"output: expected a file name, got the directory.*"),
-        (["{m}", "--bf16-qdq-to-cast"], ExitCode.USAGE, r"bf16_qdq_to_cast: expected activations of 8- or.*"),
-        (["{m}", "--samples", "0"], ExitCode.USAGE, r"option samples: expected an integer greater than 0, got 0"),
+        (
+            ["{m}"],
+            ExitCode.CALIBRATION,
+            r"--calibration-data: expected samples, which the preset needs to find ranges, got none",
+        ),
+        (["{m}", "--calibration-data", "{t}/none.npz"], ExitCode.CALIBRATION, r"--calibration-data: .*none\.npz.*"),
+        (["{m}", "-p", "BF16", "-o", "{t}/no/out.onnx"], ExitCode.OUTPUT, r"--output: expected an existing folder.*"),
+        (["{m}", "-p", "BF16", "-o", "{t}"], ExitCode.OUTPUT, r"--output: expected a file name, got the directory.*"),
+        (["{m}", "--bf16-qdq-to-cast"], ExitCode.USAGE, r"--bf16-qdq-to-cast: expected activations of 8- or.*"),
+        (["{m}", "--samples", "0"], ExitCode.USAGE, r"--samples: expected an integer greater than 0, got 0"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -112,7 +118,7 @@ def test_every_option_of_the_configuration_is_an_option_here(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    main(["quantize", "--help"])
+    main(["quantize", "--help-all"])
     text = capsys.readouterr().out
     for name in OPTIONS:
         assert re.search(rf"--{name.replace('_', '-')}\b", text), name
@@ -182,7 +188,7 @@ def test_a_report_that_cannot_be_written_stops_before_any_work(
     before = sorted(tmp_path.iterdir())
     arguments = ["--calibration-data", str(samples), "--report", str(tmp_path / "no" / "r.json")]
     assert quantize(model, *arguments) == ExitCode.OUTPUT
-    assert re.fullmatch(r"quarkfast: error: output: expected an existing folder.*\n", capsys.readouterr().err)
+    assert re.fullmatch(r"quarkfast: error: --output: expected an existing folder.*\n", capsys.readouterr().err)
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -208,7 +214,7 @@ def test_a_report_is_a_page_or_plain_data_by_its_ending(
     before = sorted(model.parent.iterdir())
     assert quantize(model, "--calibration-data", samples, "--report", "r.txt", "--force") == ExitCode.OUTPUT
     said = capsys.readouterr().err
-    assert said == "quarkfast: error: report: expected a file name that ends in .html or .json, got 'r.txt'\n"
+    assert said == "quarkfast: error: --report: expected a file name that ends in .html or .json, got 'r.txt'\n"
     assert sorted(model.parent.iterdir()) == before
 
 

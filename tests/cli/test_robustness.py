@@ -187,9 +187,9 @@ def test_an_unsorted_graph_is_sorted(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("output", "sentence"),
     [
-        ("", r"output: expected a file name, got the directory .*"),
-        ("none/out.onnx", r"output: expected an existing folder, got .*"),
-        ("in.data/out.onnx", r"output: expected an existing folder, got .*"),
+        ("", r"--output: expected a file name, got the directory .*"),
+        ("none/out.onnx", r"--output: expected an existing folder, got .*"),
+        ("in.data/out.onnx", r"--output: expected an existing folder, got .*"),
         ("x" * 300 + ".onnx", r".*[Ff]ile name too long.*"),
     ],
     ids=["directory", "no folder", "a file as folder", "long name"],
@@ -215,7 +215,7 @@ def test_a_pipe_or_device_is_not_replaced(folder: Path, capsys: pytest.CaptureFi
             ExitCode.OUTPUT
         )
         assert re.fullmatch(
-            r"output: expected a file name, got the device or pipe .*", _sentence(capsys.readouterr().err)
+            r"--output: expected a file name, got the device or pipe .*", _sentence(capsys.readouterr().err)
         )
         assert (folder / "pipe").is_fifo()
 

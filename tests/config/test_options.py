@@ -80,7 +80,7 @@ _VALUES = {
     "bins": 2048,
     "fuse": [["Mul", "Add"]],
     "percentiles": [99.0, 99.9],
-    "metric": "mse",
+    "percentile_metric": "mse",
     "scenario": "p3",
     "exclude": ["Conv"],
     "tensors": {"x": {"dtype": "int16"}},
@@ -108,7 +108,7 @@ def test_parameters_of_a_method_reach_the_activations():
 
 
 def test_parameters_that_no_method_reads_are_refused_unless_they_are_what_all_have():
-    assert scheme_from("A8W8", {row.name: row.unread for row in PARAMETERS.values()}) == PRESETS["A8W8"]
+    assert scheme_from("A8W8", {row.option or row.name: row.unread for row in PARAMETERS.values()}) == PRESETS["A8W8"]
     with pytest.raises(ConfigError, match=r"percentile: expected 99\.999 beside minmax, which reads no other, got"):
         scheme_from("A8W8", {"percentile": 99.9})
     layers = [{"op_types": ["Conv"], "activation": {"method": "percentile"}}]
@@ -127,7 +127,7 @@ def test_parameters_that_no_method_reads_are_refused_unless_they_are_what_all_ha
         ({"percentiles": [99.0, 101.0]}, "percentiles: expected percents above 0 and up to 100, got 101.0"),
         ({"percentiles": []}, "percentiles: expected at least one, got none"),
         ({"percentiles": 3.0}, "option percentiles: expected a list of numbers, got 3.0"),
-        ({"metric": "rms"}, "metric: expected one of mae, mse, got 'rms'"),
+        ({"percentile_metric": "rms"}, "percentile_metric: expected one of mae, mse, got 'rms'"),
         ({"scenario": "p2"}, "scenario: expected one of same, p3, got 'p2'"),
         ({"levels": 1}, "levels: expected 2 to 2048, got 1"),
         ({"method": "entropy", "bins": 100}, "bins: expected a power of two from 128 to 4096, got 100"),

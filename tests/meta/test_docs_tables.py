@@ -44,7 +44,7 @@ from quarkfast.ranges import registry
 registry._BY_NAME["half"] = registry.RangeMethod(name="half", module="mine", range="half of the extremes")
 from quarkfast.cli import main
 from tools.docs_tables import methods_table
-main(["quantize", "--help"])
+main(["quantize", "--help-all"])
 print(methods_table())
 """
 
@@ -62,7 +62,7 @@ table._BY_NAME[row.name] = row
 from quarkfast.cli import main
 from quarkfast.config import scheme_from
 from tools.docs_tables import options_table
-main(["quantize", "--help"])
+main(["quantize", "--help-all"])
 print(options_table())
 print(scheme_from("A8W8", {"RowsARun": 3}).batch_size)
 """

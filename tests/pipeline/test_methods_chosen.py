@@ -106,14 +106,23 @@ def test_the_command_line_takes_a_method(tmp_path, capsys):
     onnx.save(conv_relu_model(), tmp_path / "model.onnx")
     np.save(tmp_path / "x.npy", samples(64))
     arguments = ["quantize", str(tmp_path / "model.onnx"), "--calibration-data", str(tmp_path / "x.npy"), "-f"]
-    options = ["--method", "layerwise_percentile", "--percentiles", "90", "--percentiles", "99", "--metric", "mse"]
+    options = [
+        "--method",
+        "layerwise_percentile",
+        "--percentiles",
+        "90",
+        "--percentiles",
+        "99",
+        "--percentile-metric",
+        "mse",
+    ]
     assert main([*arguments, *options, "--weight-method", "minmse"]) == 0
     expected = quarkfast.quantize(
         conv_relu_model(),
         calibration_data=samples(64),
         method="layerwise_percentile",
         percentiles=[90.0, 99.0],
-        metric="mse",
+        percentile_metric="mse",
         weight_method="minmse",
     )
     assert (tmp_path / "model_a8w8.onnx").read_bytes() == expected.model_bytes

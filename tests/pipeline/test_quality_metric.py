@@ -82,10 +82,12 @@ def test_a_metric_reads_the_samples_held_apart_where_it_is_given_nothing():
     np.testing.assert_array_equal([feed["x"][0] for feed in seen[0]], samples()[24:])
 
 
-def test_a_name_without_a_colon_is_the_metric_of_a_method():
+def test_the_metric_of_a_method_has_a_name_of_its_own():
     options = {"preset": "A8W8", "calibration_data": samples(), "method": "layerwise_percentile"}
-    chosen = quarkfast.quantize(model(), metric="mse", **options)
+    chosen = quarkfast.quantize(model(), percentile_metric="mse", **options)
     assert chosen.model_bytes == quarkfast.quantize(model(), LWPMetric="mse", **options).model_bytes
+    with pytest.raises(quarkfast.ConfigError, match=r"^metric: expected a function or 'module:function', got 'mse'"):
+        quarkfast.quantize(model(), metric="mse", **options)
 
 
 def _raises(session, data):

@@ -45,7 +45,7 @@ def test_a_spec_has_a_field_for_each_parameter_and_there_is_an_option_for_it():
     fields = {field.name: field.default for field in dataclasses.fields(TensorSpec)}
     for name, parameter in PARAMETERS.items():
         assert fields[name] == parameter.default
-        assert OPTIONS[name].quark_key == parameter.quark_key
+        assert OPTIONS[parameter.option or name].quark_key == parameter.quark_key
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -147,9 +147,7 @@ def _names(architecture: str, blocks: int) -> Callable[[str], str | None]:
     try:
         import gguf
     except ImportError as error:
-        raise DependencyError(
-            "checkpoint: expected the package gguf, got none; pip install 'quarkfast[checkpoint]'"
-        ) from error
+        raise DependencyError("checkpoint: expected the package gguf, got none; pip install gguf") from error
     (kind,) = (each for each, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
     names = gguf.get_tensor_name_map(kind, blocks)
     return lambda name: names.get_name(name, try_suffixes=(".weight", ".bias"))

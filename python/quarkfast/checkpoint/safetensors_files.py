@@ -115,7 +115,7 @@ def read_shard(path: Path) -> tuple[StoredTensor, ...]:
         from safetensors import SafetensorError, safe_open
     except ImportError as error:
         raise DependencyError(
-            "checkpoint: expected the package safetensors, got none; pip install 'quarkfast[checkpoint]'"
+            "checkpoint: expected the package safetensors, got none; pip install safetensors"
         ) from error
     if not path.is_file():
         raise ModelError(f"{path}: expected a file of safetensors, got {'a folder' if path.is_dir() else 'none'}")

@@ -1,9 +1,10 @@
 """The command `quarkfast`: its verbs, and the one place where an error becomes a sentence and an exit status."""
 
 import logging
+import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,23 +21,24 @@ from quarkfast.cli.examples import EXAMPLES
 from quarkfast.cli.exit_codes import MEANINGS, ExitCode, exit_code_of
 from quarkfast.cli.inspect import inspect
 from quarkfast.cli.merge_calibration import merge_calibration
+from quarkfast.cli.options import is_json
 from quarkfast.cli.plan import plan
 from quarkfast.cli.quantize import quantize
-from quarkfast.errors import QuarkfastError
+from quarkfast.errors import CalibrationError, ConfigError, OutputError, QuarkfastError
 
 EPILOG = "Exit status: " + ", ".join(f"{code.value} {meaning}" for code, meaning in MEANINGS.items()) + "."
 
 
 def _epilog(verb: Callable[..., int]) -> str:
     """What the help of a verb ends with. Blank lines keep paragraphs apart in typer's help."""
-    return f"Example:\n\nquarkfast {EXAMPLES[verb.__name__.replace('_', '-')]}\n\n{EPILOG}"
+    example = EXAMPLES[verb.__name__.replace("_", "-")]
+    return f"Example:\n\nquarkfast {example}\n\n'quarkfast --help' tells what exit statuses mean."
 
 
 # typer brings its own copy of click or depends on it, by version; the error class that it exports leads to either.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -99,7 +101,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         status = ExitCode.INTERRUPTED
     except (QuarkfastError, OSError, ImportError, MemoryError) as error:
-        _complain(_sentence(error))
+        sentence = _sentence(error)
+        if isinstance(error, ConfigError | CalibrationError | OutputError):
+            sentence = _with_flags(sentence, sys.argv[1:] if arguments is None else arguments)
+        _complain(sentence)
         return exit_code_of(error)
     if status == ExitCode.INTERRUPTED:
         _complain("interrupted")
@@ -117,6 +122,26 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror is not None:
         return error.strerror
     return str(error)
+
+
+def _with_flags(sentence: str, arguments: Sequence[str]) -> str:
+    """Returns a sentence about arguments in Python, with options called as in a shell."""
+    verb: Any = typer.main.get_command(app)
+    for word in arguments[:2]:
+        verb = getattr(verb, "commands", {}).get(word, verb)
+    flags = {each.name: max(each.opts, key=len) for each in getattr(verb, "params", ()) if each.opts[0][0] == "-"}
+    data = flags.get("calibration_data", flags.get("data"))
+    if data is not None:
+        sentence = re.sub(r"^calibration data(?=: )", data, sentence)
+        flags["calibration_data"] = data
+    # Words of one part are words of the language as well: they name an option where a sentence begins.
+    names = "|".join(name for name in flags if "_" in name)
+    words = rf"(?<![\w'\"./-])({names})(?![\w'\"/=-])" if names else r"(?!)"
+    begun = re.match(r"(?:option )?(\w+)(?=: )", sentence)
+    where = "" if begun is None else begun[1]
+    sentence = sentence if where not in flags or begun is None else flags[where] + sentence[begun.end() :]
+    # The keys of JSON have names of options, and are none.
+    return sentence if is_json(where) else re.sub(words, lambda found: flags[found[1]], sentence)
 
 
 def _command(error: Exception) -> str:

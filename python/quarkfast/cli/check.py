@@ -10,6 +10,7 @@ import quarkfast
 from quarkfast.cli import console
 from quarkfast.cli.environment import check_environment
 from quarkfast.cli.exit_codes import ExitCode
+from quarkfast.wording import counted, counts_by_type
 
 
 def check(
@@ -24,15 +25,14 @@ def check(
     if as_json:
         typer.echo(json.dumps({"model": str(model), **found.to_dict()}, indent=2))
     else:
-        counts = ", ".join(f"{count} {op_type}" for op_type, count in found.quantized.items())
         warnings = len(found.findings) - len(found.errors)
         console.show_facts(
             [
                 ("model", str(model)),
                 ("target", found.target),
-                ("quantized", counts or "nothing: no node reads or writes codes"),
+                ("quantized", counts_by_type(found.quantized)),
                 *((f"{each.severity}: {each.rule}", _place(each)) for each in found.findings),
-                ("found", f"{len(found.errors)} errors, {warnings} warnings"),
+                ("found", f"{counted(len(found.errors), 'error')}, {counted(warnings, 'warning')}"),
             ]
         )
     return ExitCode.BROKEN_RULE if found.errors or (strict and found.findings) else ExitCode.OK

@@ -1,6 +1,8 @@
-"""What the verbs print: tables on standard output, progress on standard error and only where a person watches."""
+"""What the verbs print: tables on standard output, progress on standard error: a bar, or a line every half minute."""
 
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +22,63 @@ _GAP, _NARROW_GAP = 3, 2
 
 
 # What stages count that do not count samples.
-_UNITS = {"round": "layers", "choose tensors": "runs", "weights": "MB", "read back": "layers"}
+_UNITS = {"round": "layers", "choose tensors": "runs", "weights": "MB", "read back": "layers", "search": "levers"}
+
+# Seconds between lines about progress where standard error is no terminal.
+_BETWEEN_LINES = 30.0
+
+Report = Callable[[str, int, int | None], None]
+
+
+class _Lines:
+    """Progress as lines: the stage that runs, how far it is, and an estimate of the rest."""
+
+    def __init__(self) -> None:
+        """Starts without a stage."""
+        self._stage, self._done = "start", 0
+        self._total: int | None = None
+        self._began = self._searching = time.monotonic()
+
+    def report(self, stage: str, done: int, total: int | None) -> None:
+        """Takes what is done; before a search goes on, what that may take is said at once."""
+        if stage == "search":
+            show_line(f"quarkfast: {_told(stage, done, total, time.monotonic() - self._searching)} at most", error=True)
+            return
+        if stage != self._stage:
+            self._began = time.monotonic()
+        self._stage, self._done, self._total = stage, done, total
+
+    def tell(self) -> None:
+        """Writes a line."""
+        told = _told(self._stage, self._done, self._total, time.monotonic() - self._began)
+        show_line(f"quarkfast: {told}", error=True)
+
+
+def _told(stage: str, done: int, total: int | None, seconds: float) -> str:
+    """Returns how far a stage is after so many seconds, and how long the rest takes at that pace."""
+    unit = _UNITS.get(stage, "samples")
+    if not done:
+        return f"{stage}, {seconds:.0f} s"
+    if total is None:
+        return f"{stage}: {done} {unit} in {seconds:.0f} s"
+    return f"{stage}: {done}/{total} {unit} in {seconds:.0f} s, about {seconds / done * (total - done):.0f} s left"
+
+
+@contextmanager
+def _lines() -> Iterator[Report]:
+    lines, ended = _Lines(), threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(_BETWEEN_LINES):
+            lines.tell()
+
+    teller = threading.Thread(target=tell, name="progress", daemon=True)
+    teller.start()
+    try:
+        yield lines.report
+    finally:
+        ended.set()
+        teller.join()
 
 
 @contextmanager
@@ -37,8 +95,10 @@ def status() -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def stages() -> Iterator[Callable[[str, int, int | None], None]]:
+def stages() -> Iterator[Report]:
     """Show the stage that runs and, where it counts samples, how many a second and how long it will take.
+
+    Where standard error is no terminal, a line says so every half minute.
 
     The yielded function takes the stage's name, how many samples are done, and of how many (None if unknown).
     """
@@ -47,13 +107,17 @@ def stages() -> Iterator[Callable[[str, int, int | None], None]]:
 
     error = Console(stderr=True)
     if not error.is_terminal:
-        yield lambda stage, done, total: None
+        with _lines() as report_line:
+            yield report_line
         return
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}")
     with Progress(*columns, TimeRemainingColumn(), console=error, transient=True) as progress:
-        task = progress.add_task("start", total=None, count="")
+        task, began = progress.add_task("start", total=None, count=""), time.monotonic()
 
         def report(stage: str, done: int, total: int | None) -> None:
+            if stage == "search":
+                progress.console.print(f"{_told(stage, done, total, time.monotonic() - began)} at most", markup=False)
+                return
             unit = _UNITS.get(stage, "samples")
             if progress.tasks[task].description != stage:
                 progress.reset(task, description=stage)

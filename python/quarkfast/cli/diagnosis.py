@@ -87,7 +87,7 @@ def onnxruntime(minimum: str) -> Iterator[Diagnosis]:
     """Look for the module, which several distributions bring: onnxruntime, -gpu, -directml, an NPU vendor's."""
     distributions = sorted(set(metadata.packages_distributions().get("onnxruntime", [])))
     if not distributions:
-        yield Diagnosis("onnxruntime", "not installed", 'pip install "quarkfast[ort]"')
+        yield Diagnosis("onnxruntime", "not installed", "pip install onnxruntime")
         return
     if len(distributions) > 1:
         remedy = f"they overwrite each other's files: pip uninstall {' '.join(distributions)}, then install one"
@@ -102,7 +102,9 @@ def native_library() -> Iterator[Diagnosis]:
         isa = importlib.import_module("quarkfast.kernels.isa")
     except ImportError as error:
         yield Diagnosis(
-            "native library", str(error), "install quarkfast again: pip install --force-reinstall quarkfast"
+            "native library",
+            str(error),
+            "install quarkfast again, from where it came: pip install --force-reinstall ...",
         )
         return
     yield Diagnosis("instruction sets", ", ".join(isa.available_isas()))

@@ -66,11 +66,11 @@ def evaluate(
     with console.warnings_as_lines(), console.stages() as progress:
         if reference.is_dir() or model.is_dir():
             if data is not None or metric is not None:
-                raise ConfigError("evaluate: expected two models beside --data and --metric, got folders")
+                raise ConfigError("data: expected two models to run on it, got folders; leave --data and --metric out")
             found = quarkfast.evaluate_folders(reference, model, progress=progress)
         else:
             if data is None:
-                raise ConfigError("evaluate: expected --data for two models, got none")
+                raise ConfigError("data: expected samples for two models, got none")
             found = quarkfast.evaluate_models(
                 reference, model, data, samples=samples, batch_size=batch_size, preprocess=preprocess, sums=sums,
                 metric=metric, metric_data=metric_data, progress=progress,

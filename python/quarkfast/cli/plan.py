@@ -9,7 +9,7 @@ import quarkfast
 from quarkfast.cli import console
 from quarkfast.cli.environment import check_environment
 from quarkfast.cli.exit_codes import ExitCode
-from quarkfast.cli.options import ConfigFile, ModelPath, PresetName, as_given, chosen_preset, with_options
+from quarkfast.cli.options import AsJson, ConfigFile, ModelPath, PresetName, as_given, chosen_preset, with_options
 
 
 @with_options()
@@ -17,7 +17,8 @@ def plan(
     model: ModelPath,
     preset: PresetName = "A8W8",
     config: ConfigFile = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    every: Annotated[bool, typer.Option("--all", metavar="", help="Show each tensor and node, not groups.")] = False,
+    as_json: AsJson = False,
     **options: Any,
 ) -> int:
     """Tell what quantize would do to a model, with the same options, without running or writing anything."""
@@ -26,5 +27,5 @@ def plan(
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=2))
     else:
-        console.show_facts(found.rows())
+        console.show_facts(found.rows(every=every))
     return ExitCode.OK

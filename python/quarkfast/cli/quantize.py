@@ -25,26 +25,22 @@ from quarkfast.cli.options import (
     chosen_preset,
     with_options,
 )
-from quarkfast.config import OPTIONS
 from quarkfast.errors import CalibrationError, ModelError, OutputError, UnsupportedError
 
 _VERIFIED = 8  # samples that --verify and the page run, where the model does not fix its batch
 
 
-Output = Annotated[
-    Path | None, typer.Option("-o", "--output", help="Where to write; MODEL_PRESET.onnx beside MODEL by default.")
-]
+Output = Annotated[Path | None, typer.Option("-o", "--output", help="Where to write; MODEL_PRESET.onnx by default.")]
 CalibrationFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="What 'quarkfast calibrate' wrote for MODEL, instead of samples.")
+    Path | None, typer.Option(metavar="FILE", help="What 'calibrate' wrote, instead of samples.")
 ]
 Verify = Annotated[
     bool,
-    typer.Option("--verify", help="Open the result in ONNX Runtime; tell what computes on integers and how exactly."),
+    typer.Option("--verify", metavar="", help="Tell how ONNX Runtime runs the result."),
 ]
 
 
-# The metric of a method of range estimation goes the same way as one of outputs.
-@with_options(name for name in OPTIONS if name != "metric")
+@with_options()
 def quantize(
     model: ModelPath,
     output: Output = None,
@@ -53,41 +49,35 @@ def quantize(
     calibration_data: DataPath = None,
     calibration: CalibrationFile = None,
     max_memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Most memory to calibrate in, such as 2GB.")
+        str | None, typer.Option(metavar="SIZE", hidden=True, help="Most memory to calibrate in, such as 2GB.")
     ] = None,
-    min_sqnr: Annotated[
-        float | None, typer.Option(metavar="DB", help="What the worst output shall have on samples held apart.")
-    ] = None,
+    min_sqnr: Annotated[float | None, typer.Option(metavar="DB", help="What the worst output shall have.")] = None,
     max_drop: Annotated[
         float | None, typer.Option(metavar="NUMBER", help="How far --metric may fall below the float model's.")
     ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:FUNCTION",
-            help="A function of a session and data; more is better. Or the metric of --method layerwise_percentile.",
-        ),
-    ] = None,
+    metric: Annotated[str | None, typer.Option(metavar="MOD:FUNC", help="From a session and data to a number.")] = None,
     metric_data: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What --metric is given; the samples held apart by default.")
+        str | None,
+        typer.Option(metavar="TEXT", hidden=True, help="What --metric is given; the samples held apart by default."),
     ] = None,
     max_above_8_bits: Annotated[
         float | None,
-        typer.Option(metavar="PART", help="The most that --min-sqnr and --max-drop widen, from 0 to 1; a quarter."),
+        typer.Option(
+            metavar="PART",
+            hidden=True,
+            help="The most that --min-sqnr and --max-drop widen, from 0 to 1; a quarter.",
+        ),
     ] = None,
     force: Force = False,
     verify: Verify = False,
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a page about it all to FILE.html, or the summary to FILE.json."),
+        typer.Option(metavar="FILE", help="Write a page to FILE.html, or FILE.json."),
     ] = None,
     as_json: AsJson = False,
     **options: Any,
 ) -> int:
-    """Quantize an ONNX model.
-
-    Options that are not given have the preset's values.
-    """
+    """Quantize the float ONNX model MODEL; the preset decides what is not given."""
     quality = {"min_sqnr": min_sqnr, "max_drop": max_drop, "metric": metric, "metric_data": metric_data}
     quality["max_above_8_bits"] = max_above_8_bits
     given = as_given({"calibration": calibration, "max_memory": max_memory, **quality, **options})

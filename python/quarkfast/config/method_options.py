@@ -95,13 +95,14 @@ def with_read_parameters(scheme: Scheme, given: Mapping[str, Any]) -> Scheme:
     methods = {scheme.activation.method, *(dict(rule.values).get("method") for rule in rules if rule is not None)}
     read = {name for method in methods if method is not None for name in METHODS[method].parameters}
     for name, row in PARAMETERS.items():
-        if name not in given or name in read:
+        option = row.option or name
+        if option not in given or name in read:
             continue
-        value = tuple(given[name]) if isinstance(given[name], list) else given[name]
+        value = tuple(given[option]) if isinstance(given[option], list) else given[option]
         if value != row.unread:
             raise ConfigError(
-                f"{name}: expected {row.unread} beside {scheme.activation.method}, which reads no other, got {value}; "
-                "leave it out"
+                f"{option}: expected {row.unread} beside {scheme.activation.method}, which reads no other, "
+                f"got {value}; leave it out"
             )
         scheme = replace(scheme, activation=replace(scheme.activation, **{name: row.default}))
     return scheme

@@ -69,7 +69,7 @@ class TensorSpec:
         if self.method not in METHODS:
             raise ConfigError(f"method: expected one of {', '.join(METHODS)}, got {self.method!r}")
         for name, parameter in PARAMETERS.items():
-            parameter.check(name, getattr(self, name))
+            parameter.check(parameter.option or name, getattr(self, name))
         if self.bins is not None and self.levels is not None and self.levels > self.bins:
             raise ConfigError(f"levels: expected at most as many as bins ({self.bins}), got {self.levels}")
 

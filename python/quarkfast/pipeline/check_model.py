@@ -14,6 +14,7 @@ from quarkfast.graph.placement import Placement
 from quarkfast.graph.stale_shapes import drop_stale_shapes
 from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.graph.written_codes import codes_of_input, codes_of_output, is_pair
+from quarkfast.pipeline.metadata import read_quantized
 from quarkfast.targets import Target, find_target
 from quarkfast.targets.checks.finding import Finding
 from quarkfast.targets.checks.opset_audit import operator_sets
@@ -33,7 +34,7 @@ class Checked:
 
     Attributes:
         target: Name of the device.
-        quantized: Nodes whose operands or results are codes, by operator type.
+        quantized: Quantized nodes by operator type: as quarkfast counted them, or those that read or write codes.
         findings: What breaks a rule, errors first.
     """
 
@@ -98,7 +99,10 @@ def check_model(model: ModelSource, target: str | Target) -> Checked:
 
 
 def _quantized(model: ir.Model) -> dict[str, str]:
-    """Returns the names of the nodes that read or write codes -> operator type."""
+    """Returns the names of the quantized nodes -> operator type: as written, or those at codes."""
+    names = {name_of(node) for node in nodes_of(model.graph)}
+    if written := {name: op_type for name, op_type in read_quantized(model).items() if name in names}:
+        return written
     found = {}
     for node in nodes_of(model.graph):
         reads = any(codes_of_input(node, index) is not None for index in range(len(node.inputs)))

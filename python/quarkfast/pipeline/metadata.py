@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from quarkfast.deferred import ir
     from quarkfast.graph.quantizer import Reduction
 
-__all__ = ["read_changes", "read_equalized", "write_changes", "write_equalized", "write_metadata"]
+__all__ = ["read_changes", "read_equalized", "read_quantized", "write_changes", "write_equalized", "write_metadata"]
 
 Change = Literal["factors", "offsets"]
 
@@ -101,6 +101,23 @@ def read_equalized(model: ir.Model) -> frozenset[str]:
     """
     found = _read(model, "equalized")
     return frozenset(each for each in found if isinstance(each, str)) if isinstance(found, list) else frozenset()
+
+
+def read_quantized(model: ir.Model) -> dict[str, str]:
+    """Returns the nodes that ``quarkfast.plan`` calls quantized -> operator type; none of metadata that differ in form.
+
+    Example:
+        >>> import onnx_ir as ir
+        >>> model = ir.from_onnx_text('<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) '
+        ...                           '{ y = Relu (x) }')
+        >>> model.metadata_props["quarkfast.plan"] = '{"quantized": {"n": "Relu"}}'
+        >>> read_quantized(model)
+        {'n': 'Relu'}
+    """
+    plan = _read(model, "plan")
+    found = plan.get("quantized") if isinstance(plan, dict) else None
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {name: op_type for name, op_type in pairs if isinstance(op_type, str)}
 
 
 def _read(model: ir.Model, key: str) -> Any:

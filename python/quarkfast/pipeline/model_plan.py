@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from quarkfast.config import Scheme, TensorSpec
 from quarkfast.errors import printable
+from quarkfast.pipeline.summary import FloatNode, by_reason
+from quarkfast.wording import counted, counts_by_type
 
 if TYPE_CHECKING:
     from quarkfast.graph.placement import Placement
@@ -27,7 +30,7 @@ class ModelPlan:
         weights: Constant that is stored in a narrower type -> the type, and where its scales lie.
         biases: Bias -> its type.
         quantized: Name of each quantized node -> its operator type.
-        left_float: Name of each node that computes on floats -> why.
+        float_nodes: The nodes that compute on floats, and why.
         preflight: What keeps an NPU from running the model or a part of it, one sentence each with a remedy.
         recipe: Names of the steps that a quantization runs, in order.
 
@@ -44,9 +47,14 @@ class ModelPlan:
     weights: Mapping[str, str]
     biases: Mapping[str, str]
     quantized: Mapping[str, str]
-    left_float: Mapping[str, str]
+    float_nodes: tuple[FloatNode, ...]
     preflight: tuple[str, ...] = ()
     recipe: tuple[str, ...] = ()
+
+    @property
+    def left_float(self) -> dict[str, str]:
+        """Name of each node that computes on floats -> why."""
+        return {node.name: node.reason for node in self.float_nodes}
 
     def choices(self) -> dict[str, dict[str, str]]:
         """Returns what was decided tensor by tensor and node by node, as plain data."""
@@ -58,24 +66,38 @@ class ModelPlan:
         found = {"scheme": self.scheme.to_dict(), **self.choices()}
         return found | {"preflight": list(self.preflight), "recipe": list(self.recipe)}
 
-    def rows(self) -> list[tuple[str, str]]:
-        """Returns what a table of two columns shows."""
-        scheme, counts = self.scheme, Counter(self.quantized.values())
+    def rows(self, *, every: bool = False) -> list[tuple[str, str]]:
+        """Returns what a table of two columns shows: groups, or with `every` each tensor and node."""
+        scheme = self.scheme
         types = f"activations {scheme.activation.dtype}, weights {scheme.weight.dtype}"
-        quantized = ", ".join(f"{count} {op_type}" for op_type, count in sorted(counts.items()))
         rows = [
             ("preset", f"{scheme.name} ({types}, placed for {scheme.target})"),
-            ("recipe", ", ".join(self.recipe)),
-            ("quantized", quantized or "nothing"),
+            ("quantized", counts_by_type(Counter(self.quantized.values()))),
         ]
-        for kind, found in (("activation", self.activations), ("weight", self.weights), ("bias", self.biases)):
-            rows += [(kind, f"{tensor!r}: {text}") for tensor, text in found.items()]
-        rows += [("left float", f"{node!r}: {reason}") for node, reason in self.left_float.items()]
+        kinds = {"activation": self.activations, "weight": self.weights, "bias": self.biases}
+        if every:
+            rows += [(kind, f"{tensor!r}: {text}") for kind, found in kinds.items() for tensor, text in found.items()]
+            rows += [("left float", f"{node!r}: {reason}") for node, reason in self.left_float.items()]
+        else:
+            rows += [(_PLURALS[kind], _in_groups(found.values())) for kind, found in kinds.items() if found]
+            rows += [("left float", text) for text in by_reason(self.float_nodes)]
+        rows.append(("recipe", ", ".join(self.recipe) if every else counted(len(self.recipe), "step")))
         return rows + [("NPU", finding) for finding in self.preflight]
 
     def __str__(self) -> str:
         """Returns the rows as lines."""
         return "\n".join(printable(f"{key}: {value}") for key, value in self.rows())
+
+
+_PLURALS = {"activation": "activations", "weight": "weights", "bias": "biases"}
+
+
+def _in_groups(texts: Iterable[str]) -> str:
+    """Returns how many tensors there are, and of each form how many, those that share the scale of another as one."""
+    forms = Counter(re.sub(r"^as '.*'|, range \[.*\]$|, scale of '.*", "", text) for text in texts)
+    shared = forms.pop("", 0)
+    parts = [f"{count} {form}" for form, count in forms.most_common()]
+    return ", ".join(parts + [f"{counted(shared, 'tensor')} with the scale of another"] * bool(shared))
 
 
 def describe(placement: Placement, scheme: Scheme) -> ModelPlan:
@@ -96,7 +118,7 @@ def describe(placement: Placement, scheme: Scheme) -> ModelPlan:
             for slot in placement.biases
         },
         dict(placement.quantized),
-        {left.node: left.reason for left in placement.left_float},
+        tuple(FloatNode(*left) for left in placement.left_float),
     )
 
 
@@ -112,7 +134,7 @@ def describe_weights(placement: WeightPlacement, scheme: Scheme) -> ModelPlan:
         weights,
         {},
         dict(placement.quantized),
-        {left.node: left.reason for left in placement.left_float},
+        tuple(FloatNode(*left) for left in placement.left_float),
     )
 
 

@@ -33,14 +33,9 @@ def plan(model: ModelSource, preset: str | Scheme = "A8W8", **options: Any) -> M
         >>> proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
         >>> print(quarkfast.plan(proto))
         preset: A8W8 (activations int8, weights int8, placed for ryzenai-a8w8)
-        recipe: sort, inline functions, drop stale shapes, convert opset, clean, widen half precision, check
-        constants, fold constants, fold BatchNormalization, split affine steps, fold affine steps, cross-layer
-        equalization, check new constants, infer types, remove no-ops, merge Concats, convert for target, place,
-        keep constants in files, choose ranges, compute scales, plan codes, range method, bias correction, check
-        for target, insert, serialize
         quantized: 1 Relu
-        activation: 'x': int8
-        activation: 'y': int8
+        activations: 2 int8
+        recipe: 27 steps
     """
     scheme, target = resolve(preset, options)
     # onnx and onnx_ir, after mistakes in arguments are found

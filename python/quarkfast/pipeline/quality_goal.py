@@ -146,6 +146,7 @@ def read_goal(
     Raises:
         ConfigError: If an option is missing or out of its range, or there is no such function.
     """
+    function = None if metric is None else read_metric(metric)
     if min_sqnr is not None and not math.isfinite(min_sqnr):
         raise ConfigError(f"min_sqnr: expected a finite number of dB, got {min_sqnr}")
     if max_drop is not None and not 0 <= max_drop < math.inf:
@@ -161,4 +162,4 @@ def read_goal(
     if min_sqnr is None and max_drop is None:
         raise ConfigError("max_above_8_bits: expected min_sqnr or max_drop, whose levers it limits, got neither")
     share = LARGEST_SHARE if max_above_8_bits is None else float(max_above_8_bits)
-    return Goal(min_sqnr, max_drop, None if metric is None else read_metric(metric), metric_data, share)
+    return Goal(min_sqnr, max_drop, function, metric_data, share)

@@ -42,6 +42,9 @@ _MARGIN = 1.0
 
 _BYTE = 8
 
+# Levers that a search pulls if none is enough, for the estimate: more than it does on most models.
+_MOST = 10
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
@@ -184,6 +187,8 @@ class Ladder:
         seconds = time.perf_counter() - start
         result = LeverResult(lever, seconds, len(made.data), found.sqnr, kept, found.metric, found.logits)
         self._tried.append(replace(result, assured=found.assured))
+        if not self.is_met:
+            self.clock.report("search", len(self._tried), max(_MOST, len(self._tried)))
         return kept
 
     def quantize(self, plan: Attempt) -> Quantized:

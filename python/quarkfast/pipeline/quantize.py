@@ -157,8 +157,7 @@ def quantize(
             (``docs/quality.md``). Where it cannot be met, the summary says so.
         max_drop: How far `metric` may fall below that of the float model, in its own unit; likewise.
         metric: A function, or ``"module:function"``, from an ``onnxruntime.InferenceSession`` with exact sums and
-            `metric_data` to a number, of which more is better. A name without a colon is the option of that name, the
-            metric of a method of range estimation.
+            `metric_data` to a number, of which more is better.
         metric_data: What `metric` is given as it stands; None for the feeds that are held apart.
         max_above_8_bits: The most of the bytes of activations, and of weights, to which `min_sqnr` and `max_drop` give
             more than 8 bits, with presets of 16-bit activations more than 16, from 0 to 1; None for a quarter.
@@ -189,8 +188,6 @@ def quantize(
         >>> [node.op_type for node in result.proto.graph.node][:2]
         ['QuantizeLinear', 'DequantizeLinear']
     """
-    if isinstance(metric, str) and ":" not in metric:
-        options["metric"], metric = metric, None
     scheme, target = resolve(preset, options)
     clock = Clock(progress)
     run: Callable[..., tuple[bytes, Summary]]

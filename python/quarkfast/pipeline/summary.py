@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from quarkfast.errors import printable
-from quarkfast.wording import counted, first_names
+from quarkfast.wording import counted, counts_by_type, first_names
 
 if TYPE_CHECKING:
     from quarkfast.graph.quantizer import Reduction
     from quarkfast.pipeline.wide_bytes import WideShares
     from quarkfast.quantization import Records
 
-__all__ = ["POOR", "FloatNode", "LeverResult", "Summary", "pareto_front"]
+__all__ = ["POOR", "FloatNode", "LeverResult", "Summary", "by_reason", "pareto_front"]
 
 POOR = 12.0
 """Decibels below which an output is called poor: noise of a quarter of the signal's amplitude, 20 log10(4)."""
@@ -174,20 +174,19 @@ class Summary:
 
     def rows(self) -> list[tuple[str, str]]:
         """Returns what a table of two columns shows."""
-        operators = ", ".join(f"{count} {op_type}" for op_type, count in sorted(self.quantized.items()))
         ratio = f", {self.bytes_before / self.bytes_after:.2f} times smaller" if self.bytes_after else ""
         types = f"activations {self.activation}, weights {self.weight}"
         raised = f", raised from {self.opset_before}" if 0 < self.opset_before < self.opset else ""
         rows = [
             ("preset", f"{self.preset} ({types}, placed for {self.target})"),
-            ("quantized", operators or "nothing"),
+            ("quantized", counts_by_type(self.quantized)),
             ("stored as codes", f"{self.weights} weights, {self.biases} biases; {self.pairs} Q/DQ pairs"),
             ("opset", f"{self.opset}{raised}"),
             *((("calibrated on", f"{self.samples} samples"),) if self.samples else ()),
             ("bytes", f"{self.bytes_before:,} -> {self.bytes_after:,}{ratio}"),
             ("seconds", ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in self.seconds.items())),
         ]
-        rows += [("left float", text) for text in _grouped(self.left_float)]
+        rows += [("left float", text) for text in by_reason(self.left_float)]
         if self.constant:
             rows.append(("constant", ", ".join(map(repr, self.constant))))
         if self.saturated:
@@ -225,7 +224,7 @@ def _reduced(found: Sequence[Reduction]) -> str:
     return f"weights of {counted(len(found), 'layer')} keep sums in 16 bits, expected SQNR {named}"
 
 
-def _grouped(nodes: Iterable[FloatNode]) -> list[str]:
+def by_reason(nodes: Iterable[FloatNode]) -> list[str]:
     """Returns one sentence for all nodes with one reason, operators that a target has no rule for being one."""
     found: dict[str, list[FloatNode]] = {}
     for node in nodes:

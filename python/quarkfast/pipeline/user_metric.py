@@ -28,7 +28,8 @@ def read_metric(metric: Metric | str) -> Metric:
     if isinstance(metric, str):
         module, separator, name = metric.partition(":")
         if not (module and separator and name):
-            raise ConfigError(f"metric: expected a function or 'module:function', got {metric!r}")
+            hint = "; percentile_metric chooses among percentiles" if metric in ("mae", "mse") else ""
+            raise ConfigError(f"metric: expected a function or 'module:function', got {metric!r}{hint}")
         with _working_folder_on_path(), UserCode(f"metric: expected the function {metric!r}", ConfigError):
             found = getattr(import_module(module), name)
     else:

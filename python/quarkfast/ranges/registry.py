@@ -27,13 +27,14 @@ class Parameter(NamedTuple):
     """One parameter of range methods: an option for activations, and a field of a `TensorSpec`.
 
     Attributes:
-        name: Name of the option and of the field.
+        name: Name of the field.
         kind: What values are: a number, a list of numbers, an integer above 0, or a name.
         default: Value where none is given.
         help: One sentence for the command line and the pages.
         quark_key: Quark's key.
         check: Raises ConfigError for a value of the kind that makes no sense.
         unread: The value that is accepted, without effect, where no method reads the parameter.
+        option: Name of the option; that of the field if empty.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Parameter(NamedTuple):
     quark_key: str
     check: Callable[[str, Any], None]
     unread: Any
+    option: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,7 @@ _PARAMETERS = (
         quark_key="LWPMetric",
         check=_one_of("mae", "mse"),
         unread="mae",
+        option="percentile_metric",  # metric is that of outputs
     ),
     Parameter(
         name="scenario",

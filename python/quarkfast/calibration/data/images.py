@@ -161,5 +161,5 @@ def _pillow() -> Any:
         return importlib.import_module("PIL.Image")
     except ImportError as error:
         raise DependencyError(
-            "calibration data: expected an installed Pillow for image files, got none; pip install 'quarkfast[images]'"
+            "calibration data: expected an installed Pillow for image files, got none; pip install pillow"
         ) from error

@@ -77,7 +77,7 @@ def open_data(
         UserWarning: If the first sample looks like pixels that were not preprocessed, or has no finite value.
     """
     if data is None:
-        raise CalibrationError(f"{_WHERE}: expected samples, got None; the preset needs them to find ranges")
+        raise CalibrationError(f"{_WHERE}: expected samples, which the preset needs to find ranges, got none")
     if isinstance(data, str | os.PathLike) and data != _RANDOM:
         opened = _open_path(Path(data), inputs, samples, batch_size, preprocess)
     elif isinstance(data, str | RandomDataReader):

@@ -58,7 +58,7 @@ def _parameter(row: Parameter) -> Option:
     """Returns the option for a parameter of a range method."""
     kind = {"number": kinds.NUMBER, "numbers": kinds.NUMBERS, "count": kinds.COUNT, "name": kinds.NAME}[row.kind]
     metavar = "PERCENT" if kind.many else None
-    return Option(row.name, kind, choose_parameter(row.name), _RANGES, row.help, row.quark_key, metavar)
+    return Option(row.option or row.name, kind, choose_parameter(row.name), _RANGES, row.help, row.quark_key, metavar)
 
 
 _NAMES = tuple(METHODS)
@@ -112,7 +112,7 @@ _ROWS = (
     ),
     Option(
         "target", kinds.TARGET, changes.set_target, _MODEL,
-        "The device to place for, e.g. ort-cpu; the preset's by default.", metavar="NAME",
+        "The device, e.g. ort-cpu; the preset's by default.", metavar="NAME",
     ),
     Option(
         "bias", kinds.BIAS, changes.set_field("bias"), _TYPES,
@@ -256,7 +256,7 @@ _ROWS = (
     ),
     Option(
         "exclude", kinds.EXCLUDE, changes.set_read("exclude", read_exclude), _SELECTION,
-        "Leave nodes of this name, glob or ^regular expression in float.", "NodesToExclude", "NODE",
+        "Leave nodes of this name, glob or ^regex in float.", "NodesToExclude", "NODE",
     ),
     Option(
         "exclude_op_types", kinds.NAMES, changes.set_field("exclude_op_types"), _SELECTION,
