@@ -3,7 +3,6 @@
 import doctest
 import importlib
 import os
-import pkgutil
 import re
 import subprocess
 import sys
@@ -14,11 +13,11 @@ import pytest
 import quarkfast
 
 ROOT = Path(__file__).parents[2]
-# To import quarkfast.__main__ is to run the command, and the compiled files hold no examples.
+PACKAGE = Path(quarkfast.__path__[0])
 MODULES = [
-    module.name
-    for module in pkgutil.walk_packages(quarkfast.__path__, "quarkfast.")
-    if module.name.rpartition(".")[2] not in ("__main__", "_core", "libquarkfast")
+    ".".join(("quarkfast", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if ">>> " in path.read_text(encoding="utf-8")
 ]
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TEXTS = {

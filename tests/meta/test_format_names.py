@@ -53,11 +53,14 @@ def comparisons_of_names(tree: ast.AST) -> Iterator[int]:
             yield from [node.lineno] if len(names_in(node)) > 1 and node not in stated else []
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def test_no_module_tests_names_of_formats(path):
-    lines = path.read_text(encoding="utf-8").splitlines()
-    found = sorted(set(comparisons_of_names(ast.parse("\n".join(lines)))))
-    assert not [f"{line}: {lines[line - 1].strip()}" for line in found]
+def test_no_module_tests_names_of_formats():
+    found = []
+    for path in FILES:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        where = path.relative_to(PACKAGE).as_posix()
+        tests = sorted(set(comparisons_of_names(ast.parse("\n".join(lines)))))
+        found += [f"{where}:{line}: {lines[line - 1].strip()}" for line in tests]
+    assert found == []
 
 
 @pytest.mark.parametrize(
