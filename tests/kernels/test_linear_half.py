@@ -28,21 +28,21 @@ def zero_points(rng: np.random.Generator, dtype: str, shape: object = ()) -> np.
     return np.asarray(rng.integers(row.qmin, row.qmax, shape, dtype=np.int64, endpoint=True)).astype(row.dtype)
 
 
-@pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("real", REALS)
-def test_all_three_functions_equal_the_reference(isa, rng, real, dtype, n):
-    x, zero, scale = halves(rng, real, n), zero_points(rng, dtype), np.float32(0.0371)
-    q = quarkfast.quantize_linear(x, scale, zero, dtype=dtype)
-    np.testing.assert_array_equal(q, reference.quantize_linear(x.astype(np.float32), scale, zero, dtype))
-    back = quarkfast.dequantize_linear(q, scale, zero, dtype=real)
-    assert back.dtype == x.dtype
-    np.testing.assert_array_equal(back.view(WIDTH), reference.dequantize_linear(q, scale, zero, real).view(WIDTH))
-    fake = quarkfast.fake_quantize_linear(x, scale, zero, dtype=dtype)
-    assert fake.dtype == x.dtype
-    np.testing.assert_array_equal(fake.view(WIDTH), back.view(WIDTH))
-    quarkfast.fake_quantize_linear(x, scale, zero, dtype=dtype, out=x)
-    np.testing.assert_array_equal(x.view(WIDTH), back.view(WIDTH))
+def test_all_three_functions_equal_the_reference(isa, rng, real, dtype):
+    for n in SIZES:
+        x, zero, scale = halves(rng, real, n), zero_points(rng, dtype), np.float32(0.0371)
+        q = quarkfast.quantize_linear(x, scale, zero, dtype=dtype)
+        np.testing.assert_array_equal(q, reference.quantize_linear(x.astype(np.float32), scale, zero, dtype))
+        back = quarkfast.dequantize_linear(q, scale, zero, dtype=real)
+        assert back.dtype == x.dtype
+        np.testing.assert_array_equal(back.view(WIDTH), reference.dequantize_linear(q, scale, zero, real).view(WIDTH))
+        fake = quarkfast.fake_quantize_linear(x, scale, zero, dtype=dtype)
+        assert fake.dtype == x.dtype
+        np.testing.assert_array_equal(fake.view(WIDTH), back.view(WIDTH))
+        quarkfast.fake_quantize_linear(x, scale, zero, dtype=dtype, out=x)
+        np.testing.assert_array_equal(x.view(WIDTH), back.view(WIDTH))
 
 
 @pytest.mark.parametrize(

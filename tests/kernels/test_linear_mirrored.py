@@ -45,12 +45,12 @@ def test_codes_are_those_of_negated_values_and_those_of_the_reference(isa, rng, 
     np.testing.assert_array_equal(got, flipped)
 
 
-@pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("scale", [0.125, -0.125])
-def test_one_scale_serves_any_number_of_values(isa, rng, n, scale):
-    x = float_bits(rng, n)
-    got = kernels.quantize_linear_mirrored(x, scale)
-    np.testing.assert_array_equal(got, reference.quantize_linear(x, np.float32(scale), np.int8(0), "int4"))
+def test_one_scale_serves_any_number_of_values(isa, rng, scale):
+    for n in SIZES:
+        x = float_bits(rng, n)
+        got = kernels.quantize_linear_mirrored(x, scale)
+        np.testing.assert_array_equal(got, reference.quantize_linear(x, np.float32(scale), np.int8(0), "int4"))
 
 
 def test_scales_of_sixteen_bits_are_widened():

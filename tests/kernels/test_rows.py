@@ -13,13 +13,13 @@ from conftest import SIZES, float_bits
 from quarkfast import reference
 
 
-@pytest.mark.parametrize("n", SIZES)
-def test_rows_equal_the_reference(isa: str, rng: np.random.Generator, n: int) -> None:
-    x: Any = float_bits(rng, 7 * n).reshape(7, n)
-    codes, scales = quarkfast.quantize_rows(x)
-    told, levels = reference.quantize_rows(x)
-    np.testing.assert_array_equal(codes, told)
-    np.testing.assert_array_equal(scales, levels)
+def test_rows_equal_the_reference(isa: str, rng: np.random.Generator) -> None:
+    for n in SIZES:
+        x: Any = float_bits(rng, 7 * n).reshape(7, n)
+        codes, scales = quarkfast.quantize_rows(x)
+        told, levels = reference.quantize_rows(x)
+        np.testing.assert_array_equal(codes, told)
+        np.testing.assert_array_equal(scales, levels)
 
 
 def test_codes_are_those_of_quantize_linear_with_the_scales(rng: np.random.Generator) -> None:
