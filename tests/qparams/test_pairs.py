@@ -33,7 +33,7 @@ def test_overflowing_pairs_are_those_that_an_activation_can_take_beyond_16_bits(
 
 @pytest.mark.parametrize("highest", [None, "some"])
 def test_fitted_codes_are_the_nearest_of_all_that_fit(highest, rng):
-    wanted = rng.uniform(-140, 140, (200, 2)).astype(np.float32)
+    wanted = rng.uniform(-140, 140, (40, 2)).astype(np.float32)
     rows = np.clip(np.rint(wanted), -128, 127).astype(np.int8)
     reach = None if highest is None else rng.integers(100, 256, rows.shape)
     fitted = fit_pairs(rows, wanted, reach).astype(int)

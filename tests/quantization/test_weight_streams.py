@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import ml_dtypes
@@ -16,24 +17,23 @@ from quarkfast.quantization.weight_only.casts import cast_stream
 from quarkfast.quantization.weight_only.codes import channel_stream, group_stream
 from quarkfast.quantization.weight_only.nbits import nbits_stream
 from quarkfast.quantization.weight_only.scales import scales_of
+from support.covering import in_pairs
 
-PIECES = [64, 1 << 20]
+# Where a tensor lies, and how many bytes of it are read at once: many pieces, and one.
+SOURCES = list(product(["memory", "file"], [64, 1 << 20]))
 SHAPES = [(40, 6), (6, 40), (3, 37, 5), (4, 3, 3, 3), (1, 300), (300, 1), (7, 1, 9)]
 
 
-@pytest.fixture(params=PIECES, ids=["many pieces", "one piece"])
-def pieces(request, monkeypatch):
-    for module in ("graph.chunked_io", "quantization.weight_only.layout", "quantization.weight_only.nbits"):
-        monkeypatch.setattr(f"quarkfast.{module}.PIECE_BYTES", request.param)
-    monkeypatch.setattr("quarkfast.quantization.weight_only.nbits._SLAB_BYTES", 4 * request.param)
-
-
-@pytest.fixture(params=["memory", "file"])
-def store(request, tmp_path):
+@pytest.fixture(params=SOURCES, ids=str)
+def store(request, tmp_path, monkeypatch):
     """Returns a tensor of an array: in memory, or in a file behind bytes of something else."""
+    where, size = request.param
+    for module in ("graph.chunked_io", "quantization.weight_only.layout", "quantization.weight_only.nbits"):
+        monkeypatch.setattr(f"quarkfast.{module}.PIECE_BYTES", size)
+    monkeypatch.setattr("quarkfast.quantization.weight_only.nbits._SLAB_BYTES", 4 * size)
 
     def make(array):
-        if request.param == "memory":
+        if where == "memory":
             return ir.tensor(array, name="w")
         Path(tmp_path, "data").write_bytes(b"before!" + array.tobytes() + b"behind")
         dtype, shape = ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape)
@@ -53,10 +53,13 @@ def _codes(values, found, code, axis, size):
     return kernels.quantize_linear(values * signs, steps, found.zero_point, dtype=code, axis=axis, block_size=size)
 
 
-@pytest.mark.parametrize("symmetric", [True, False])
-@pytest.mark.parametrize("code", ["int8", "uint8", "int4", "int3"])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_channels_are_those_of_the_whole_tensor(rng, pieces, store, shape, code, symmetric):
+@pytest.mark.parametrize(
+    ("store", "shape", "code", "symmetric"),
+    in_pairs(SOURCES, SHAPES, ["int8", "uint8", "int4", "int3"], [True, False]),
+    indirect=["store"],
+    ids=str,
+)
+def test_channels_are_those_of_the_whole_tensor(rng, store, shape, code, symmetric):
     values = rng.normal(size=shape).astype(np.float32)
     spec = TensorSpec(code, symmetric)
     for axis in (None, *range(len(shape))):
@@ -73,10 +76,13 @@ def test_channels_are_those_of_the_whole_tensor(rng, pieces, store, shape, code,
             np.testing.assert_array_equal(each.astype(np.int64), found.zero_point)
 
 
-@pytest.mark.parametrize("symmetric", [True, False])
-@pytest.mark.parametrize("code", ["int3", "int4", "int8"])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_groups_are_those_of_the_whole_tensor(rng, pieces, store, shape, code, symmetric):
+@pytest.mark.parametrize(
+    ("store", "shape", "code", "symmetric"),
+    in_pairs(SOURCES, SHAPES, ["int3", "int4", "int8"], [True, False]),
+    indirect=["store"],
+    ids=str,
+)
+def test_groups_are_those_of_the_whole_tensor(rng, store, shape, code, symmetric):
     values = rng.normal(size=shape).astype(np.float32)
     spec = TensorSpec(code, symmetric, "group", group_size=16)
     for axis in range(len(shape)):
@@ -92,12 +98,19 @@ def test_groups_are_those_of_the_whole_tensor(rng, pieces, store, shape, code, s
             np.testing.assert_array_equal(each.astype(np.int64), found.zero_point)
 
 
-@pytest.mark.parametrize("symmetric", [True, False])
-@pytest.mark.parametrize("transposed", [True, False])
-@pytest.mark.parametrize("size", [16, 64, 256])
-@pytest.mark.parametrize("shape", [(40, 6), (64, 33), (300, 1), (1, 300), (512, 20)], ids=str)
-@pytest.mark.parametrize("bits", [4, 8])
-def test_nbits_are_those_that_the_kernel_packs(rng, pieces, store, bits, shape, size, transposed, symmetric):
+@pytest.mark.parametrize(
+    ("store", "shape", "size", "form"),
+    in_pairs(
+        SOURCES,
+        [(40, 6), (64, 33), (300, 1), (1, 300), (512, 20)],
+        [16, 64, 256],
+        list(product([4, 8], [True, False], [True, False])),
+    ),
+    indirect=["store"],
+    ids=str,
+)
+def test_nbits_are_those_that_the_kernel_packs(rng, store, shape, size, form):
+    bits, transposed, symmetric = form
     k = shape[0]
     values = rng.normal(size=shape).astype(np.float32)
     spec, code = TensorSpec(f"int{bits}", symmetric, "group", group_size=size), f"uint{bits}"
@@ -128,7 +141,7 @@ def test_scales_have_the_type_of_the_weights(rng, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_casts_round_and_keep_infinity(rng, pieces, store, dtype):
+def test_casts_round_and_keep_infinity(rng, store, dtype):
     values = np.concatenate([rng.normal(size=400), [0, np.inf, -np.inf]]).astype(np.float32)
     notes: list[str] = []
     (made,) = _made(cast_stream(store(values), "w", dtype, notes))
