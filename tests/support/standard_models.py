@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,18 @@ from quarkfast.errors import ModelError, QuarkfastError
 from quarkfast.targets import TARGETS
 from quarkfast.writers import lowest_opset
 
-__all__ = ["Case", "Result", "has_type", "quantize_all", "standard_cases", "table_of"]
+__all__ = ["Case", "Result", "has_type", "operators_of", "presets_of", "quantize_all", "standard_cases"]
 
 _FOLDERS = ("simple", "pytorch-converted", "pytorch-operator")
+
+# Presets by what writes them: every model is written in each of these ways, with one preset or more of each.
+_WAYS = (
+    ("A8W8", "A16W8", "U8S8", "DYNAMIC", "XINT8"),
+    ("FP16", "BF16"),
+    ("BFP16", "MX4", "MX6", "MX9", "MXINT8", "MXFP8E4M3", "MXFP8E5M2", "MXFP6E3M2", "MXFP6E2M3", "MXFP4E2M1"),
+    ("INT8_WO", "INT4_WO", "MATMUL_NBITS"),
+    ("BF16_WO", "FP16_WO"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +86,31 @@ def standard_cases() -> list[Case]:
     return list(found.values())
 
 
+def operators_of(case: Case) -> tuple[str, ...]:
+    """Returns the names of the operators of a case, each once and in order."""
+    return tuple(sorted({node.op_type for node in onnx.ModelProto.FromString(case.model).graph.node}))
+
+
+def presets_of(cases: list[Case]) -> list[tuple[str, ...]]:
+    """Returns the presets of each case: the same operators meet every preset, and each case one preset of each way.
+
+    Where there are fewer cases of the same operators than presets of a way, each has several of them.
+    """
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for index, case in enumerate(cases):
+        alike.setdefault(operators_of(case), []).append(index)
+    found: list[list[str]] = [[] for _ in cases]
+    for (turn, indices), way in product(enumerate(alike.values()), _WAYS):
+        for step in range(max(len(indices), len(way))):
+            found[indices[step % len(indices)]].append(way[(turn + step) % len(way)])
+    return [tuple(preset for preset in quarkfast.PRESETS if preset in presets) for presets in found]
+
+
 def quantize_all(cases: list[Case]) -> list[Result]:
-    """Returns what becomes of every case in every preset, with two processes where there are two processors."""
+    """Returns what becomes of every case in its presets, with two processes where there are two processors."""
     processes = min(2, os.cpu_count() or 1)
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        return [result for results in pool.map(_quantize, cases, chunksize=8) for result in results]
+        return [result for results in pool.map(_quantize, cases, presets_of(cases), chunksize=8) for result in results]
 
 
 def _node_cases() -> Iterator[tuple[str, onnx.ModelProto, dict[str, Any]]]:
@@ -143,7 +173,7 @@ def has_type(data_type: int) -> bool:
     return True
 
 
-def _quantize(case: Case) -> list[Result]:
+def _quantize(case: Case, presets: tuple[str, ...]) -> list[Result]:
     """Returns what becomes of one case; runs in another process."""
     try:
         expected = _run(case.model, case.feed, optimize=False)
@@ -151,10 +181,10 @@ def _quantize(case: Case) -> list[Result]:
         return [Result(case.names, "", "float", " ".join(str(error).split()))]
     results, proto = [], onnx.ModelProto.FromString(case.model)
     done: set[tuple[str, int]] = set()
-    for preset, scheme in quarkfast.PRESETS.items():
+    for preset in presets:
         # Where a table has no rule for any operator of the model, it has none for another preset that needs the same
         # operator set, and both are the same copy: so are most of these models in most formats of blocks.
-        table = table_of(scheme)
+        table = _table_of(quarkfast.PRESETS[preset])
         if table not in done:
             result, ruled_out = _quantize_as(case, proto, preset, expected)
             results.append(result)
@@ -163,7 +193,7 @@ def _quantize(case: Case) -> list[Result]:
     return results
 
 
-def table_of(scheme: quarkfast.Scheme) -> tuple[str, int]:
+def _table_of(scheme: quarkfast.Scheme) -> tuple[str, int]:
     """Returns what tells which operators a preset looks for, and the operator set that it converts to."""
     if scheme.weights_only:
         return (scheme.encoding if scheme.encoding == "cast" else scheme.name), 0
