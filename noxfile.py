@@ -194,7 +194,7 @@ def sanitize(session: nox.Session) -> None:
     environment |= {"UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
     # A process for each folder: what the sanitizer holds back of freed memory goes with it.
     for tests in session.posargs or SANITIZED:
-        session.run("pytest", "-q", tests, env=environment)
+        session.run("pytest", "-q", "-n0", tests, env=environment)
 
 
 @nox.session

@@ -1,4 +1,4 @@
-"""Fixtures that every test may use: instruction sets, random numbers, sizes around the lanes, and the shared data."""
+"""How the suite runs on several cores, and fixtures: instruction sets, random numbers, sizes, and the shared data."""
 
 from __future__ import annotations
 
@@ -19,6 +19,39 @@ settings.load_profile("quarkfast")
 
 # Sizes below, at and above the lane counts of every instruction set (4 to 64), and one that spans several chunks.
 SIZES = (0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 1000, 4099)
+
+# Files of half a minute and more, the longest first. The tests of a file run in one process, so that one of these that
+# began last would end long after all others.
+LONGEST = (
+    "pipeline/test_default_sessions.py",
+    "pipeline/test_standard.py",
+    "pipeline/test_accuracy.py",
+    "recorded/test_recorded.py",
+    "pipeline/test_real_models.py",
+    "pipeline/test_segment_anything.py",
+    "pipeline/test_compare_models.py",
+    "ort/test_processor.py",
+    "fuzz/test_models.py",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Tests folders on every core, and files in this process; `-n`, `--dist` and `--capture=no` have the last word."""
+    option = config.option
+    if not config.pluginmanager.hasplugin("xdist") or hasattr(config, "workerinput"):
+        return
+    if option.numprocesses is None and option.capture != "no" and not any(".py" in each for each in config.args):
+        option.numprocesses = "logical"
+    if option.numprocesses and option.dist == "no":
+        option.dist, option.loadscopereorder = "loadfile", False
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Puts the longest files first where several processes share the files."""
+    if hasattr(config, "workerinput"):
+        ranks = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST)}
+        items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
 
 
 @pytest.fixture(params=quarkfast.available_isas())
