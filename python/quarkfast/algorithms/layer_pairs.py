@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard
 from quarkfast.graph.limits import clip_limits
+from quarkfast.graph.operators import HOMOGENEOUS
 
 __all__ = [
     "NextLayer",
@@ -25,10 +26,6 @@ __all__ = [
 ]
 
 Values = NDArray[np.float64]
-
-# What may stand between two layers: operators that a positive factor of a channel passes through.
-# (Pools pad with what no factor changes.)
-_PASS_THROUGH = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LeakyRelu", "MaxPool", "Relu"})
 
 
 class NextLayer(NamedTuple):
@@ -125,7 +122,7 @@ def _passes_through(node: ir.Node) -> bool:
     if node.op_type == "ReduceMean":
         axes = _integers(node, "axes", 1)
         return bool(axes) and min(axes) >= 2 and bool(node.attributes.get_int("keepdims", 1))
-    return node.op_type in _PASS_THROUGH
+    return node.op_type in HOMOGENEOUS
 
 
 def _pads_places_alone(node: ir.Node) -> bool:

@@ -16,6 +16,7 @@ from quarkfast.graph.affine import Affine, data_index
 from quarkfast.graph.affine_flows import pass_forward
 from quarkfast.graph.limits import clip_limits, limits_of
 from quarkfast.graph.linear_layers import BiasedLayer, layer_behind
+from quarkfast.graph.operators import SHAPE_READERS
 
 __all__ = ["OffsetGroups", "Sum", "find_offset_groups", "pads_of"]
 
@@ -60,7 +61,7 @@ def find_offset_groups(graph: ir.Graph) -> OffsetGroups:
     groups = OffsetGroups()
     groups.pin((*graph.inputs, *graph.outputs))
     for node in graph:
-        if is_standard(node) and node.op_type in _BLIND:
+        if is_standard(node) and node.op_type in SHAPE_READERS:
             continue
         layer = layer_behind(node, 0)
         if layer is not None:
@@ -79,10 +80,6 @@ def pads_of(node: ir.Node) -> list[int]:
     """Returns the numbers of zeros that a Conv puts around its data, empty for none."""
     given = list(node.attributes.get_ints("pads", ())) if node.op_type == "Conv" else []
     return given if any(given) else []
-
-
-# Operators that look at the shape of what they read alone.
-_BLIND = frozenset({"Shape", "Size"})
 
 
 def _computes_floats(node: ir.Node) -> bool:

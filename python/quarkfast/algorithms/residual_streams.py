@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, name_of, rank_of
 from quarkfast.graph.normalization import is_vector
+from quarkfast.graph.operators import ROOT_STEPS
 
 __all__ = ["NotRotatableError", "ResidualStream", "find_streams"]
 
@@ -236,7 +237,7 @@ def _measured(value: ir.Value) -> ir.Value | None:
             source = None if square is None else square.inputs[0]
             return source if square is not None and source is not None and _is_mean_square_of(square, source) else None
         inputs = [each for each in node.inputs if each is not None and not _is_number(each)]
-        if node.op_type not in ("Add", "Div", "Mul", "Pow", "Reciprocal", "Sqrt") or len(inputs) != 1:
+        if node.op_type not in ROOT_STEPS or len(inputs) != 1:
             return None
         node = inputs[0].producer()
     return None

@@ -13,7 +13,7 @@ from quarkfast.algorithms.tensor_groups import TensorGroups
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard
 from quarkfast.graph.limits import clip_limits
-from quarkfast.graph.operators import find_operator
+from quarkfast.graph.operators import SHAPE_READERS, VARIABLE_PRODUCTS, find_operator
 
 __all__ = ["Groups", "ScaledLayer", "find_groups"]
 
@@ -67,7 +67,7 @@ def find_groups(graph: ir.Graph) -> Groups:
     groups, products = Groups(), list[ir.Node]()
     groups.pin(value for value in (*graph.inputs, *graph.outputs))
     for node in graph:
-        if is_standard(node) and node.op_type in _BLIND:
+        if is_standard(node) and node.op_type in SHAPE_READERS:
             continue
         if _is_product(node):
             products.append(node)
@@ -79,10 +79,6 @@ def find_groups(graph: ir.Graph) -> Groups:
         groups.pin([value])
     _settle_products(products, groups)
     return groups
-
-
-# Operators that look at the shape of what they read alone.
-_BLIND = frozenset({"Shape", "Size"})
 
 
 def _is_float(value: ir.Value | None) -> bool:
@@ -103,7 +99,7 @@ def _variables(node: ir.Node, indices: Sequence[int] | None = None) -> list[ir.V
 
 def _is_product(node: ir.Node) -> bool:
     """Whether a node multiplies or divides what two other nodes compute."""
-    two = is_standard(node) and node.op_type in ("Mul", "Div", "MatMul") and len(_variables(node)) == 2
+    two = is_standard(node) and node.op_type in VARIABLE_PRODUCTS and len(_variables(node)) == 2
     return two and _is_float(node.outputs[0])
 
 

@@ -17,19 +17,13 @@ from quarkfast.evaluate.common_shape import in_one_shape, is_float_array
 from quarkfast.evaluate.output_parts import judge_parts
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.ranked_outputs import judge_unranked
+from quarkfast.graph.operators import DRAWERS
 
 __all__ = ["ConstantTrial", "Constants", "decibels"]
 
 # Samples have decided where the mean of what they say is this many of its standard errors from nothing.
 _DECISIVE, _LEAST_TO_DECIDE = 2.0, 3
 
-# Operators that give other values each time.
-_DRAWING = frozenset(
-    {
-        *("Bernoulli", "Dropout", "Multinomial"),
-        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
-    }
-)
 
 Constants = Mapping[str, NDArray[Any]]
 
@@ -147,7 +141,7 @@ def _may_draw(model: onnx.ModelProto) -> bool:
     """Whether a model may give other outputs each time, as far as its nodes tell."""
     return any(
         node.domain not in ("", "ai.onnx")
-        or node.op_type in _DRAWING
+        or node.op_type in DRAWERS
         or any(each.HasField("g") for each in node.attribute)
         for node in model.graph.node
     )

@@ -9,21 +9,15 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-__all__ = ["FLATTENING", "Logits", "judge_also", "judge_logits", "logits_of"]
+from quarkfast.graph.operators import CODE_READERS, CODE_WRITERS, FLATTENING, REARRANGERS
 
-# Functions that give nearly the same for inputs far from zero, whatever these are.
-FLATTENING = frozenset({"Softmax", "Sigmoid"})
+__all__ = ["Logits", "judge_also", "judge_logits", "logits_of"]
 
 # Where a Sigmoid comes within half a code of 8 bits of 0 and 1. A Softmax is flat nowhere for all logits at once.
 _FLAT_FROM = {"Sigmoid": math.log(511), "Softmax": math.inf}
 
 # Operators that hand values through to an output, rounded ones among them.
-_HANDING_ON = frozenset(
-    {
-        *("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"),
-        *("QuantizeLinear", "DequantizeLinear", "ExtendedQuantizeLinear", "ExtendedDequantizeLinear"),
-    }
-)
+_HANDING_ON = REARRANGERS | CODE_WRITERS | CODE_READERS
 
 
 class Logits(NamedTuple):

@@ -9,14 +9,10 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from quarkfast.evaluate.logits import FLATTENING
 from quarkfast.evaluate.partial_model import Feed, Piece
+from quarkfast.graph.operators import FLATTENING, REARRANGERS, TAKERS
 
 __all__ = ["OutputParts", "judge_parts"]
-
-# Operators that move values and leave them as they are, and those that take some of them.
-_MOVING = frozenset({"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"})
-_TAKING = frozenset({"Slice", "Split", "Gather"})
 
 
 class OutputParts:
@@ -101,7 +97,7 @@ def _joined(makers: Mapping[str, onnx.NodeProto], output: str) -> list[str]:
     """Returns what Concats join to an output, with nothing but moves on the way; nothing if one of them is constant."""
     found, waiting = list[str](), [output]
     while waiting:
-        name = _source(makers, waiting.pop(), _MOVING)
+        name = _source(makers, waiting.pop(), REARRANGERS)
         if name not in makers or makers[name].op_type == "Constant":
             return []
         if makers[name].op_type == "Concat":
@@ -118,7 +114,7 @@ def _source(makers: Mapping[str, onnx.NodeProto], name: str, operators: frozense
 
 
 def _is_flat(makers: Mapping[str, onnx.NodeProto], name: str) -> bool:
-    source = makers.get(_source(makers, name, _MOVING | _TAKING))
+    source = makers.get(_source(makers, name, REARRANGERS | TAKERS))
     return source is not None and source.op_type in FLATTENING
 
 

@@ -6,20 +6,24 @@ from collections.abc import Mapping
 
 import onnx
 
-from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS, SHAPE_READERS
+from quarkfast.graph.operators import (
+    DEQUANTIZERS,
+    LAYERS,
+    QUANTIZERS,
+    RANKING,
+    REARRANGERS,
+    RECURRENT,
+    SCORE_READERS,
+    SHAPE_READERS,
+)
 
-__all__ = ["RANKING", "judge_unranked"]
+__all__ = ["judge_unranked"]
 
-RANKING = frozenset({"Compress", "NonMaxSuppression", "NonZero", "TopK", "Unique"})
-"""Operators whose results change places, or their number, with the least change of what they read."""
 
 # What computes with weights. Behind a ranking in the middle of a model, as that of proposals, outputs tell of them.
-_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "GRU", "LSTM", "MatMul", "RNN"})
+_PRODUCTS = LAYERS | RECURRENT
 
-# What tells a ranking of scores, and what moves or rounds these on the way.
-_TELLING = frozenset({"And", "ArgMax", "Cast", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "ReduceMax"})
 _ROUNDING = QUANTIZERS | DEQUANTIZERS
-_MOVING = frozenset({"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"})
 
 
 def judge_unranked(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -98,10 +102,10 @@ def _unranked(
 def _told_of(name: str, makers: Mapping[str, onnx.NodeProto], ranked: Mapping[str, bool]) -> str:
     """Returns the scores that a ranking reads the maximum of, or compares."""
     source = name
-    while source in makers and makers[source].op_type in _MOVING | _ROUNDING | _TELLING:
+    while source in makers and makers[source].op_type in REARRANGERS | _ROUNDING | SCORE_READERS:
         maker = makers[source]
         source = next(each for each in maker.input if each in ranked)
-        if maker.op_type in _TELLING:
+        if maker.op_type in SCORE_READERS:
             name = source
     return name
 

@@ -21,6 +21,7 @@ from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.saturated_sums import SaturatedSums, simulate
 from quarkfast.evaluate.saturation import may_saturate
 from quarkfast.graph.load import ModelSource
+from quarkfast.graph.operators import FLOAT_LAYERS
 from quarkfast.graph.quantizer import Reduction
 from quarkfast.graph.save import file_or_bytes
 
@@ -32,7 +33,6 @@ _INTEGER = frozenset(
         "MatMulNBits", "QAttention", "QGemm",
     }
 )  # fmt: skip
-_FLOAT = frozenset({"Conv", "ConvTranspose", "FusedConv", "FusedGemm", "FusedMatMul", "Gemm", "MatMul"})
 _UINT8 = int(onnx.TensorProto.UINT8)
 _BYTES = frozenset({int(onnx.TensorProto.INT8), _UINT8})
 
@@ -197,7 +197,7 @@ class _Reader:
                 self._readers.setdefault(name, []).append(node.op_type)
 
     def float_layers(self) -> list[FloatLayer]:
-        return [FloatLayer(n.name, n.op_type, self._why(n)) for n in self._graph.node if n.op_type in _FLOAT]
+        return [FloatLayer(n.name, n.op_type, self._why(n)) for n in self._graph.node if n.op_type in FLOAT_LAYERS]
 
     def _why(self, node: onnx.NodeProto) -> str:
         if node.op_type == "ConvTranspose":

@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard, shape_of, tensor_of
+from quarkfast.graph.operators import AFFINE_STEPS
 
 __all__ = ["Affine", "Shape", "affine_of", "data_index", "dims_of"]
 
 Values = NDArray[np.float64]
 Shape = tuple[int | None, ...]
-
-_STEPS = frozenset({"Add", "Div", "Mul", "Neg", "Sub"})
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Affine:
 
 def data_index(node: ir.Node) -> int | None:
     """Returns which input of an Add, Sub, Mul, Div by a constant or a Neg is its data; None of any other node."""
-    if not is_standard(node) or node.op_type not in _STEPS:
+    if not is_standard(node) or node.op_type not in AFFINE_STEPS:
         return None
     if node.op_type == "Neg":
         return 0

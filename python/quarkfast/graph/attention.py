@@ -10,10 +10,17 @@ import numpy as np
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, holds_floats, is_constant, is_standard, rank_of
 from quarkfast.graph.extremes import range_of
-from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS
+from quarkfast.graph.operators import (
+    DEQUANTIZERS,
+    MASK_STEPS,
+    MATRIX_PRODUCTS,
+    PASS_THROUGH,
+    QUANTIZERS,
+    SCORE_JOINS,
+    SCORE_STEPS,
+)
 
 __all__ = [
-    "PASS_THROUGH_OPERATORS",
     "Masks",
     "adds_bias",
     "find_masks",
@@ -21,30 +28,6 @@ __all__ = [
     "leads_to_softmax",
     "nodes_of_attention",
 ]
-
-PASS_THROUGH_OPERATORS = frozenset(
-    {
-        *("Cast", "CastLike", "Dropout", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Transpose"),
-        "Unsqueeze",
-    }
-)
-"""Operators whose result holds the values of their first input."""
-
-# Scores go through these one by one: the scale, a soft cap, a lower limit.
-_STEPS = frozenset({"Clip", "Div", "Max", "Min", "Mul", "Neg", "Tanh"})
-
-# These join scores with something else: masks, biases of positions, sinks.
-_JOINS = frozenset({"Add", "Concat", "Sub", "Where"})
-
-_PRODUCTS = frozenset({"Einsum", "FusedMatMul", "MatMul"})
-
-# What masks are computed with.
-_MASKING = (
-    PASS_THROUGH_OPERATORS
-    | _STEPS
-    | _JOINS
-    | {"ConstantOfShape", "Gather", "Log", "Pad", "ScatterElements", "ScatterND", "Tile", "Trilu"}
-)
 
 # A constant this far from zero is there to mask: exp(-1000) is 0 in float64 as well.
 _FAR = 1000.0
@@ -100,7 +83,7 @@ def adds_bias(node: ir.Node) -> int | None:
 
 def is_step(node: ir.Node) -> bool:
     """Whether `node` changes one tensor element by element, or passes it on."""
-    return node.op_type in PASS_THROUGH_OPERATORS or (node.op_type in _STEPS and len(_data(node)) == 1)
+    return node.op_type in PASS_THROUGH or (node.op_type in SCORE_STEPS and len(_data(node)) == 1)
 
 
 def leads_to_softmax(graph: ir.Graph) -> frozenset[ir.Node]:
@@ -109,7 +92,7 @@ def leads_to_softmax(graph: ir.Graph) -> frozenset[ir.Node]:
     for node in reversed(graph):
         if not is_standard(node):
             continue
-        joins = node.op_type in _JOINS or is_step(node)
+        joins = node.op_type in SCORE_JOINS or is_step(node)
         if node.op_type == "Softmax" or (joins and any(reader in found for reader, _ in node.outputs[0].uses())):
             found.add(node)
     return frozenset(found)
@@ -127,7 +110,7 @@ def find_masks(graph: ir.Graph) -> Masks:
     values: set[ir.Value] = set()
     sums: set[ir.Value] = set()
     for node in leads_to_softmax(graph):
-        if node.op_type not in _JOINS:
+        if node.op_type not in SCORE_JOINS:
             continue
         closed = {value: cones.of(value) for value in _floats(node, outputs=False)}
         for value, cone in closed.items():
@@ -170,7 +153,7 @@ def _cone(value: ir.Value) -> frozenset[ir.Node] | None:
         if node is None or node in found:
             continue
         inputs = _floats(node, outputs=False)
-        if not is_standard(node) or (inputs and node.op_type not in _MASKING):
+        if not is_standard(node) or (inputs and node.op_type not in MASK_STEPS):
             return None
         if node.op_type == "Gather" and is_constant(node.inputs[0]):
             return None  # a table that was trained
@@ -194,7 +177,7 @@ def _holds_far(value: ir.Value) -> bool:
 
 def _until_product(softmax: ir.Node) -> frozenset[ir.Node] | None:
     """Returns the nodes between `softmax` and the products that read it, or None if none does."""
-    paths = [path for reader, path in _paths(softmax) if reader.op_type in _PRODUCTS]
+    paths = [path for reader, path in _paths(softmax) if reader.op_type in MATRIX_PRODUCTS]
     return frozenset(node for path in paths for node in path) if paths else None
 
 
@@ -206,7 +189,7 @@ def _paths(node: ir.Node) -> Iterator[tuple[ir.Node, tuple[ir.Node, ...]]]:
         for reader, _ in last.outputs[0].uses():
             if reader.op_type in QUANTIZERS | DEQUANTIZERS:
                 waiting.append((reader, path))
-            elif reader.op_type in PASS_THROUGH_OPERATORS | {"Where"} and is_standard(reader):
+            elif reader.op_type in PASS_THROUGH | {"Where"} and is_standard(reader):
                 waiting.append((reader, (*path, reader)))
             else:
                 yield reader, path
@@ -216,7 +199,7 @@ def _leads(node: ir.Node, found: set[ir.Node]) -> bool:
     """Whether the result of `node` is on its way to the Softmax of an attention."""
     output = node.outputs[0]
     within = [reader in found for reader, _ in output.uses()]
-    if node.op_type in _JOINS and adds_bias(node) is None:
+    if node.op_type in SCORE_JOINS and adds_bias(node) is None:
         return any(within)
     return is_step(node) and bool(within) and all(within) and not output.is_graph_output()
 

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from quarkfast.deferred import ir
 from quarkfast.graph.builder import GraphBuilder
+from quarkfast.graph.operators import CHANNELS_SECOND
 from quarkfast.graph.opset import choose_ir_version
 
 __all__ = ["Asked", "add_comparisons"]
 
 _DOMAIN = "quarkfast"
-_CONVOLUTIONS = frozenset({"Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization"})
 
 
 class Asked(NamedTuple):
@@ -62,4 +62,4 @@ def _channel_axis(value: ir.Value) -> int:
     """Returns the axis of channels: the second around convolutions and of four dimensions and more, else the last."""
     around = [node for node, _ in value.uses()] + [node for node in [value.producer()] if node is not None]
     rank = len(value.shape) if value.shape is not None else 0
-    return 1 if rank > 3 or (rank != 2 and any(node.op_type in _CONVOLUTIONS for node in around)) else -1
+    return 1 if rank > 3 or (rank != 2 and any(node.op_type in CHANNELS_SECOND for node in around)) else -1

@@ -11,19 +11,12 @@ from numpy.typing import NDArray
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_standard
 from quarkfast.graph.builder import GraphBuilder
-from quarkfast.graph.operators import find_operator
+from quarkfast.graph.operators import SCALE_KEEPERS, find_operator
 from quarkfast.graph.traced_pairs import TracedPair, traced_pairs
 from quarkfast.graph.written_codes import Codes, is_dequantize
 
 __all__ = ["with_finer_pairs"]
 
-# What moves values or chooses among them: a tool gives its result the scale of what it reads.
-_MOVES = frozenset(
-    {
-        *("DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "MaxPool", "Pad"),
-        *("Reshape", "Resize", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
-    }
-)
 _DOMAIN = "com.microsoft"  # where Q/DQ have 16 bits whatever the operator set
 _LARGEST = 2**15 - 1
 # A bias that differs from the float model's by no more than its rounding, of which float32 adds a little, is that one.
@@ -152,7 +145,7 @@ def _moved(pair: TracedPair, pairs: Mapping[ir.Value, TracedPair]) -> Iterator[T
     while waiting:
         one = waiting.pop()
         uses = [use for rounded in _rounded(one) for use in rounded.uses()]
-        moves = [node for node, index in uses if index == 0 and node.op_type in _MOVES and is_standard(node)]
+        moves = [node for node, index in uses if index == 0 and node.op_type in SCALE_KEEPERS and is_standard(node)]
         behind = (each for node in moves for output in node.outputs for each in _pairs_behind(output, pairs))
         alike = [each for each in behind if _is_alike(one.codes, each.codes)]
         yield from alike

@@ -6,23 +6,9 @@ from collections.abc import Iterator
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import holds_floats, is_constant, is_standard, name_of
+from quarkfast.graph.operators import FUNCTION_CORES, FUNCTION_STEPS
 
 __all__ = ["inner_tensors", "nodes_within_functions"]
-
-# What such a function is made of. Each computes an output element from elements of one input and constants.
-_STEPS = frozenset(
-    {
-        *("Abs", "Add", "Cast", "Clip", "Div", "Erf", "Exp", "Expand", "Identity", "Log", "Max", "Min", "Mul", "Neg"),
-        *("Pow", "Reciprocal", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare"),
-        *("Relu", "Reshape", "Sigmoid", "Softplus", "Sqrt", "Squeeze", "Sub", "Tanh", "Transpose", "Unsqueeze"),
-    }
-)
-
-# One of these makes a function out of arithmetic. Without any, it is ``x * Sigmoid(x)`` or ``x * Clip(x + 3)``, whose
-# two or three operators targets compute in integers.
-_CORES = frozenset(
-    {"Erf", "Exp", "Log", "Pow", "Reciprocal", "ReduceL2", "ReduceMean", "ReduceSum", "ReduceSumSquare", "Sqrt", "Tanh"}
-)
 
 
 def nodes_within_functions(graph: ir.Graph) -> frozenset[ir.Node]:
@@ -83,7 +69,7 @@ def _function_of(entry: ir.Value, order: dict[ir.Node, int]) -> list[ir.Node]:
                     del open_values[value]
         output = node.outputs[0]
         inside.add(output)
-        has_core |= node.op_type in _CORES
+        has_core |= node.op_type in FUNCTION_CORES
         open_values[output] = len(output.uses()) + output.is_graph_output()
         meets = len(inputs) > 1
         follows = longest == count - 1 and longest > 0
@@ -99,7 +85,7 @@ def _reached(entry: ir.Value, order: dict[ir.Node, int]) -> list[ir.Node]:
     waiting = [reader for reader, _ in entry.uses()]
     while waiting:
         node = waiting.pop()
-        if node in reached or node not in order or not is_standard(node) or node.op_type not in _STEPS:
+        if node in reached or node not in order or not is_standard(node) or node.op_type not in FUNCTION_STEPS:
             continue
         data = [value for value in node.inputs if _is_data(value)]
         if len(node.outputs) != 1 or not holds_floats(node.outputs[0]) or not all(value in known for value in data):

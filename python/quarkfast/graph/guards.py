@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import holds_floats, is_standard
-from quarkfast.graph.attention import PASS_THROUGH_OPERATORS, is_step, leads_to_softmax
+from quarkfast.graph.attention import is_step, leads_to_softmax
+from quarkfast.graph.operators import COMPARISONS, MATRIX_PRODUCTS, PASS_THROUGH, SCORE_JOINS
 
 __all__ = ["nodes_before_guards"]
 
-_PRODUCTS = frozenset({"Einsum", "FusedMatMul", "MatMul"})
-_PASSING = PASS_THROUGH_OPERATORS | {"Where"}
-_JOINS = frozenset({"Add", "Concat", "Sub", "Where"})
-_COMPARISONS = frozenset({"Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual"})
+_PASSING = PASS_THROUGH | {"Where"}
 
 
 def nodes_before_guards(graph: ir.Graph) -> frozenset[ir.Node]:
@@ -26,7 +24,7 @@ def nodes_before_guards(graph: ir.Graph) -> frozenset[ir.Node]:
     found = set[ir.Node]()
     leading: frozenset[ir.Node] | None = None
     for node in graph:
-        if node.op_type not in _COMPARISONS or not is_standard(node):
+        if node.op_type not in COMPARISONS or not is_standard(node):
             continue
         leading = leads_to_softmax(graph) if leading is None else leading
         for value in _floats(node):
@@ -45,8 +43,8 @@ def _back_to_softmax(value: ir.Value, products: int) -> set[ir.Node]:
         return set()
     if node.op_type == "Softmax":
         return {node, *(each for source in _floats(node) for each in _joins(source))}
-    left = products - (node.op_type in _PRODUCTS)
-    if left < 0 or node.op_type not in _PASSING | _PRODUCTS:
+    left = products - (node.op_type in MATRIX_PRODUCTS)
+    if left < 0 or node.op_type not in _PASSING | MATRIX_PRODUCTS:
         return set()
     found = {each for source in _floats(node) for each in _back_to_softmax(source, left)}
     return {node, *found} if found else set()
@@ -59,7 +57,7 @@ def _joins(value: ir.Value) -> set[ir.Node]:
         node = waiting.pop().producer()
         if node is None or node in found or not is_standard(node):
             continue
-        if node.op_type in _JOINS or is_step(node):
+        if node.op_type in SCORE_JOINS or is_step(node):
             found.add(node)
             waiting += _floats(node)
     return found

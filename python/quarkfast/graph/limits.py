@@ -6,16 +6,9 @@ from collections.abc import Iterator
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard
+from quarkfast.graph.operators import SELECTORS
 
 __all__ = ["clip_limits", "limits_of"]
-
-# Operators that hand on values of what they read first, and no others.
-_MOVERS = frozenset(
-    {
-        *("DepthToSpace", "Expand", "Flatten", "Gather", "GlobalMaxPool", "Identity", "MaxPool", "Reshape", "Slice"),
-        *("SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
-    }
-)
 
 
 def limits_of(value: ir.Value) -> tuple[float | None, float | None]:
@@ -49,5 +42,5 @@ def _sources(value: ir.Value) -> Iterator[ir.Node]:
     node = value.producer()
     while node is not None and is_standard(node):
         yield node
-        source = node.inputs[0] if node.op_type in _MOVERS and node.inputs else None
+        source = node.inputs[0] if node.op_type in SELECTORS and node.inputs else None
         node = None if source is None else source.producer()

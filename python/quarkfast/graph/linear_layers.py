@@ -13,6 +13,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, is_read_once, is_standard, name_of, rank_of, shape_of, tensor_of
 from quarkfast.graph.affine import Affine
 from quarkfast.graph.builder import GraphBuilder
+from quarkfast.graph.operators import LAYERS
 from quarkfast.graph.rewriting import splice
 
 __all__ = ["BiasedLayer", "LayerValues", "layer_behind", "layer_in_front", "sum_of"]
@@ -20,7 +21,6 @@ __all__ = ["BiasedLayer", "LayerValues", "layer_behind", "layer_in_front", "sum_
 Values = NDArray[np.float64]
 Read = Callable[[ir.Value], Values]
 
-_TYPES = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 # A weight below float32's least normal number is off by up to 2^-150; beside a largest one of 2^-102 that is less than
 # half an ulp of it.
@@ -215,7 +215,7 @@ def _is_vector(constant: ir.Value | None, product: ir.Node) -> bool:
 
 def _is_layer(node: ir.Node) -> bool:
     """Whether weight and bias are constants of float32, and the bias one number for each output channel, or for all."""
-    if not is_standard(node) or node.op_type not in _TYPES:
+    if not is_standard(node) or node.op_type not in LAYERS:
         return False
     if not _is_float(node.inputs[1]) or (node.op_type in ("Gemm", "MatMul") and rank_of(node.inputs[1]) != 2):
         return False

@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, is_standard, rank_of
+from quarkfast.graph.operators import NORMALIZATIONS
 
 __all__ = ["Normalization", "find_normalization", "is_vector", "vector_of"]
-
-_NORMALIZATIONS = frozenset({"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"})
 
 
 class Normalization(NamedTuple):
@@ -25,7 +24,7 @@ def find_normalization(value: ir.Value) -> Normalization | None:
     node = value.producer()
     if node is None or not is_standard(node):
         return None
-    if node.op_type in _NORMALIZATIONS:
+    if node.op_type in NORMALIZATIONS:
         source, gain, offset = (*node.inputs, None)[:3]
         over_last = node.attributes.get_int("axis", -1) == -1 and value is node.outputs[0]
         known = gain is not None and is_vector(gain) and (offset is None or is_vector(offset))

@@ -7,20 +7,11 @@ from typing import NamedTuple
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, name_of
 from quarkfast.graph.contrib import key_of
-from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS, find_operator, is_dequantized
+from quarkfast.graph.operators import DEQUANTIZERS, ON_CODES, QUANTIZERS, find_operator, is_dequantized
 from quarkfast.graph.subgraphs import nodes_of
 
 __all__ = ["QuantizedBefore", "quantized_before"]
 
-# Operators that compute on codes, or decode weights themselves.
-_ON_CODES = frozenset(
-    {
-        *("ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"),
-        *("com.microsoft::DynamicQuantizeLSTM", "com.microsoft::DynamicQuantizeMatMul", "com.microsoft::MatMulBnb4"),
-        *("com.microsoft::MatMulIntegerToFloat", "com.microsoft::MatMulNBits", "com.microsoft::QAttention"),
-        *("com.microsoft::QGemm", "com.microsoft::QOrderedMatMul"),
-    }
-)
 
 _NARROW_FLOATS = frozenset({ir.DataType.BFLOAT16, ir.DataType.FLOAT16})
 
@@ -52,7 +43,7 @@ def quantized_before(graph: ir.Graph) -> QuantizedBefore:
     """
     layers, floats = list[str](), 0
     for node in nodes_of(graph):
-        if key_of(node) in _ON_CODES:
+        if key_of(node) in ON_CODES:
             layers.append(name_of(node))
         elif (operator := find_operator(node)) is not None and len(node.inputs) > operator.weight:
             weight, data = node.inputs[operator.weight], node.inputs[0]

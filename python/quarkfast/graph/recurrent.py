@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard
+from quarkfast.graph.operators import RECURRENT
 
 __all__ = ["GATE_AXIS", "RECURRENT_WEIGHTS", "is_recurrent"]
 
-_RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 
 RECURRENT_WEIGHTS = (1, 2)
 """The inputs that are weights: W of the inputs, and R of the state."""
@@ -18,4 +18,4 @@ GATE_AXIS = 1
 
 def is_recurrent(node: ir.Node) -> bool:
     """Whether a node is a recurrent layer."""
-    return node.op_type in _RECURRENT and is_standard(node)
+    return node.op_type in RECURRENT and is_standard(node)

@@ -10,22 +10,11 @@ from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError, did_you_mean
 from quarkfast.graph.access import is_constant, is_standard, name_of
 from quarkfast.graph.name_provenance import names_in_file, names_of, op_types_in_file, original_name, tensors_in_file
+from quarkfast.graph.operators import NEVER_QUANTIZED
 from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.qparams import code_range
 
 __all__ = ["Choices"]
-
-
-# Operators that compute on no floats, or whose result rounding could change altogether: types, shapes, codes,
-# comparisons, bodies and random numbers.
-_STRUCTURE = frozenset(
-    {
-        *("Bernoulli", "Cast", "CastLike", "Constant", "ConstantOfShape", "DequantizeLinear", "DynamicQuantizeLinear"),
-        *("Equal", "EyeLike", "Greater", "GreaterOrEqual", "If", "IsInf", "IsNaN", "Less", "LessOrEqual", "Loop"),
-        *("Multinomial", "NonMaxSuppression", "NonZero", "OneHot", "QuantizeLinear", "RandomNormal"),
-        *("RandomNormalLike", "RandomUniform", "RandomUniformLike", "Range", "Scan", "Shape", "Size"),
-    }
-)
 
 
 class Choices:
@@ -84,7 +73,7 @@ class Choices:
     def is_extra(self, node: ir.Node) -> bool:
         """Whether the user wants `node` quantized even where the target has no rule for it."""
         extra = self._scheme.extra_op_types
-        return node.op_type in extra or ("*" in extra and is_standard(node) and node.op_type not in _STRUCTURE)
+        return node.op_type in extra or ("*" in extra and is_standard(node) and node.op_type not in NEVER_QUANTIZED)
 
     def activation(self, tensor: str) -> TensorSpec:
         """Returns the spec of an activation."""

@@ -9,12 +9,9 @@ from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, name_of
-from quarkfast.graph.operators import find_operator
+from quarkfast.graph.operators import CODE_READERS, CODE_WRITERS, find_operator
 
 __all__ = ["Codes", "codes_of_input", "codes_of_output", "codes_of_pair", "is_dequantize", "is_pair", "reads_floats"]
-
-_QUANTIZE = frozenset({"QuantizeLinear", "ExtendedQuantizeLinear", "VitisQuantizeLinear"})
-_DEQUANTIZE = frozenset({"DequantizeLinear", "ExtendedDequantizeLinear", "VitisDequantizeLinear"})
 
 
 class Codes(NamedTuple):
@@ -37,12 +34,12 @@ class Codes(NamedTuple):
 
 def is_pair(node: ir.Node) -> bool:
     """Whether a node turns floats into codes or codes into floats."""
-    return node.op_type in _QUANTIZE or node.op_type in _DEQUANTIZE
+    return node.op_type in CODE_WRITERS or node.op_type in CODE_READERS
 
 
 def is_dequantize(node: ir.Node) -> bool:
     """Whether a node turns codes into floats."""
-    return node.op_type in _DEQUANTIZE
+    return node.op_type in CODE_READERS
 
 
 def reads_floats(node: ir.Node) -> bool:
@@ -53,14 +50,14 @@ def reads_floats(node: ir.Node) -> bool:
 
 def codes_of_pair(pair: ir.Node) -> Codes | None:
     """Returns the codes that a QuantizeLinear writes or a DequantizeLinear reads, if its scale is a constant."""
-    return _codes(pair, 0 if pair.op_type in _DEQUANTIZE else 1)
+    return _codes(pair, 0 if pair.op_type in CODE_READERS else 1)
 
 
 def codes_of_input(node: ir.Node, index: int) -> Codes | None:
     """Returns the codes that an input of `node` is dequantized from; None if it is left out or float."""
     value = node.inputs[index] if index < len(node.inputs) else None
     producer = None if value is None else value.producer()
-    return _codes(producer, 0) if producer is not None and producer.op_type in _DEQUANTIZE else None
+    return _codes(producer, 0) if producer is not None and producer.op_type in CODE_READERS else None
 
 
 def codes_of_output(node: ir.Node) -> Codes | None:
@@ -68,7 +65,7 @@ def codes_of_output(node: ir.Node) -> Codes | None:
     output = node.outputs[0]
     for _ in range(2):
         readers = [reader for reader, _ in output.uses()]
-        found = next((reader for reader in readers if reader.op_type in _QUANTIZE), None)
+        found = next((reader for reader in readers if reader.op_type in CODE_WRITERS), None)
         if found is not None:
             return _codes(found, 1)
         if len(readers) != 1 or is_pair(readers[0]) or output.is_graph_output():

@@ -11,6 +11,7 @@ import onnx
 from quarkfast import ort
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.formats import BLOCK_OPERATORS, find
+from quarkfast.graph.operators import CODE_READERS, CODE_WRITERS, VIEWS
 from quarkfast.graph.shape_inference import inferred
 from quarkfast.quantization import Records
 
@@ -21,11 +22,7 @@ _FLOAT_BITS = 32
 # Elements of blocks have no more; exponents that they share are at most a bit of each.
 _BLOCK_BITS = 8
 
-# Their results are what they read under another shape: nothing is stored for them.
-_VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-_PAIRS = BLOCK_OPERATORS | {
-    *("QuantizeLinear", "DequantizeLinear", "ExtendedQuantizeLinear", "ExtendedDequantizeLinear"),
-}
+_PAIRS = BLOCK_OPERATORS | CODE_WRITERS | CODE_READERS
 _SIZE = "quarkfast_size_"
 _HALVES = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
 _FLOATS = (onnx.TensorProto.FLOAT, *_HALVES)
@@ -134,7 +131,7 @@ def stored_activations(model: bytes, records: Records, feed: Feed) -> dict[str, 
     along = records.inner - records.tensors.keys()
     for node in records.nodes:
         codes = [name for name in node.outputs if name in records.tensors]
-        if node.op_type not in _VIEWS and node.state in ("quantized", "float"):
+        if node.op_type not in VIEWS and node.state in ("quantized", "float"):
             wanted += codes if node.state == "quantized" else [name for name in node.outputs if name not in along]
     return _sizes(model, wanted, feed)
 

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, name_of
-from quarkfast.graph.attention import PASS_THROUGH_OPERATORS, is_step, leads_to_softmax
+from quarkfast.graph.attention import is_step, leads_to_softmax
 from quarkfast.graph.extremes import range_of
+from quarkfast.graph.operators import PASS_THROUGH, SCORE_LIMITS
 from quarkfast.graph.placement import Placement
 from quarkfast.kernels import Range
 
@@ -26,8 +27,6 @@ _RATIO = 8.0
 # Operators that mask, with the inputs that hold scores and mask, in either order.
 _OPERANDS = {"Add": (0, 1), "Sub": (0, 1), "Where": (1, 2)}
 
-# Operators that limit scores, with constants that lie beyond them.
-_LIMITS = frozenset({"Clip", "Max", "Min"})
 
 _NOTHING = Range(math.inf, -math.inf, 0, 0, 0, 0)
 
@@ -98,10 +97,10 @@ class _Limiter:
             found = self._kept.get(self._root(source))
             if found is not None and found.neg_inf and found.min <= found.max:
                 self._sums.setdefault(self._root(source), (found.min, found.max))
-        elif node.op_type in PASS_THROUGH_OPERATORS:
+        elif node.op_type in PASS_THROUGH:
             self._roots.setdefault(result, self._root(source))
             self._pass_through(source, result)
-        elif node.op_type in _LIMITS and is_step(node):
+        elif node.op_type in SCORE_LIMITS and is_step(node):
             for value in node.inputs:
                 self._pass_through(name_of(value), result)
         elif node.op_type in _OPERANDS:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, is_standard, name_of
-from quarkfast.graph.operators import MOVERS
+from quarkfast.graph.operators import BOUNDED_JOINS, BOUNDED_STEPS, PACKERS
 from quarkfast.graph.placement import Placement
 from quarkfast.graph.scalar_functions import SCALAR_FUNCTIONS, find_scalar_functions
 from quarkfast.kernels import Range
@@ -42,14 +42,6 @@ _BOUNDED: Mapping[str, tuple[Limits, Compute | None]] = MappingProxyType(
 # Functions that exporters write in parts.
 _SIGMOIDS = ("HardSigmoid", "HardSigmoid of slope 0.2", "Sigmoid", "Sigmoid of -x")
 _IN_PARTS = dict.fromkeys(_SIGMOIDS, (0.0, 1.0)) | {"Tanh": (-1.0, 1.0)}
-
-# What leaves values within the limits of what it reads.
-_JOINING = frozenset({"Max", "Min", "Mul"})
-_KEEPING = _JOINING | {
-    *("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool", "ReduceMax", "ReduceMean", "ReduceMin"),
-}
-
-_MOVING = MOVERS | {"Concat", "Split"}
 
 # Of the limits, so little of which samples showed that they had nothing of what an output is there to tell.
 _NOTHING = 0.25
@@ -116,9 +108,9 @@ def _result_of(node: ir.Node, known: Mapping[ir.Value, BoundedResult]) -> Bounde
             compute = partial(_clipped_line, slope, offset)
         return BoundedResult(node.op_type, limits, "" if compute is None else name_of(node.inputs[0]), compute)
     values = [value for value in node.inputs if value is not None and not is_constant(value)]
-    if node.op_type not in _KEEPING or not values or not all(value in known for value in values):
+    if node.op_type not in BOUNDED_STEPS or not values or not all(value in known for value in values):
         return None
-    if node.op_type in _JOINING and len(values) < len(node.inputs):
+    if node.op_type in BOUNDED_JOINS and len(values) < len(node.inputs):
         return None
     given = [known[value] for value in values]
     low, high = min(each.limits[0] for each in given), max(each.limits[1] for each in given)
@@ -137,7 +129,7 @@ def _leading_to_outputs(graph: ir.Graph, bounded: Collection[ir.Value]) -> set[i
     for node in reversed(graph):
         if not is_standard(node) or found.isdisjoint(node.outputs):
             continue
-        if node.op_type in _MOVING or (node.op_type in _KEEPING and bounded and node.outputs[0] in bounded):
+        if node.op_type in PACKERS or (node.op_type in BOUNDED_STEPS and bounded and node.outputs[0] in bounded):
             found |= {value for value in node.inputs if value is not None}
     return found
 
@@ -151,7 +143,7 @@ def _moved(value: ir.Value, leading: Collection[ir.Value], placement: Placement)
             continue
         seen.add(moved)
         roots[placement.activations.get(name_of(moved), "")] = None
-        movers = (reader for reader, _ in moved.uses() if is_standard(reader) and reader.op_type in _MOVING)
+        movers = (reader for reader, _ in moved.uses() if is_standard(reader) and reader.op_type in PACKERS)
         waiting += [output for reader in movers for output in reader.outputs if output in leading]
     return tuple(name for name in roots if name and name != name_of(value))
 

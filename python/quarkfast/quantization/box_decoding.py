@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import holds_floats, is_constant, is_standard
-from quarkfast.graph.operators import SHAPE_READERS
+from quarkfast.graph.operators import BOX_CHOOSERS, BOX_STEPS, JOINING_MOVERS, SHAPE_READERS
 
 __all__ = ["box_decoding"]
-
-_ARITHMETIC = frozenset({"Add", "Clip", "Div", "Exp", "Max", "Min", "Mul", "Neg", "Pow", "Sub"})
-_MOVERS = frozenset(
-    {
-        *("Concat", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Tile"),
-        *("Transpose", "Unsqueeze"),
-    }
-)
-
-# What chooses boxes by their scores, and gives the number of a class with them.
-_CHOOSING = frozenset(
-    {"Cast", "Compress", "GatherElements", "GatherND", "NonMaxSuppression", "ReduceMax", "TopK", "Where"}
-)
 
 
 def box_decoding(graph: ir.Graph) -> set[ir.Node]:
@@ -39,10 +26,10 @@ def box_decoding(graph: ir.Graph) -> set[ir.Node]:
     found = set[ir.Node]()
     for node in graph:
         behind = any(value is not None and value.producer() in found for value in node.inputs)
-        if (behind and node.op_type in _ARITHMETIC | _MOVERS) or (node in end and _adds_grid(node, moving)):
+        if (behind and node.op_type in BOX_STEPS | JOINING_MOVERS) or (node in end and _adds_grid(node, moving)):
             found.add(node)
     for node in reversed(graph if found else ()):
-        if is_standard(node) and node.op_type in _ARITHMETIC | _MOVERS and _leads_to(node, found):
+        if is_standard(node) and node.op_type in BOX_STEPS | JOINING_MOVERS and _leads_to(node, found):
             found.add(node)
     return found
 
@@ -51,7 +38,7 @@ def _end(graph: ir.Graph) -> set[ir.Node]:
     """Returns the nodes that nothing but arithmetic, moves, the choice of boxes and integers are behind."""
     found = set[ir.Node]()
     for node in reversed(graph):
-        passes = node.op_type in _ARITHMETIC | _MOVERS | _CHOOSING or not any(map(holds_floats, node.outputs))
+        passes = node.op_type in BOX_STEPS | JOINING_MOVERS | BOX_CHOOSERS or not any(map(holds_floats, node.outputs))
         if is_standard(node) and passes and all(reader in found for reader in _readers(node)):
             found.add(node)
     return found

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import holds_floats, is_constant, is_standard
-from quarkfast.graph.operators import SHAPE_READERS
+from quarkfast.graph.operators import JOINING_MOVERS, RANGE_STEPS, SHAPE_READERS
 
 __all__ = ["computed_divisors"]
 
-_ARITHMETIC = frozenset({"Abs", "Add", "Clip", "Max", "Min", "Mul", "Neg", "Pow", "Sub"})
-_MOVERS = frozenset({"Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"})
 
 _DIVISOR = 1
 
@@ -23,7 +21,7 @@ def computed_divisors(graph: ir.Graph) -> set[ir.Node]:
     """
     found = set[ir.Node]()
     for node in reversed(graph):
-        passes = node.op_type in _ARITHMETIC | _MOVERS and _divides(node, found)
+        passes = node.op_type in RANGE_STEPS | JOINING_MOVERS and _divides(node, found)
         if is_standard(node) and (passes or _has_computed_divisor(node)):
             found.add(node)
     return found

@@ -7,13 +7,10 @@ from collections.abc import Callable
 from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, is_standard, name_of
+from quarkfast.graph.operators import RUNTIME_DROPPERS, SHAPE_READERS
 
 __all__ = ["cubic_resizes"]
 
-# What onnxruntime moves pairs across.
-_MOVERS = frozenset({"Flatten", "MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
-# What reads how large a tensor is, and not what is in it.
-_SIZES = frozenset({"Shape", "Size"})
 
 _CODES = "onnxruntime before 1.27 has no cubic Resize for codes of 8 bits"
 _CONSTANT = "behind a pair onnxruntime would not compute a cubic Resize of a constant once, and in another layout"
@@ -37,7 +34,7 @@ def cubic_resizes(graph: ir.Graph, spec_of: Callable[[str], TensorSpec]) -> dict
     for node in reversed(graph):
         if not is_standard(node):
             continue
-        reason = _objection(node, spec_of) or (_leads_to(node, found) if node.op_type in _MOVERS else "")
+        reason = _objection(node, spec_of) or (_leads_to(node, found) if node.op_type in RUNTIME_DROPPERS else "")
         if reason:
             found[node] = reason
     return found
@@ -56,14 +53,14 @@ def _moves_a_constant(value: ir.Value | None) -> bool:
     """Whether `value` is a constant, or one that has only been moved."""
     while value is not None and not is_constant(value):
         node = value.producer()
-        value = node.inputs[0] if node is not None and is_standard(node) and node.op_type in _MOVERS else None
+        value = node.inputs[0] if node is not None and is_standard(node) and node.op_type in RUNTIME_DROPPERS else None
     return value is not None
 
 
 def _leads_to(node: ir.Node, found: dict[ir.Node, str]) -> str:
     """Returns the reason of the nodes that read what `node` moves, if nothing else does."""
     output = node.outputs[0]
-    readers = [reader for reader, _ in output.uses() if reader.op_type not in _SIZES]
+    readers = [reader for reader, _ in output.uses() if reader.op_type not in SHAPE_READERS]
     if not readers or output.is_graph_output() or any(reader not in found for reader in readers):
         return ""
     return found[readers[0]]

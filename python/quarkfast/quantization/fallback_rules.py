@@ -11,26 +11,20 @@ from quarkfast.graph.attention import Masks, adds_bias, find_masks, nodes_of_att
 from quarkfast.graph.functions import nodes_within_functions
 from quarkfast.graph.guards import nodes_before_guards
 from quarkfast.graph.kept_float import why_kept_float
+from quarkfast.graph.operators import NORMALIZATIONS, RESIDUAL_STEPS, SUMMED_NORMALIZATIONS
 from quarkfast.quantization.box_decoding import box_decoding
 from quarkfast.quantization.computed_divisors import computed_divisors
 from quarkfast.quantization.cubic_resizes import cubic_resizes
 from quarkfast.quantization.recurrent_inputs import recurrent_inputs
-from quarkfast.quantization.steep_functions import STEEP, steep_functions
+from quarkfast.quantization.steep_functions import STEEP_REASON, steep_functions
 
 __all__ = ["Sensitive"]
 
-_NORMALIZATIONS = frozenset(
-    {
-        *("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", "SkipLayerNormalization"),
-        "SkipSimplifiedLayerNormalization",
-    }
-)
 _ATTENTION = "so few bits cannot carry scores of attention"
 _GUARDED = "it gives the NaN or -inf by which a guard finds rows that are masked as a whole"
 _POSITIONS = "so few bits cannot carry positions on a grid"
 _DIVISORS = "so few bits cannot carry what it divides by"
 _RECURRENT = "so few bits cannot carry what it joins for a recurrent layer, which is float"
-_ELEMENTWISE = frozenset({"Add", "Div", "Mul", "Sub", "Where"})
 
 
 class Sensitive:
@@ -110,7 +104,7 @@ class Sensitive:
         """What reads its data as it was computed."""
         self._reasons = cubic | self._reasons
         for node in steep_functions(graph, spec_of, is_asked_for):
-            self._reasons.setdefault(node, STEEP)
+            self._reasons.setdefault(node, STEEP_REASON)
         for node in box_decoding(graph):
             if _is_narrow(spec_of(name_of(node.outputs[0]))) and not is_asked_for(node):
                 self._reasons.setdefault(node, _POSITIONS)
@@ -138,9 +132,9 @@ def _decisive(node: ir.Node) -> list[ir.Value]:
 
 def _reason(node: ir.Node, reasons: dict[ir.Node, str]) -> str:
     readers = {reader for output in node.outputs for reader, _ in output.uses()}
-    if node.op_type in _NORMALIZATIONS:
+    if node.op_type in NORMALIZATIONS | SUMMED_NORMALIZATIONS:
         return "so few bits cannot carry what it normalizes"
-    if node.op_type not in _ELEMENTWISE or node.outputs[0].is_graph_output():
+    if node.op_type not in RESIDUAL_STEPS or node.outputs[0].is_graph_output():
         return ""
     sums = node.op_type == "Add" and adds_bias(node) is None and any(each in reasons for each in readers)
     data = [value for value in node.inputs if holds_floats(value) and not is_constant(value)]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard, name_of
-from quarkfast.graph.operators import MOVERS, SHAPE_READERS
+from quarkfast.graph.operators import PACKERS, SHAPE_READERS
 from quarkfast.graph.placement import Placement
 from quarkfast.graph.scalar_functions import ScalarFunction, find_scalar_functions
 from quarkfast.kernels import Range
@@ -62,7 +62,7 @@ def _moved_to(entry: ir.Value) -> Iterator[ir.Value]:
         moved = waiting.pop()
         yield moved
         node = moved.producer()
-        if node is None or not is_standard(node) or node.op_type not in MOVERS | {"Concat"}:
+        if node is None or not is_standard(node) or node.op_type not in PACKERS:
             continue
         sources = node.inputs if node.op_type == "Concat" else node.inputs[:1]
         waiting += [value for value in sources if value is not None and _is_read_once(value)]

@@ -8,7 +8,7 @@ from quarkfast.config import Scheme, TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, is_standard, is_untyped, name_of
 from quarkfast.graph.attention import adds_bias
-from quarkfast.graph.operators import is_dequantized, is_quantized
+from quarkfast.graph.operators import DECIDERS, ELEMENTWISE, is_dequantized, is_quantized
 from quarkfast.graph.opset import check_pairs_run, opset_version
 from quarkfast.graph.placement import Edge, LeftFloat, Placement
 from quarkfast.graph.quantized_before import quantized_before
@@ -22,7 +22,6 @@ from quarkfast.quantization.moves_to_floats import moves_to_floats
 from quarkfast.quantization.operand_quantization import Operands
 from quarkfast.targets import Target
 from quarkfast.targets.rules import Flow, Rule
-from quarkfast.targets.switches import ELEMENTWISE
 
 __all__ = ["place", "place_graph"]
 
@@ -31,11 +30,6 @@ _FLOAT32 = frozenset({ir.DataType.FLOAT})
 # What joins constants with activations, element by element: eight bits for a shift of channels that differ cost more
 # than sixteen for activations save. Of a word segmenter in A16W8 they leave 15 dB, and sixteen 39 dB.
 _JOINING = frozenset({*ELEMENTWISE, "Concat", "LayerNormalization"})
-
-# A step decides what they give, or how much.
-_DECIDING = frozenset(
-    {"ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Range"}
-)
 
 
 def place(model: ir.Model, scheme: Scheme, target: Target) -> Placement:
@@ -191,7 +185,7 @@ class _Placer:
 
     def _decide_by_floats(self, node: ir.Node) -> None:
         """Notes that a comparison or a Range reads what no quantized node computed without a pair."""
-        if node.op_type not in _DECIDING:
+        if node.op_type not in DECIDERS:
             return
         for index, value in enumerate(node.inputs):
             producer = None if value is None else value.producer()

@@ -14,6 +14,7 @@ from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import array_of, is_standard, name_of, shape_of, tensor_of
+from quarkfast.graph.operators import PAIRED_PRODUCTS
 from quarkfast.graph.placement import ConstantSlot, Edge, Placement
 from quarkfast.graph.quantizer import Pairs, Quantizer, Reduction
 from quarkfast.graph.recurrent import is_recurrent
@@ -75,7 +76,7 @@ def integer_layers(model: ir.Model, placement: Placement, scheme: Scheme) -> Ite
             node = nodes[edge.node]
             if dynamic and is_recurrent(node):
                 yield Int8Layer(slot, edge.node, name_of(node.inputs[0]) if edge.index == 1 else "", -1, "rows")
-            if edge.index != 1 or not is_standard(node) or node.op_type not in ("Conv", "Gemm", "MatMul"):
+            if edge.index != 1 or not is_standard(node) or node.op_type not in PAIRED_PRODUCTS:
                 continue
             data = name_of(node.inputs[0])
             if not (node.op_type != "Conv" if dynamic else _reads_bytes(data, Edge(edge.node, 0), placement)):

@@ -5,12 +5,10 @@ from __future__ import annotations
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard
 from quarkfast.graph.attention import adds_bias
-from quarkfast.graph.operators import MOVERS, SHAPE_READERS
+from quarkfast.graph.operators import JOINED_STEPS, MOVERS, SHAPE_READERS
 from quarkfast.graph.recurrent import is_recurrent
 
 __all__ = ["recurrent_inputs"]
-
-_JOINING = frozenset({"Add", "Concat", "Div", "Mul", "Sub"})
 
 
 def recurrent_inputs(graph: ir.Graph) -> set[ir.Node]:
@@ -22,13 +20,13 @@ def recurrent_inputs(graph: ir.Graph) -> set[ir.Node]:
     """
     leading = set[ir.Node]()
     for node in reversed(graph):
-        known = node.op_type in _JOINING | MOVERS and is_standard(node) and adds_bias(node) is None
+        known = node.op_type in JOINED_STEPS | MOVERS and is_standard(node) and adds_bias(node) is None
         if known and node.outputs[0].uses() and all(_leads(each, leading) for each in node.outputs):
             leading.add(node)
     found = set[ir.Node]()
     for node in graph if leading else ():
         behind = any(value is not None and value.producer() in found for value in node.inputs)
-        if node in leading and (behind or node.op_type in _JOINING):
+        if node in leading and (behind or node.op_type in JOINED_STEPS):
             found.add(node)
     return found
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, is_standard, name_of
 from quarkfast.graph.extremes import range_of
+from quarkfast.graph.operators import HEAD_FUNCTIONS
 from quarkfast.graph.placement import LeftFloat, Placement
 from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.kernels import Range
@@ -16,9 +17,6 @@ __all__ = ["resolve_conflicts"]
 
 # Three of eight bits: the smallest input keeps at least five.
 _RATIO = 8.0
-
-# What detectors make of the scores of all levels.
-_FUNCTIONS = frozenset({"Clip", "HardSigmoid", "LogSoftmax", "Relu", "Sigmoid", "Softmax", "Tanh"})
 
 
 def resolve_conflicts(
@@ -98,7 +96,7 @@ def _is_joined(node: ir.Node, placement: Placement) -> bool:
 
 
 def _is_function(node: ir.Node) -> bool:
-    return is_standard(node) and node.op_type in _FUNCTIONS
+    return is_standard(node) and node.op_type in HEAD_FUNCTIONS
 
 
 def _is_moved(node: ir.Node, placement: Placement) -> bool:

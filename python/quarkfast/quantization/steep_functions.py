@@ -7,31 +7,23 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, holds_floats, is_constant, is_standard, name_of
-from quarkfast.graph.operators import SHAPE_READERS
+from quarkfast.graph.operators import (
+    JOINING_MOVERS,
+    LAYERS,
+    LINEAR_STEPS,
+    POWER_SUMS,
+    RANGE_STEPS,
+    SHAPE_READERS,
+    STEEP,
+)
 from quarkfast.graph.subgraphs import bodies_of
 
-__all__ = ["STEEP", "steep_functions", "transforms_of_inputs"]
+__all__ = ["STEEP_REASON", "steep_functions", "transforms_of_inputs"]
 
-STEEP = "codes cannot carry what a logarithm or a root makes of it"
+STEEP_REASON = "codes cannot carry what a logarithm or a root makes of it"
 """Why such nodes stay float."""
 
-_STEEP = frozenset({"Log", "Reciprocal", "Sqrt"})
-
-# What computes powers, sums of them and floors in front of a logarithm.
-_ARITHMETIC = frozenset(
-    {
-        *("Abs", "Add", "Clip", "Max", "Min", "Mul", "Neg", "Pow", "Sub"),
-        *("ReduceL1", "ReduceL2", "ReduceSum", "ReduceSumSquare"),
-    }
-)
-_MOVERS = frozenset({"Concat", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
-
-_PASSING = _ARITHMETIC | _MOVERS
-
-_PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
-
-# What a signal may pass in front of a transform beside these, alone or with constants.
-_LINEAR = frozenset({"AveragePool", "Cast", "DFT", "Div", "Pad", "ReduceMean", "STFT"})
+_PASSING = RANGE_STEPS | POWER_SUMS | JOINING_MOVERS
 
 
 def steep_functions(
@@ -62,7 +54,7 @@ def steep_functions(
     for node in nodes:
         if node not in found or node in signals:
             continue
-        moves = node.op_type in _MOVERS and not fixed(node.outputs[0])
+        moves = node.op_type in JOINING_MOVERS and not fixed(node.outputs[0])
         moved = moves and not any(_maker(value) in found for value in node.inputs)  # codes stay as they are
         if moved or (node not in behind and spec_of(name_of(node.outputs[0])).format.float32_range):
             found.remove(node)
@@ -84,8 +76,8 @@ def _transforms(
     nodes: Sequence[ir.Node], fixed: Callable[[ir.Value | None], bool]
 ) -> tuple[set[ir.Node], set[ir.Node]]:
     """Returns transforms of the inputs with all in front of them, and with all behind them up to a steep function."""
-    products = {node for node in nodes if node.op_type in _PRODUCTS and any(map(fixed, node.inputs[:2]))}
-    others = {node for node in nodes if node.op_type in _LINEAR and _data(node, fixed) == list(node.inputs[:1])}
+    products = {node for node in nodes if node.op_type in LAYERS and any(map(fixed, node.inputs[:2]))}
+    others = {node for node in nodes if node.op_type in LINEAR_STEPS and _data(node, fixed) == list(node.inputs[:1])}
     leading = _leading_to_steep(nodes, products | others)
     from_inputs = _computed_from_inputs(nodes, leading, fixed)
     transforms = products & from_inputs
@@ -151,7 +143,7 @@ def _in_front_of(layers: Collection[ir.Node], nodes: Sequence[ir.Node], among: C
 
 def _is_steep(node: ir.Node) -> bool:
     if node.op_type != "Pow":
-        return node.op_type in _STEEP
+        return node.op_type in STEEP
     exponent = node.inputs[1]
     return is_constant(exponent) and bool((array_of(exponent) < 1).all())
 

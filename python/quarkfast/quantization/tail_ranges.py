@@ -8,7 +8,7 @@ from dataclasses import replace
 from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard, name_of
-from quarkfast.graph.operators import MOVERS
+from quarkfast.graph.operators import ANSWER_FUNCTIONS, BOUNDED, MOVERS
 from quarkfast.graph.placement import Placement
 from quarkfast.kernels import Range
 from quarkfast.quantization.headroom import has_bits_to_spare
@@ -19,12 +19,6 @@ __all__ = ["few_valued", "note_of_tails", "widen_tails"]
 
 # A row of such a tensor has one number for each channel; others have that many at each of many places.
 _MOST_RANK = 2
-
-# What a model may do to its answers before it gives them.
-_ENDS = frozenset({"ArgMax", "LogSoftmax", "Sigmoid", "Softmax", "TopK"})
-
-# What leaves values within limits of its own, so that none lies beyond what was seen by much.
-_BOUNDED = frozenset({"Clip", "HardSigmoid", "Hardmax", "LpNormalization", "Sigmoid", "Softmax", "Softsign", "Tanh"})
 
 
 def few_valued(model: ir.Model, placement: Placement) -> tuple[str, ...]:
@@ -59,7 +53,7 @@ def _is_answer(value: ir.Value) -> bool:
         readers = [reader for reader, _ in moved.uses()]
         if not (readers or moved.is_graph_output()) or not all(map(is_standard, readers)):
             return False
-        behind = [reader for reader in readers if reader.op_type not in _ENDS]
+        behind = [reader for reader in readers if reader.op_type not in ANSWER_FUNCTIONS]
         if any(reader.op_type not in MOVERS for reader in behind):
             return False
         waiting += [reader.outputs[0] for reader in behind if reader.outputs[0] not in seen]
@@ -72,7 +66,7 @@ def _is_open(value: ir.Value, placement: Placement) -> bool:
     if value.shape is None or len(value.shape) > _MOST_RANK:
         return False
     while (node := value.producer()) is not None:
-        if name_of(value) in placement.bounds or (is_standard(node) and node.op_type in _BOUNDED):
+        if name_of(value) in placement.bounds or (is_standard(node) and node.op_type in BOUNDED):
             return False
         if not is_standard(node) or node.op_type not in MOVERS or node.inputs[0] is None:
             return True

@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from quarkfast.graph.operators import ELEMENTWISE
 from quarkfast.targets.constraints.shift_limits import ShiftLimits
 from quarkfast.targets.constraints.shift_rules import ALIGNED, NAMES
 from quarkfast.targets.conversions import CONVERSIONS, Conversion
@@ -21,7 +22,6 @@ from quarkfast.targets.target import Switch, Target
 __all__ = [
     "CONSTANT_MATMUL",
     "CONVERTED",
-    "ELEMENTWISE",
     "FLOAT_SCALES",
     "FUSED",
     "SHIFTS",
@@ -29,9 +29,6 @@ __all__ = [
     "behind_products",
     "fusion",
 ]
-
-ELEMENTWISE = ("Add", "Div", "Max", "Min", "Mul", "Sub")
-"""Operators of two operands that have a rule."""
 
 
 def _with_rules(target: Target, change: Callable[[Rule], Rule], *op_types: str) -> Target:

@@ -9,10 +9,10 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_read_once, is_standard, name_of
 from quarkfast.graph.affine import Affine, affine_of, data_index
 from quarkfast.graph.affine_flows import parts_of_concat, pass_backward, pass_forward
-from quarkfast.graph.attention import PASS_THROUGH_OPERATORS
 from quarkfast.graph.builder import GraphBuilder, drop_unread, set_constant
 from quarkfast.graph.functions import nodes_within_functions
 from quarkfast.graph.linear_layers import BiasedLayer, LayerValues, layer_behind, layer_in_front, sum_of
+from quarkfast.graph.operators import PASS_THROUGH
 from quarkfast.graph.rewriting import absorb
 from quarkfast.transforms.infer_types import infer_types
 
@@ -287,7 +287,7 @@ def _is_moved_input(value: ir.Value) -> bool:
     """Whether `value` holds what an input of the graph does, at other places maybe."""
     while (producer := value.producer()) is not None:
         source = producer.inputs[0] if producer.inputs else None
-        if producer.op_type not in PASS_THROUGH_OPERATORS or source is None:
+        if producer.op_type not in PASS_THROUGH or source is None:
             return False
         value = source
     return value.is_graph_input()

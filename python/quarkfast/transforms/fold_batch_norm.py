@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard, name_of
 from quarkfast.graph.builder import GraphBuilder, drop_unread, set_constant
+from quarkfast.graph.operators import BIASED_LAYERS
 from quarkfast.graph.rewriting import absorb
 
 __all__ = ["fold_batch_norm"]
 
-_LAYERS = ("Conv", "ConvTranspose", "Gemm")
 # ONNX's default of BatchNormalization's attribute.
 _EPSILON = 1e-5
 
@@ -43,7 +43,7 @@ def _layer_of(norm: ir.Node) -> tuple[ir.Node, ir.Value] | None:
     """Returns the layer that `norm` can become part of, and its weight, or None."""
     value = norm.inputs[0]
     layer = None if value is None else value.producer()
-    if value is None or layer is None or not is_standard(layer) or layer.op_type not in _LAYERS:
+    if value is None or layer is None or not is_standard(layer) or layer.op_type not in BIASED_LAYERS:
         return None
     if norm.attributes.get_int("training_mode", 0) or len(norm.outputs) > 1:
         return None

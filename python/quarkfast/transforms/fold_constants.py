@@ -8,6 +8,7 @@ import numpy as np
 
 from quarkfast.deferred import ir, passes
 from quarkfast.graph.access import shape_of, tensor_of
+from quarkfast.graph.operators import FOLDED_ARITHMETIC, PACKERS, REDUCTIONS
 from quarkfast.graph.recurrent import RECURRENT_WEIGHTS, is_recurrent
 from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.transforms.fold_shapes import fold_shapes
@@ -23,32 +24,20 @@ __all__ = ["fold_constants"]
 _SMALL = 1024
 
 
-# PyTorch's gates are in another order than ONNX's: each weight of an LSTM or GRU is cut, joined and given an axis for
-# directions. The optimizer leaves what has more than 8192 bytes alone; this is folded at any size, as it adds none.
-_MOVES = frozenset({"Concat", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
 _FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16})
 
 
 # A weight may be computed: by weight normalization, or as the windowed sines of a resampler. Results of arithmetic are
 # folded where they have no more numbers than the largest operand, and that up to this many.
 _COMPUTED = 64 << 20
-_ELEMENTWISE = frozenset(
-    {
-        *("Abs", "Add", "Ceil", "Clip", "Cos", "Div", "Equal", "Exp", "Floor", "Greater", "Less", "Log", "Max", "Min"),
-        *("Mul", "Neg", "Pow", "Reciprocal", "Round", "Sigmoid", "Sign", "Sin", "Sqrt", "Sub", "Tanh", "Where"),
-    }
-)
-_REDUCTIONS = frozenset(
-    {"ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "ReduceSumSquare"}
-)
 
 
 # To load the optimizer takes 0.15 s and 25 MB, a third of preparing a model with 860 nodes, so it is loaded by models
 # that have something to fold.
 def _should_fold(node: ir.Node) -> bool | None:
-    if node.op_type in _MOVES and _makes_recurrent_weights(node):
+    if node.op_type in PACKERS and _makes_recurrent_weights(node):
         return True
-    if node.op_type in _ELEMENTWISE | _REDUCTIONS and _adds_none(node):
+    if node.op_type in FOLDED_ARITHMETIC | REDUCTIONS and _adds_none(node):
         return True
     if node.op_type != "ConstantOfShape" or not node.inputs or node.inputs[0] is None:
         return None
@@ -62,11 +51,11 @@ def _adds_none(node: ir.Node) -> bool:
     if any(value.const_value is None for value in constants):
         return False
     shapes = [shape_of(tensor_of(value)) for value in constants]
-    if node.op_type in _REDUCTIONS:
+    if node.op_type in REDUCTIONS:
         shapes = shapes[:1]  # axes are no numbers to compute with
     largest = max(map(math.prod, shapes))
     try:
-        size = 1 if node.op_type in _REDUCTIONS else math.prod(np.broadcast_shapes(*shapes))
+        size = 1 if node.op_type in REDUCTIONS else math.prod(np.broadcast_shapes(*shapes))
     except ValueError:  # of a model that does not run
         return False
     readers = [
@@ -76,7 +65,7 @@ def _adds_none(node: ir.Node) -> bool:
         for reader, _ in value.uses()
     ]
     small = size <= largest <= _COMPUTED
-    return small and all(reader.op_type in _ELEMENTWISE | _REDUCTIONS for reader in readers)
+    return small and all(reader.op_type in FOLDED_ARITHMETIC | REDUCTIONS for reader in readers)
 
 
 def _makes_recurrent_weights(node: ir.Node) -> bool:
@@ -92,7 +81,7 @@ def _becomes_recurrent_weights(value: ir.Value) -> bool:
         if not moved.uses() or moved.is_graph_output():
             return False
         readers = [each for each, index in moved.uses() if not (is_recurrent(each) and index in RECURRENT_WEIGHTS)]
-        if any(reader.op_type not in _MOVES for reader in readers):
+        if any(reader.op_type not in PACKERS for reader in readers):
             return False
         further = [each for reader in readers for each in reader.outputs if each not in seen]
         seen.update(further)

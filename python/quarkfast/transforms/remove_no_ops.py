@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from quarkfast.deferred import ir, passes
 from quarkfast.graph.access import array_of, is_constant, is_standard, shape_of, tensor_of
+from quarkfast.graph.operators import EMPTY_STEPS
 from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.transforms.remove_identities import bypass
 
 __all__ = ["remove_no_ops"]
-
-# What has no elements along an axis if one of its inputs of the same rank has none there.
-_ELEMENTWISE = frozenset({"Add", "Cast", "Div", "Identity", "Mul", "Neg", "Sub"})
 
 
 def remove_no_ops(model: ir.Model) -> bool:
@@ -69,7 +67,7 @@ def _is_empty(value: ir.Value, axis: int) -> bool:
         elif node is not None and is_standard(node) and node.op_type == "ConstantOfShape":
             if _size(node.inputs[0], axis) == 0:
                 return True
-        elif node is not None and is_standard(node) and node.op_type in _ELEMENTWISE and value.shape is not None:
+        elif node is not None and is_standard(node) and node.op_type in EMPTY_STEPS and value.shape is not None:
             parts = [each for each in node.inputs if each is not None and each not in seen]
             seen.update(parts)
             waiting += [each for each in parts if each.shape is not None and len(each.shape) == len(value.shape)]

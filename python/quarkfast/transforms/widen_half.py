@@ -5,6 +5,7 @@ from __future__ import annotations
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard
 from quarkfast.graph.notes import add_note
+from quarkfast.graph.operators import TYPE_KEEPERS
 from quarkfast.transforms.float_types import change_float_type
 from quarkfast.transforms.infer_types import infer_types
 
@@ -13,11 +14,6 @@ __all__ = ["WIDENED", "widen_half"]
 WIDENED = "the model was float16: it computes in float32 now, and its inputs and outputs keep their types"
 
 _HALF, _FLOAT = ir.DataType.FLOAT16, ir.DataType.FLOAT
-
-_MOVES = frozenset(
-    {"Cast", "Concat", "Expand", "Flatten", "Gather", "Identity", "Pad", "Reshape", "Slice", "Split", "Squeeze", "Tile",
-     "Transpose", "Unsqueeze"}
-)  # fmt: skip
 
 
 def widen_half(model: ir.Model) -> bool:
@@ -37,7 +33,7 @@ def widen_half(model: ir.Model) -> bool:
     infer_types(model)
     giving = [node for node in model.graph if any(value.dtype == _HALF for value in node.outputs)]
     reading = [node for node in model.graph if any(value is not None and value.dtype == _HALF for value in node.inputs)]
-    if all(node.op_type in _MOVES for node in giving) or not all(map(is_standard, (*giving, *reading))):
+    if all(node.op_type in TYPE_KEEPERS for node in giving) or not all(map(is_standard, (*giving, *reading))):
         return False
     change_float_type(model, _HALF, _FLOAT, keep_ends=True)
     add_note(model, WIDENED)

@@ -8,16 +8,12 @@ from numpy.typing import NDArray
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard, name_of
 from quarkfast.graph.builder import GraphBuilder, drop
+from quarkfast.graph.operators import BIASED_LAYERS, RUNTIME_DROPPERS
 from quarkfast.graph.opset import opset_version
 from quarkfast.quantization.bias import HEADROOM
 
 __all__ = ["keep_floats"]
 
-_LAYERS = frozenset({"Conv", "ConvTranspose", "Gemm"})
-# What onnxruntime moves a DequantizeLinear behind.
-_MOVES = frozenset(
-    {"Expand", "Flatten", "Gather", "MaxPool", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
-)
 _BYTES = frozenset({ir.DataType.INT4, ir.DataType.UINT4, ir.DataType.INT8, ir.DataType.UINT8})
 _CHANNELS = 13  # the first operator set whose DequantizeLinear has an axis
 
@@ -74,7 +70,7 @@ def _layer(node: ir.Node) -> tuple[ir.Node | None, int]:
     """Returns the layer whose sum gets its bias in `node`, or None, and which input of `node` the bias is."""
     if not is_standard(node):
         return None, 0
-    if node.op_type in _LAYERS:
+    if node.op_type in BIASED_LAYERS:
         return node, 2
     for index, value in enumerate(node.inputs if node.op_type == "Add" else ()):
         product = None if value is None or not is_read_once(value) else value.producer()
@@ -86,7 +82,7 @@ def _layer(node: ir.Node) -> tuple[ir.Node | None, int]:
 def _scale(value: ir.Value | None) -> NDArray[np.float32] | None:
     """Returns the scale of the DequantizeLinear that `value` comes from, or None."""
     source = None if value is None else value.producer()
-    while source is not None and source.op_type in _MOVES and source.inputs[0] is not None:
+    while source is not None and source.op_type in RUNTIME_DROPPERS and source.inputs[0] is not None:
         source = source.inputs[0].producer()
     if source is None or source.op_type != "DequantizeLinear" or not is_constant(source.inputs[1]):
         return None

@@ -16,13 +16,13 @@ from quarkfast.graph.access import (
     tensor_of,
 )
 from quarkfast.graph.builder import GraphBuilder, drop
+from quarkfast.graph.operators import RUNTIME_MOVERS
 from quarkfast.graph.opset import opset_version
 from quarkfast.graph.rewriting import splice
 from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = ["keep_signed"]
 
-_MOVES = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 _OUTPUT_TYPE = 21  # the first operator set whose QuantizeLinear has an attribute for the type of its codes
 
 
@@ -46,7 +46,7 @@ def keep_signed(model: ir.Model) -> None:
     while waiting:
         decoder = waiting.pop()
         for reader in [reader for reader, index in decoder.outputs[0].uses() if index == 0 and is_standard(reader)]:
-            if reader.op_type in _MOVES and not any(_quantizes(each) for each, _ in reader.outputs[0].uses()):
+            if reader.op_type in RUNTIME_MOVERS and not any(_quantizes(each) for each, _ in reader.outputs[0].uses()):
                 waiting.append(_pair_behind(builder, reader.outputs[0], decoder))
             elif reader.op_type == "MatMul" and _rank(decoder.outputs[0]) != 2:
                 _keep_apart(builder, reader)

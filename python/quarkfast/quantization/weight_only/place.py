@@ -12,7 +12,7 @@ from quarkfast.graph.opset import check_pairs_run
 from quarkfast.graph.placement import LeftFloat
 from quarkfast.graph.selection import Choices
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
-from quarkfast.quantization.steep_functions import STEEP, transforms_of_inputs
+from quarkfast.quantization.steep_functions import STEEP_REASON, transforms_of_inputs
 from quarkfast.quantization.weight_only.uses import FormRules, Reader, Use, find_uses, saves_bytes
 
 __all__ = ["StoredWeight", "WeightPlacement", "place_weights"]
@@ -91,7 +91,7 @@ def place_weights(model: ir.Model, scheme: Scheme) -> WeightPlacement:
     transforms = transforms_of_inputs(model.graph, choices.is_extra)
 
     def objection(node: ir.Node) -> str:
-        return choices.objection(node) or (STEEP if node in transforms else "")
+        return choices.objection(node) or (STEEP_REASON if node in transforms else "")
 
     if scheme.encoding == "cast":
         placement = _place_casts(model, scheme.weight, objection)

@@ -9,7 +9,7 @@ from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.formats import wider_integer
 from quarkfast.graph.access import is_constant, is_standard, name_of, rank_of, shape_of
-from quarkfast.graph.operators import find_operator
+from quarkfast.graph.operators import LAYERS, find_operator
 from quarkfast.graph.recurrent import GATE_AXIS, RECURRENT_WEIGHTS, is_recurrent
 from quarkfast.graph.selection import Choices
 
@@ -20,7 +20,6 @@ _SMALLEST = 256
 
 _FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 _PRODUCTS = frozenset({"Gemm", "MatMul"})
-_LAYERS = frozenset({"Conv", "ConvTranspose", *_PRODUCTS})
 _NOT_CONSTANT = "its weight is not constant"
 
 
@@ -131,7 +130,7 @@ def _find_recurrent(node: ir.Node, rules: FormRules) -> list[Use] | str:
 
 def _find_use(node: ir.Node, rules: FormRules) -> Use | str | None:
     operator = find_operator(node)
-    if operator is None or node.op_type not in _LAYERS:
+    if operator is None or node.op_type not in LAYERS:
         large = any(is_constant(value) and value is not None and _is_large(value) for value in node.inputs)
         return f"weights of {node.op_type} are not stored as codes" if large else None
     reader, transposed = Reader(node, operator.weight), False
