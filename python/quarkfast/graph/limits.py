@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard
 from quarkfast.graph.operators import SELECTORS
+from quarkfast.graph.walks import moved_from
 
 __all__ = ["clip_limits", "limits_of"]
 
@@ -20,7 +19,10 @@ def limits_of(value: ir.Value) -> tuple[float | None, float | None]:
         >>> limits_of(model.graph.outputs[0])
         (0.0, None)
     """
-    for node in _sources(value):
+    for source in moved_from(value, SELECTORS):
+        node = source.producer()
+        if node is None or not is_standard(node):
+            continue
         if node.op_type == "Relu":
             return 0.0, None
         if node.op_type == "Clip":
@@ -35,12 +37,3 @@ def clip_limits(node: ir.Node) -> tuple[float | None, float | None] | None:
         return None
     low, high = (None if value is None else float(array_of(value).reshape(())) for value in given)
     return low, high
-
-
-def _sources(value: ir.Value) -> Iterator[ir.Node]:
-    """Yields the node that computes `value`, and those in front of it as long as they move values alone."""
-    node = value.producer()
-    while node is not None and is_standard(node):
-        yield node
-        source = node.inputs[0] if node.op_type in SELECTORS and node.inputs else None
-        node = None if source is None else source.producer()

@@ -1,4 +1,4 @@
-"""The one way in which nodes are put behind a tensor, and in which one becomes part of the node in front of it."""
+"""Rewriting: nodes inserted, replaced or kept float, whatever a target quantizes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from quarkfast.deferred import ir
 
-__all__ = ["absorb", "splice"]
+__all__ = ["absorb", "keep_float", "splice", "why_kept_float"]
 
 
 def absorb(graph: ir.Graph, node: ir.Node, layer: ir.Node) -> None:
@@ -54,3 +54,17 @@ def splice(
         value.name, result.name = inner_name, value.name
     for index in handed_out:  # a body may hand out one value more than once
         graph.outputs[index] = result
+
+
+_REASON = "quarkfast.float"
+
+
+def keep_float(node: ir.Node, reason: str) -> None:
+    """Has placement leave `node` float; what it reads, and what float nodes make of it, has no pair in front of it."""
+    node.meta[_REASON] = reason
+
+
+def why_kept_float(node: ir.Node) -> str:
+    """Returns the reason, empty if there is none."""
+    reason: str = node.meta.get(_REASON, "")
+    return reason

@@ -7,7 +7,7 @@ from quarkfast.graph.access import is_untyped, name_of
 from quarkfast.graph.contrib import key_of
 from quarkfast.graph.operators import find_operator
 from quarkfast.graph.selection import Choices
-from quarkfast.quantization.fallback_rules import Sensitive
+from quarkfast.quantization.float_rules import FloatNodes
 from quarkfast.quantization.infinite_constants import count_infinities, infinite_weights
 from quarkfast.targets import Target
 from quarkfast.targets.rules import Rule
@@ -22,11 +22,13 @@ _EXTRA = Rule()
 class Eligibility:
     """What a target, the user and the fallback rules say about single nodes, wherever in the graph they stand."""
 
-    def __init__(self, target: Target, choices: Choices, sensitive: Sensitive, floats: frozenset[ir.DataType]) -> None:
+    def __init__(
+        self, target: Target, choices: Choices, float_nodes: FloatNodes, floats: frozenset[ir.DataType]
+    ) -> None:
         """Takes the rules of `target`, what the scheme says, and the types that count as data to quantize."""
         self._target = target
         self._choices = choices
-        self._sensitive = sensitive
+        self._float_nodes = float_nodes
         self._floats = floats
         self._objections: dict[ir.Node, str] = {}  # a node is asked about by those in front of it too
 
@@ -62,7 +64,7 @@ class Eligibility:
             return f"{self._target.name} has no rule for {key_of(node)}"
         if objection := self._choices.objection(node):
             return objection
-        if objection := self._sensitive.objection(node):
+        if objection := self._float_nodes.objection(node):
             return objection
         data = self.data_inputs(node)
         if not data or not all(self.is_float(node.inputs[index]) for index in data):

@@ -16,7 +16,7 @@ from quarkfast.graph.selection import Choices
 from quarkfast.graph.subgraphs import bodies_of, nodes_of
 from quarkfast.quantization.constant_slots import ConstantSlots
 from quarkfast.quantization.eligibility import Eligibility
-from quarkfast.quantization.fallback_rules import Sensitive
+from quarkfast.quantization.float_rules import FloatNodes
 from quarkfast.quantization.lookup_tables import LookupTables, find_tables, takes_tables
 from quarkfast.quantization.moves_to_floats import moves_to_floats
 from quarkfast.quantization.operand_quantization import Operands
@@ -46,7 +46,7 @@ def place(model: ir.Model, scheme: Scheme, target: Target) -> Placement:
     6. What lies in the body of an If, Loop or Scan stays float; so does what it reads from outside.
     7. A constant bias of a quantized layer gets the scale ``s_x * s_w``, or is treated as a weight. One that is added
        to a matrix product stays float, and no pair stands between the two.
-    8. What `quarkfast.quantization.fallback_rules` lists stays float. It reads what another float node computed
+    8. What `quarkfast.quantization.float_rules` lists stays float. It reads what another float node computed
        without a pair, and a matrix product that nothing else reads gets none. What stays float reads masks without
        a pair, and a comparison or a Range what no quantized node computed: rounding could move it to the other side.
        A cubic Resize reads everything so.
@@ -99,10 +99,10 @@ def place_graph(
     Raises:
         ModelError: If the weight of a layer holds an infinity.
     """
-    sensitive = Sensitive(graph, choices.activation, choices.is_extra)
-    nodes = Eligibility(target, choices, sensitive, floats)
+    float_nodes = FloatNodes(graph, choices.activation, choices.is_extra)
+    nodes = Eligibility(target, choices, float_nodes, floats)
     found = find_tables(graph, scheme, choices, nodes) if tables else LookupTables()
-    placer = _Placer(scheme, target, choices, nodes, sensitive, found)
+    placer = _Placer(scheme, target, choices, nodes, float_nodes, found)
     for node in graph:
         placer.visit(node)
         placer.leave_bodies(node)
@@ -118,13 +118,13 @@ class _Placer:
         target: Target,
         choices: Choices,
         nodes: Eligibility,
-        sensitive: Sensitive,
+        float_nodes: FloatNodes,
         tables: LookupTables,
     ) -> None:
         self._scheme = scheme
         self._choices = choices
         self._nodes = nodes
-        self._sensitive = sensitive
+        self._float_nodes = float_nodes
         self._tables = tables
         self._target = target
         self._activations: dict[str, str] = {}
@@ -143,7 +143,7 @@ class _Placer:
         specs = {root: self._choices.activation(root) for root in roots}
         fixed = self._fixed | self._choices.fixed
         edges = self._float_edges | self._mask_edges() | self._unrounded_edges()
-        outputs = frozenset(name_of(value) for value in self._sensitive.masked if value.is_graph_output())
+        outputs = frozenset(name_of(value) for value in self._float_nodes.masked if value.is_graph_output())
         if self._target.operands_only:
             edges = edges | self._operands.float_edges(self._results)
             outputs = outputs | self._operands.float_outputs(self._results)
@@ -198,16 +198,16 @@ class _Placer:
             if rule.output_range is not None:
                 self._bounds[name_of(output)] = rule.output_range
             for reader, index in output.uses():
-                if self._sensitive.objection(reader):
+                if self._float_nodes.objection(reader):
                     self._float_edges.add(Edge(name_of(reader), index))
 
     def _mask_edges(self) -> set[Edge]:
         """Returns the inputs that read a mask as it was computed: those of nodes that stay float."""
-        uses = (use for value in self._sensitive.masks for use in value.uses())
+        uses = (use for value in self._float_nodes.masks for use in value.uses())
         return {Edge(name_of(reader), index) for reader, index in uses if name_of(reader) not in self._quantized}
 
     def _unrounded_edges(self) -> set[Edge]:
-        return {Edge(name_of(node), 0) for node in self._sensitive.unrounded}
+        return {Edge(name_of(node), 0) for node in self._float_nodes.unrounded}
 
     def leave_bodies(self, node: ir.Node) -> None:
         """Notes that the nodes in bodies of `node` stay float."""
@@ -283,12 +283,12 @@ class _Placer:
         if output.is_graph_output() or not (node.op_type == "MatMul" or adds_bias(node) is not None):
             return False
         readers = [reader for reader, _ in output.uses()]
-        return bool(readers) and all(self._sensitive.objection(reader) for reader in readers)
+        return bool(readers) and all(self._float_nodes.objection(reader) for reader in readers)
 
     def _is_read_unrounded(self, output: ir.Value) -> bool:
         """Whether nothing reads `output` but what takes no pair in front of it."""
         readers = [reader for reader, _ in output.uses()]
-        return bool(readers) and not output.is_graph_output() and self._sensitive.unrounded.issuperset(readers)
+        return bool(readers) and not output.is_graph_output() and self._float_nodes.unrounded.issuperset(readers)
 
     def _is_fused(self, node: ir.Node, output: ir.Value) -> bool:
         uses = tuple(output.uses())

@@ -13,10 +13,10 @@ from quarkfast.graph.operators import (
     LINEAR_STEPS,
     POWER_SUMS,
     RANGE_STEPS,
-    SHAPE_READERS,
     STEEP,
 )
 from quarkfast.graph.subgraphs import bodies_of
+from quarkfast.graph.walks import grow_back
 
 __all__ = ["STEEP_REASON", "steep_functions", "transforms_of_inputs"]
 
@@ -90,12 +90,8 @@ def _transforms(
 
 def _leading_to_steep(nodes: Sequence[ir.Node], others: Collection[ir.Node]) -> set[ir.Node]:
     """Returns the steep functions, and what leads to nothing else: arithmetic, what moves values, and these others."""
-    found = set[ir.Node]()
-    for node in reversed(nodes):
-        passes = node.op_type in _PASSING or node in others
-        if _is_steep(node) or (passes and _leads_to(node, found)):
-            found.add(node)
-    return found
+    steep = [node for node in nodes if _is_steep(node)]
+    return grow_back(reversed(nodes), steep, lambda node: node.op_type in _PASSING or node in others)
 
 
 def _fixed(graph: Iterable[ir.Node]) -> Callable[[ir.Value | None], bool]:
@@ -146,12 +142,6 @@ def _is_steep(node: ir.Node) -> bool:
         return node.op_type in STEEP
     exponent = node.inputs[1]
     return is_constant(exponent) and bool((array_of(exponent) < 1).all())
-
-
-def _leads_to(node: ir.Node, found: set[ir.Node]) -> bool:
-    readers = [reader for output in node.outputs for reader, _ in output.uses() if reader.op_type not in SHAPE_READERS]
-    shown = any(output.is_graph_output() for output in node.outputs)
-    return bool(readers) and not shown and all(reader in found for reader in readers)
 
 
 def _maker(value: ir.Value | None) -> ir.Node | None:

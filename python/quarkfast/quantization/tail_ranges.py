@@ -10,6 +10,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard, name_of
 from quarkfast.graph.operators import ANSWER_FUNCTIONS, BOUNDED, MOVERS
 from quarkfast.graph.placement import Placement
+from quarkfast.graph.walks import moved_from
 from quarkfast.kernels import Range
 from quarkfast.quantization.headroom import has_bits_to_spare
 from quarkfast.ranges.summary import TensorSummary
@@ -65,13 +66,11 @@ def _is_open(value: ir.Value, placement: Placement) -> bool:
     """Whether a tensor has one number for each channel, and no operator keeps it within limits."""
     if value.shape is None or len(value.shape) > _MOST_RANK:
         return False
-    while (node := value.producer()) is not None:
-        if name_of(value) in placement.bounds or (is_standard(node) and node.op_type in BOUNDED):
-            return False
-        if not is_standard(node) or node.op_type not in MOVERS or node.inputs[0] is None:
-            return True
-        value = node.inputs[0]
-    return False
+    *_, origin = sources = list(moved_from(value, MOVERS))
+    makers = [source.producer() for source in sources]
+    bounded = (node is not None and is_standard(node) and node.op_type in BOUNDED for node in makers)
+    limited = any(name_of(source) in placement.bounds for source in sources if source.producer() is not None)
+    return origin.producer() is not None and not limited and not any(bounded)
 
 
 def widen_tails(

@@ -10,6 +10,7 @@ from quarkfast.graph.access import array_of, is_constant, is_read_once, is_stand
 from quarkfast.graph.builder import GraphBuilder, drop
 from quarkfast.graph.operators import BIASED_LAYERS, RUNTIME_DROPPERS
 from quarkfast.graph.opset import opset_version
+from quarkfast.graph.walks import moved_from
 from quarkfast.quantization.bias import HEADROOM
 
 __all__ = ["keep_floats"]
@@ -81,9 +82,8 @@ def _layer(node: ir.Node) -> tuple[ir.Node | None, int]:
 
 def _scale(value: ir.Value | None) -> NDArray[np.float32] | None:
     """Returns the scale of the DequantizeLinear that `value` comes from, or None."""
-    source = None if value is None else value.producer()
-    while source is not None and source.op_type in RUNTIME_DROPPERS and source.inputs[0] is not None:
-        source = source.inputs[0].producer()
+    *_, origin = None, *moved_from(value, RUNTIME_DROPPERS)
+    source = None if origin is None else origin.producer()
     if source is None or source.op_type != "DequantizeLinear" or not is_constant(source.inputs[1]):
         return None
     found: NDArray[np.float32] = array_of(source.inputs[1])
