@@ -14,7 +14,7 @@ from quarkfast.config import PRESETS
 from quarkfast.deferred import ir
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
-from quarkfast.graph.quantizer import Quantizer
+from quarkfast.graph.placement import Quantizer
 from quarkfast.quantization import QuantizedTensor
 from quarkfast.reconstruction import LinearLayer
 from support.tiny_models import run_as_written, tiny_model

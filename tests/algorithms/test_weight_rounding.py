@@ -11,7 +11,7 @@ from quarkfast.algorithms.rounding.error_feedback import round_with_feedback
 from quarkfast.config import PRESETS
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
-from quarkfast.graph.quantizer import Quantizer
+from quarkfast.graph.placement import Quantizer
 from quarkfast.pipeline import poor_output_steps, poor_outputs
 from quarkfast.quantization import QuantizedBlocks
 from quarkfast.reconstruction import LinearLayer

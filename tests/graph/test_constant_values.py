@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 
-from quarkfast.graph.constant_values import read_constant, replace_constant
+from quarkfast.graph.external import read_constant, replace_constant
 from support.tiny_models import tiny_model
 
 TEXT = "g (float[N, 4] x) => (float[N, 4] y) { h = MatMul (x, v) y = MatMul (h, w) }"

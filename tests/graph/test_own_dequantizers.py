@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from quarkfast import ort
-from quarkfast.graph.own_dequantizers import use_own_dequantizers
+from quarkfast.graph.comparisons import use_own_dequantizers
 from support.tiny_models import tiny_model
 
 CODES = {"int8": np.int8, "uint8": np.uint8, "int16": np.int16, "uint16": np.uint16}

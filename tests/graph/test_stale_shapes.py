@@ -10,7 +10,7 @@ import quarkfast
 from quarkfast import tools
 from quarkfast.config import PRESETS
 from quarkfast.graph.load import load_model
-from quarkfast.graph.stale_shapes import drop_stale_shapes
+from quarkfast.graph.shape_inference import drop_stale_shapes
 from support.every_verb import run_every_verb, run_everywhere
 from support.tiny_models import tiny_model
 

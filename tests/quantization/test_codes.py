@@ -3,7 +3,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from quarkfast.graph.quantizer import Quantizer
+from quarkfast.graph.placement import Quantizer
 from quarkfast.quantization.codes import codes_of, limited
 
 

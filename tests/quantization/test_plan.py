@@ -9,9 +9,9 @@ import onnx
 import pytest
 
 from quarkfast.config import PRESETS, Scheme
+from quarkfast.graph.chunked_io import Stream
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import to_proto
-from quarkfast.graph.streams import Stream
 from quarkfast.kernels import Range
 from quarkfast.pipeline.prepare import prepare, prepare_for_weights
 from quarkfast.quantization import Plan, compute_qparams, make_plan, place

@@ -11,8 +11,8 @@ from quarkfast.algorithms.offset_groups import OffsetGroups, pads_of
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, name_of
 from quarkfast.graph.builder import GraphBuilder, drop_unread
-from quarkfast.graph.limits import clip_limits
 from quarkfast.graph.linear_layers import BiasedLayer
+from quarkfast.graph.walks import clip_limits
 
 __all__ = ["Shifted", "shift_tensors"]
 

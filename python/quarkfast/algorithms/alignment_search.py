@@ -21,8 +21,8 @@ from quarkfast.algorithms.scale_noise import (
 )
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_read_once, is_standard, name_of
-from quarkfast.graph.limits import clip_limits
 from quarkfast.graph.placement import ConstantSlot
+from quarkfast.graph.walks import clip_limits
 
 __all__ = ["Alignment", "AlignmentSearch", "Powers", "with_one_scale"]
 

@@ -19,8 +19,7 @@ from quarkfast.config import POLICY, Policy, Scheme
 from quarkfast.config.scheme import Factors
 from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of
-from quarkfast.graph.equalized import add_equalized
-from quarkfast.graph.notes import add_note
+from quarkfast.graph.notes import add_equalized, add_note
 from quarkfast.wording import counted
 
 __all__ = [
@@ -128,7 +127,7 @@ def equalize(
     5. The first layer's weights and bias are multiplied by ``s``, the second's weights divided. Pairs take their turns
        in the order of the graph, as often as `cle_steps` says.
 
-    Idempotent: a model that was equalized says so, and in which tensors (`quarkfast.graph.equalized`). Graph inputs and
+    Idempotent: a model that was equalized says so, and in which tensors (`quarkfast.graph.notes`). Graph inputs and
     outputs are kept. Error: none with powers of two, but where weights become subnormal; otherwise rounding of the
     weights to float32. Behind a Clip that holds for what reaches no further than the samples did. Tensors between the
     layers change their scale.

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard
-from quarkfast.graph.limits import clip_limits
 from quarkfast.graph.operators import HOMOGENEOUS
+from quarkfast.graph.walks import clip_limits
 
 __all__ = [
     "NextLayer",

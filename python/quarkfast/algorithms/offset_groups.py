@@ -14,9 +14,9 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard
 from quarkfast.graph.affine import Affine, data_index
 from quarkfast.graph.affine_flows import pass_forward
-from quarkfast.graph.limits import clip_limits, limits_of
 from quarkfast.graph.linear_layers import BiasedLayer, layer_behind
 from quarkfast.graph.operators import SHAPE_READERS
+from quarkfast.graph.walks import clip_limits, limits_of
 
 __all__ = ["OffsetGroups", "Sum", "find_offset_groups", "pads_of"]
 

@@ -12,7 +12,7 @@ from quarkfast.algorithms.offset_groups import OffsetGroups
 from quarkfast.config import POLICY, Policy, TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.formats.scalar import qtype
-from quarkfast.graph.limits import limits_of
+from quarkfast.graph.walks import limits_of
 from quarkfast.kernels import Range
 
 __all__ = ["Reach", "Shifts", "find_shifts", "reach_of"]

@@ -14,7 +14,7 @@ from quarkfast.algorithms.alignment_search import with_one_scale
 from quarkfast.algorithms.judged_kinds import judge_kinds
 from quarkfast.config import Policy, Scheme
 from quarkfast.graph.access import name_of
-from quarkfast.graph.limits import limits_of
+from quarkfast.graph.walks import limits_of
 from quarkfast.kernels import Range
 from quarkfast.ranges.error_norm import POWERS, least_power_ranges
 from quarkfast.statistics import StatisticsRequest

@@ -20,7 +20,7 @@ from quarkfast.deferred import ir
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.graph.access import array_of, name_of
 from quarkfast.graph.builder import GraphBuilder, set_constant
-from quarkfast.graph.limits import clip_limits
+from quarkfast.graph.walks import clip_limits
 from quarkfast.kernels import Range
 from quarkfast.statistics.scaling import scale_statistics
 

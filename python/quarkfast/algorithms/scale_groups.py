@@ -12,8 +12,8 @@ import numpy as np
 from quarkfast.algorithms.tensor_groups import TensorGroups
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard
-from quarkfast.graph.limits import clip_limits
 from quarkfast.graph.operators import SHAPE_READERS, VARIABLE_PRODUCTS, find_operator
+from quarkfast.graph.walks import clip_limits
 
 __all__ = ["Groups", "ScaledLayer", "find_groups"]
 

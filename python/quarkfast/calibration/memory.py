@@ -11,8 +11,7 @@ from quarkfast import _core
 from quarkfast.calibration.data import Feed
 from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError
-from quarkfast.graph.aside import large_tensors_aside
-from quarkfast.graph.shape_inference import inferred
+from quarkfast.graph.shape_inference import inferred, large_tensors_aside
 from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = [

@@ -16,7 +16,7 @@ from quarkfast.calibration.nchwc_layout import observed_session
 from quarkfast.deferred import ir
 from quarkfast.errors import CalibrationError, ModelError
 from quarkfast.graph.external_constants import proto_and_folder
-from quarkfast.graph.needed_nodes import end_at
+from quarkfast.graph.subgraphs import end_at
 from quarkfast.statistics import StatisticsRequest, TensorStatistics
 from quarkfast.statistics.tensor import read_collector
 

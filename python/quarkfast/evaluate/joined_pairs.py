@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnx.numpy_helper
 
-from quarkfast.graph.needed_nodes import names_read
+from quarkfast.graph.subgraphs import names_read
 
 __all__ = ["join_pairs"]
 

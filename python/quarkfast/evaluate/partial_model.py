@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from quarkfast import ort
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.joined_pairs import join_pairs
-from quarkfast.graph.needed_nodes import needed_nodes
+from quarkfast.graph.subgraphs import needed_nodes
 
 __all__ = ["Feed", "Piece"]
 

@@ -22,7 +22,7 @@ from quarkfast.evaluate.saturated_sums import SaturatedSums, simulate
 from quarkfast.evaluate.saturation import may_saturate
 from quarkfast.graph.load import ModelSource
 from quarkfast.graph.operators import FLOAT_LAYERS
-from quarkfast.graph.quantizer import Reduction
+from quarkfast.graph.placement import Reduction
 from quarkfast.graph.save import file_or_bytes
 
 __all__ = ["FloatLayer", "Verification", "verify"]

@@ -1,4 +1,4 @@
-"""What onnx-ir declares optional and a prepared model always has: names, constants, inputs."""
+"""What onnx-ir declares optional and a prepared model always has: names, constants and their ranges, inputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
-from quarkfast.graph.chunked_io import mapped_array
+from quarkfast.graph.chunked_io import mapped_array, row_pieces
+from quarkfast.kernels import Range, reduce_range
 
 __all__ = [
     "array_of",
@@ -22,6 +23,7 @@ __all__ = [
     "is_untyped",
     "mark_as_no_tensor",
     "name_of",
+    "range_of",
     "rank_of",
     "shape_of",
     "tensor_of",
@@ -117,3 +119,32 @@ def graph_of(value: ir.Value) -> ir.Graph:
 def rank_of(value: ir.Value | None) -> int:
     """Returns the number of dimensions of an initializer."""
     return 0 if value is None or value.const_value is None else len(value.const_value.shape)
+
+
+def range_of(value: ir.Value | None) -> Range:
+    """Returns the range of an initializer of floats; of one outside memory no more than a piece is read at a time.
+
+    Raises:
+        TypeError: If `value` is no initializer, or one of another type.
+    """
+    tensor = tensor_of(value)
+    if isinstance(tensor, ir.Tensor | ir.TensorProtoTensor):
+        return reduce_range(tensor.numpy())
+    pieces = row_pieces(tensor)
+    found = reduce_range(next(pieces))
+    for piece in pieces:
+        found = _merged(found, reduce_range(piece))
+    return found
+
+
+def _merged(one: Range, other: Range) -> Range:
+    return Range(
+        min(one.min, other.min),
+        max(one.max, other.max),
+        one.count + other.count,
+        one.nan + other.nan,
+        one.pos_inf + other.pos_inf,
+        one.neg_inf + other.neg_inf,
+        one.zero + other.zero,
+        one.subnormal + other.subnormal,
+    )

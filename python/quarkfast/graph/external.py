@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
+from onnx.external_data_helper import ExternalDataInfo
 
 from quarkfast.atomic_files import check_output, link_file, save_bytes, save_files, target_of
 from quarkfast.deferred import ir
 from quarkfast.errors import OutputError
 from quarkfast.graph.access import name_of, shape_of
-from quarkfast.graph.chunked_io import byte_pieces
+from quarkfast.graph.chunked_io import Stream, StreamedTensor, byte_pieces
 from quarkfast.graph.load import ModelSource
 from quarkfast.graph.map_types import restore_map_types
 from quarkfast.graph.save import PROTOBUF_LIMIT, serialize
-from quarkfast.graph.streams import Stream, StreamedTensor
 from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
     "exceeds_one_file",
     "lay_out",
     "needs_data_file",
+    "read_constant",
+    "replace_constant",
     "tensor_bytes",
     "whole_bytes",
     "write_model",
@@ -259,3 +262,43 @@ def constants_of(model: ir.Model) -> Iterator[tuple[ir.Value, ir.TensorProtocol]
 def _graph_bytes(model: ir.Model) -> bytes:
     proto = restore_map_types(model, ir.serde.serialize_model(model))
     return bytes(proto.SerializeToString(deterministic=True))
+
+
+def read_constant(tensor: onnx.TensorProto, folder: Path | None) -> NDArray[Any]:
+    """Returns the values of a constant.
+
+    Args:
+        tensor: The constant.
+        folder: Where the files are that its model refers to, or None.
+
+    Example:
+        >>> read_constant(onnx.numpy_helper.from_array(np.float32([1, 2]), "w"), None).tolist()
+        [1.0, 2.0]
+    """
+    return np.asarray(onnx.numpy_helper.to_array(tensor, str(folder or "")))
+
+
+def replace_constant(tensor: onnx.TensorProto, values: NDArray[Any], folder: Path | None) -> None:
+    """Puts other values of the same shape and type in the place of a constant's own, in its file if it has one.
+
+    A protobuf keeps the memory of what it held before, so that a large constant takes it once more each time.
+
+    Args:
+        tensor: The constant.
+        values: What it is to be.
+        folder: Where the files are that its model refers to, or None.
+
+    Example:
+        >>> tensor = onnx.numpy_helper.from_array(np.float32([1, 2]), "w")
+        >>> replace_constant(tensor, np.float32([3, 4]), None)
+        >>> read_constant(tensor, None).tolist()
+        [3.0, 4.0]
+    """
+    replaced = onnx.numpy_helper.from_array(values, tensor.name)
+    if folder is None or tensor.data_location != onnx.TensorProto.EXTERNAL:
+        tensor.CopyFrom(replaced)
+        return
+    place = ExternalDataInfo(tensor)
+    with (folder / place.location).open("r+b") as file:
+        file.seek(place.offset or 0)
+        file.write(replaced.raw_data)

@@ -7,79 +7,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from quarkfast.deferred import ir
+from quarkfast.graph.access import is_standard
 from quarkfast.graph.contrib import key_of
-
-__all__ = [
-    "AFFINE_STEPS",
-    "ANSWER_FUNCTIONS",
-    "BIASED_LAYERS",
-    "BOUNDED",
-    "BOUNDED_JOINS",
-    "BOUNDED_STEPS",
-    "BOX_CHOOSERS",
-    "BOX_STEPS",
-    "CHANNELS_SECOND",
-    "CODE_READERS",
-    "CODE_WRITERS",
-    "COMPARISONS",
-    "CONVOLUTIONS",
-    "DECIDERS",
-    "DEQUANTIZERS",
-    "DRAWERS",
-    "ELEMENTWISE",
-    "EMPTY_STEPS",
-    "FLATTENING",
-    "FLOAT_LAYERS",
-    "FOLDED_ARITHMETIC",
-    "FUNCTION_CORES",
-    "FUNCTION_STEPS",
-    "GATE_STEPS",
-    "HEAD_FUNCTIONS",
-    "HOMOGENEOUS",
-    "JOINED_STEPS",
-    "JOINING_MOVERS",
-    "LAYERS",
-    "LINEAR_STEPS",
-    "MASK_STEPS",
-    "MATRIX_PRODUCTS",
-    "MOVERS",
-    "NEVER_QUANTIZED",
-    "NORMALIZATIONS",
-    "ON_CODES",
-    "OPERATORS",
-    "PACKERS",
-    "PAIRED_PRODUCTS",
-    "PASS_THROUGH",
-    "POWER_SUMS",
-    "QUANTIZERS",
-    "RANGE_STEPS",
-    "RANKING",
-    "REARRANGERS",
-    "RECTIFIERS",
-    "RECURRENT",
-    "REDUCTIONS",
-    "RESIDUAL_STEPS",
-    "ROOT_STEPS",
-    "RUNTIME_DROPPERS",
-    "RUNTIME_MOVERS",
-    "SCALE_KEEPERS",
-    "SCORE_JOINS",
-    "SCORE_LIMITS",
-    "SCORE_READERS",
-    "SCORE_STEPS",
-    "SELECTORS",
-    "SHAPE_READERS",
-    "STEEP",
-    "SUMMED_NORMALIZATIONS",
-    "TAKERS",
-    "TYPE_KEEPERS",
-    "VARIABLE_PRODUCTS",
-    "VIEWS",
-    "Operator",
-    "find_operator",
-    "is_dequantized",
-    "is_quantized",
-]
 
 # Quantizers
 
@@ -401,3 +330,15 @@ def is_quantized(value: ir.Value) -> bool:
     """Whether nothing but a QuantizeLinear reads `value`."""
     uses = tuple(value.uses())
     return bool(uses) and all(reader.op_type in QUANTIZERS for reader, _ in uses) and not value.is_graph_output()
+
+
+RECURRENT_WEIGHTS = (1, 2)
+"""The inputs that are weights: W of the inputs, and R of the state."""
+
+GATE_AXIS = 1
+"""The axis of the output channels of these: the rows of all gates of a direction."""
+
+
+def is_recurrent(node: ir.Node) -> bool:
+    """Whether a node is a recurrent layer."""
+    return node.op_type in RECURRENT and is_standard(node)

@@ -9,7 +9,7 @@ from quarkfast.config import BiasKind, LayerRule, Scheme, TensorRule, TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError, did_you_mean
 from quarkfast.graph.access import is_constant, is_standard, name_of
-from quarkfast.graph.name_provenance import names_in_file, names_of, op_types_in_file, original_name, tensors_in_file
+from quarkfast.graph.notes import names_in_file, names_of, op_types_in_file, original_name, tensors_in_file
 from quarkfast.graph.operators import NEVER_QUANTIZED
 from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.qparams import code_range

@@ -1,15 +1,91 @@
-"""The shape inference of onnx, on protobufs."""
+"""The shape inference of onnx: on protobufs, without large weights, and against shapes that a file declares."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
+import numpy as np
 import onnx
 
 from quarkfast.deferred import ir
-from quarkfast.graph.subgraphs import nodes_of
+from quarkfast.graph.access import array_of, shape_of
+from quarkfast.graph.subgraphs import graphs_of, nodes_of
 
-__all__ = ["DEADLY", "FAILURES", "inferred", "may_propagate", "protos_of"]
+__all__ = [
+    "DEADLY",
+    "FAILURES",
+    "Aside",
+    "bring_back",
+    "drop_stale_shapes",
+    "inferred",
+    "large_tensors_aside",
+    "may_propagate",
+    "protos_of",
+]
+
+# Bytes from which on onnx sees only that a constant exists; what it looks at are scales and shapes.
+_LARGE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """Large constants.
+
+    Attributes:
+        by_location: By the location in the reference that stands for each.
+        by_place: By the number of the graph and the name.
+    """
+
+    by_location: dict[str, ir.TensorProtocol] = field(default_factory=dict)
+    by_place: dict[tuple[int, str], ir.TensorProtocol] = field(default_factory=dict)
+
+
+@contextmanager
+def large_tensors_aside(model: ir.Model) -> Iterator[Aside]:
+    """Puts references in the place of large constants, and values in the place of small ones that lie in files.
+
+    Because a protobuf holds 2 GiB, and onnx opens no files. Yields what the references stand for; at the end `model`
+    has its constants back.
+    """
+    given, aside = dict[ir.Value, ir.TensorProtocol](), Aside()
+    for number, graph in enumerate(graphs_of(model)):
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if tensor is None or tensor.dtype == ir.DataType.STRING:
+                continue
+            if tensor.nbytes < _LARGE:
+                if isinstance(tensor, ir.ExternalTensor):
+                    given[value] = tensor
+                    value.const_value = ir.Tensor(np.array(array_of(value)), dtype=tensor.dtype, name=value.name)
+                continue
+            given[value] = tensor
+            location = f"aside_{len(aside.by_location)}"
+            aside.by_location[location] = aside.by_place[number, value.name or ""] = tensor
+            value.const_value = ir.ExternalTensor(
+                location, 0, tensor.nbytes, tensor.dtype, shape=ir.Shape(shape_of(tensor)), name=value.name or ""
+            )
+    try:
+        yield aside
+    finally:
+        for value, tensor in given.items():
+            value.const_value = tensor
+
+
+def bring_back(model: ir.Model, aside: Aside) -> None:
+    """Puts large tensors in their place again, in a model that was made of one with large tensors aside.
+
+    onnx 1.17 drops references while it converts, and leaves tensors of the same name and size without numbers.
+    """
+    for number, graph in enumerate(graphs_of(model)):
+        for name, value in graph.initializers.items():
+            tensor = value.const_value
+            if isinstance(tensor, ir.ExternalTensor):
+                value.const_value = aside.by_location[str(tensor.location)]
+            elif tensor is not None and tensor.nbytes >= _LARGE and (number, name) in aside.by_place:
+                value.const_value = aside.by_place[number, name]
+
 
 # No real dimension is larger; tables of words have some 2^18 rows.
 _LARGEST = 1 << 24
@@ -64,3 +140,56 @@ def _is_absurd(node: ir.Node) -> bool:
 def _has_absurd_input(model: ir.Model) -> bool:
     shapes = (value.shape for value in model.graph.inputs if value.shape is not None)
     return any(isinstance(size, int) and size > _LARGEST for shape in shapes for size in shape)
+
+
+def drop_stale_shapes(model: ir.Model) -> bool:
+    """Forgets the shapes that a file declares of what its nodes compute, if they are stale; returns whether they were.
+
+    Runtimes follow the nodes and put what is declared aside where it differs; onnx believes it, and what follows from
+    it, such as one channel too few for a weight, keeps a runtime from loading the result.
+
+    1. A shape is stale that has other sizes than follow from the inputs and constants, or a size where it follows that
+       this is an open one of the inputs: a batch that was opened at the ends alone.
+    2. If one is, others may be where nothing shows it: all are forgotten. What is declared of the graph's inputs and
+       outputs stays, and so do types.
+    """
+    values = [value for graph in graphs_of(model) for node in graph for value in node.outputs]
+    declared = {value: value.shape for value in values if value.shape is not None and not value.is_graph_output()}
+    if not declared:
+        return False
+    for value in declared:
+        value.shape = None
+    with large_tensors_aside(model):
+        proto = ir.serde.serialize_model(model)
+    found = inferred(proto, propagate=may_propagate(model))
+    known = [] if found is None else [_shapes(graph) for graph in protos_of(found.graph)]
+    sizes = (size for value in model.graph.inputs for size in value.shape or ())
+    symbols = {str(size.value) for size in sizes if isinstance(size, ir.SymbolicDim) and size.value is not None}
+    for graph, shapes in zip(graphs_of(model), known, strict=False):
+        for value in (output for node in graph for output in node.outputs if output in declared):
+            if value.name in shapes and _differs(declared[value], shapes[value.name], symbols):
+                return True
+    for value, shape in declared.items():
+        value.shape = shape
+    return False
+
+
+def _shapes(graph: onnx.GraphProto) -> dict[str, list[int | str | None]]:
+    """Returns name -> sizes, names of open ones, and None for those of which nothing is known."""
+    return {
+        info.name: [
+            size.dim_value if size.HasField("dim_value") else size.dim_param or None
+            for size in info.type.tensor_type.shape.dim
+        ]
+        for info in graph.value_info
+        if info.type.tensor_type.HasField("shape")
+    }
+
+
+def _differs(declared: ir.Shape | None, found: Sequence[int | str | None], symbols: Collection[str]) -> bool:
+    if declared is None or len(declared) != len(found):
+        return declared is not None
+    return any(
+        isinstance(one, int) and (one != other if isinstance(other, int) else other in symbols)
+        for one, other in zip(declared, found, strict=True)
+    )

@@ -18,7 +18,7 @@ from quarkfast.evaluate.sample_noise import TriedForm
 from quarkfast.formats import wider_integer
 from quarkfast.graph.access import name_of
 from quarkfast.graph.attention import nodes_of_attention
-from quarkfast.graph.quantizer import Quantizer
+from quarkfast.graph.placement import Quantizer
 from quarkfast.pipeline.context import Context
 from quarkfast.pipeline.placing_anew import place_anew
 from quarkfast.pipeline.simulate import simulate_activations

@@ -11,7 +11,7 @@ from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of
 from quarkfast.graph.load import ModelSource, load_model
 from quarkfast.graph.placement import Placement
-from quarkfast.graph.stale_shapes import drop_stale_shapes
+from quarkfast.graph.shape_inference import drop_stale_shapes
 from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.graph.written_codes import codes_of_input, codes_of_output, is_pair
 from quarkfast.pipeline.metadata import read_quantized

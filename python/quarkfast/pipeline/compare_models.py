@@ -31,14 +31,12 @@ from quarkfast.evaluate.tensor_comparison import (
 )
 from quarkfast.graph.access import is_tensor, name_of
 from quarkfast.graph.builder import GraphBuilder
-from quarkfast.graph.comparisons import Asked, add_comparisons
+from quarkfast.graph.comparisons import Asked, add_comparisons, put_beside, use_own_dequantizers
 from quarkfast.graph.external_constants import constants_in_files, proto_and_folder
 from quarkfast.graph.load import ModelSource, load_model
 from quarkfast.graph.opset import convert_opset, opset_version
-from quarkfast.graph.own_dequantizers import use_own_dequantizers
 from quarkfast.graph.save import file_or_bytes
-from quarkfast.graph.side_by_side import put_beside
-from quarkfast.graph.stale_shapes import drop_stale_shapes
+from quarkfast.graph.shape_inference import drop_stale_shapes
 from quarkfast.graph.traced_pairs import TracedPair, traced_pairs
 from quarkfast.graph.written_codes import Codes
 from quarkfast.pipeline.metadata import read_changes, read_equalized

@@ -19,8 +19,7 @@ from quarkfast.evaluate.sample_noise import TriedForm
 from quarkfast.graph.access import name_of, shape_of, tensor_of
 from quarkfast.graph.external_constants import proto_and_folder
 from quarkfast.graph.load import ModelSource
-from quarkfast.graph.placement import ConstantSlot, Placement
-from quarkfast.graph.quantizer import Quantizers
+from quarkfast.graph.placement import ConstantSlot, Placement, Quantizers
 from quarkfast.graph.save import to_proto
 from quarkfast.graph.scalar_functions import ScalarFunction
 from quarkfast.kernels import Range

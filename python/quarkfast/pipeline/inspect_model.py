@@ -13,9 +13,9 @@ import numpy as np
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard, tensor_of
 from quarkfast.graph.load import ModelSource, external_files, load_model, model_bytes
-from quarkfast.graph.lookups import table_behind
 from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS
 from quarkfast.graph.subgraphs import graphs_of
+from quarkfast.graph.written_codes import table_behind
 from quarkfast.pipeline.quantized_by import quantized_by
 
 __all__ = ["ModelFacts", "QuantizedGroup", "Tensors", "inspect_model"]

@@ -14,7 +14,7 @@ from quarkfast.pipeline.model_plan import ModelPlan
 
 if TYPE_CHECKING:
     from quarkfast.deferred import ir
-    from quarkfast.graph.quantizer import Reduction
+    from quarkfast.graph.placement import Reduction
 
 __all__ = ["read_changes", "read_equalized", "read_quantized", "write_changes", "write_equalized", "write_metadata"]
 

@@ -13,9 +13,9 @@ from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError
 from quarkfast.evaluate.output_judge import OutputJudge
 from quarkfast.evaluate.tensor_comparison import Prediction
-from quarkfast.graph.finer_pairs import with_finer_pairs
 from quarkfast.graph.load import ModelSource
 from quarkfast.graph.save import serialize, to_proto
+from quarkfast.graph.traced_pairs import with_finer_pairs
 from quarkfast.pipeline.quantize import quantize
 
 if TYPE_CHECKING:

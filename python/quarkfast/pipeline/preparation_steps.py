@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from quarkfast.deferred import ir
-from quarkfast.graph.name_provenance import carry_over, remember, settle_calls
+from quarkfast.graph.notes import carry_over, remember, settle_calls
 from quarkfast.graph.opset import choose_ir_version, convert_opset, convert_opset_exactly, opset_version
 from quarkfast.pipeline.context import ModelContext
 from quarkfast.pipeline.step import FunctionStep

@@ -11,10 +11,10 @@ from quarkfast.atomic_files import save_bytes
 from quarkfast.errors import ModelError, UnsupportedError
 from quarkfast.evaluate.first_sample import check_default_session, output_sqnr
 from quarkfast.graph.access import is_tensor, name_of
-from quarkfast.graph.equalized import equalized_of
 from quarkfast.graph.external import needs_data_file, write_model
 from quarkfast.graph.external_constants import constants_in_files
 from quarkfast.graph.load import load_model
+from quarkfast.graph.notes import equalized_of
 from quarkfast.graph.operators import RANKING
 from quarkfast.graph.opset import opset_version
 from quarkfast.graph.save import serialize

@@ -17,9 +17,9 @@ from quarkfast.graph.external import check_not_a_source
 from quarkfast.graph.load import ModelSource, external_bytes, external_files, load_model, model_bytes
 from quarkfast.graph.notes import notes_of
 from quarkfast.graph.operators import OPERATORS
-from quarkfast.graph.quantized_before import quantized_before
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
 from quarkfast.graph.unchanged import copy_unchanged
+from quarkfast.graph.written_codes import quantized_before
 from quarkfast.pipeline.calibration_key import calibration_key
 from quarkfast.pipeline.calibration_source import CalibrationSource
 from quarkfast.pipeline.context import Context, Uncorrected, WrittenModel

@@ -9,7 +9,7 @@ from quarkfast.algorithms.bias_correction import BIAS_CORRECTION
 from quarkfast.algorithms.weight_rounding_row import WEIGHT_ROUNDING
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
-from quarkfast.graph.stale_shapes import drop_stale_shapes
+from quarkfast.graph.shape_inference import drop_stale_shapes
 from quarkfast.pipeline.alignment_steps import aligns_scales, drop_aligned_limits
 from quarkfast.pipeline.attention_steps import may_raise_attention, raise_attention
 from quarkfast.pipeline.equalization_steps import observe_channels_between, observes_channels

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from quarkfast.graph.placement import Placement
-from quarkfast.graph.quantizer import Quantizers
+from quarkfast.graph.placement import Placement, Quantizers
 from quarkfast.graph.scalar_functions import ScalarFunction
 from quarkfast.kernels import Range
 from quarkfast.quantization import (

@@ -12,7 +12,7 @@ from quarkfast.errors import printable
 from quarkfast.wording import counted, counts_by_type, first_names
 
 if TYPE_CHECKING:
-    from quarkfast.graph.quantizer import Reduction
+    from quarkfast.graph.placement import Reduction
     from quarkfast.pipeline.wide_bytes import WideShares
     from quarkfast.quantization import Records
 

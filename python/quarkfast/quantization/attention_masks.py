@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from quarkfast.deferred import ir
-from quarkfast.graph.access import is_constant, name_of
+from quarkfast.graph.access import is_constant, name_of, range_of
 from quarkfast.graph.attention import is_step, leads_to_softmax
-from quarkfast.graph.extremes import range_of
 from quarkfast.graph.operators import PASS_THROUGH, SCORE_LIMITS
 from quarkfast.graph.placement import Placement
 from quarkfast.kernels import Range

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.config import ScaleKind
-from quarkfast.graph.placement import BiasSlot
-from quarkfast.graph.quantizer import Quantizer
+from quarkfast.graph.placement import BiasSlot, Quantizer
 from quarkfast.qparams import stored_scale
 from quarkfast.wording import counted, first_names
 

@@ -13,7 +13,7 @@ from quarkfast.deferred import ir
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import array_of_tensor, shape_of
 from quarkfast.graph.chunked_io import row_pieces
-from quarkfast.graph.quantizer import Quantizer
+from quarkfast.graph.placement import Quantizer
 from quarkfast.qparams import fit_pairs, from_rows, rows_of
 
 __all__ = ["codes_of", "codes_of_tensor", "decode", "fit_codes", "limited", "scale_along", "zero_point_along"]

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, array_of_tensor, tensor_of
-from quarkfast.graph.placement import ConstantSlot, Placement
-from quarkfast.graph.quantizer import Quantizer, Quantizers
+from quarkfast.graph.placement import ConstantSlot, Placement, Quantizer, Quantizers
 from quarkfast.kernels import Range
 from quarkfast.quantization.attention_masks import limit_masks
 from quarkfast.quantization.bias import bias_quantizer, raise_for_headroom, raised_note

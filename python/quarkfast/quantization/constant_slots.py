@@ -9,9 +9,15 @@ from quarkfast.config import TensorSpec, takes_int32_bias
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, name_of, rank_of
 from quarkfast.graph.block_axes import constant_axis
-from quarkfast.graph.operators import Operator, find_operator, is_dequantized
+from quarkfast.graph.operators import (
+    GATE_AXIS,
+    RECURRENT_WEIGHTS,
+    Operator,
+    find_operator,
+    is_dequantized,
+    is_recurrent,
+)
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, Role
-from quarkfast.graph.recurrent import GATE_AXIS, RECURRENT_WEIGHTS, is_recurrent
 from quarkfast.graph.selection import Choices
 from quarkfast.quantization.infinite_constants import count_infinities, infinite_weights
 from quarkfast.quantization.lookup_tables import COLUMNS

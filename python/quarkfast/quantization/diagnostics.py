@@ -14,7 +14,7 @@ from quarkfast import kernels
 from quarkfast.formats import find
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import array_of_tensor
-from quarkfast.graph.quantizer import Quantizer
+from quarkfast.graph.placement import Quantizer
 from quarkfast.quantization.plan import Plan
 from quarkfast.ranges.decibels import decibels
 from quarkfast.ranges.summary import TensorSummary

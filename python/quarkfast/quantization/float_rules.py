@@ -8,9 +8,8 @@ from typing import NamedTuple
 from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.graph.access import holds_floats, is_constant, is_standard, name_of
-from quarkfast.graph.attention import Masks, adds_bias, find_masks, nodes_of_attention
+from quarkfast.graph.attention import Masks, adds_bias, find_masks, nodes_before_guards, nodes_of_attention
 from quarkfast.graph.functions import nodes_within_functions
-from quarkfast.graph.guards import nodes_before_guards
 from quarkfast.graph.operators import (
     BOX_CHOOSERS,
     BOX_STEPS,
@@ -23,8 +22,8 @@ from quarkfast.graph.operators import (
     RUNTIME_DROPPERS,
     SHAPE_READERS,
     SUMMED_NORMALIZATIONS,
+    is_recurrent,
 )
-from quarkfast.graph.recurrent import is_recurrent
 from quarkfast.graph.rewriting import why_kept_float
 from quarkfast.graph.walks import grow_back, grow_forward, moved_from
 from quarkfast.quantization.steep_functions import STEEP_REASON, steep_functions
@@ -207,7 +206,7 @@ _MASKING = (
 )
 """What computes a mask that joins scores in front of a Softmax (`quarkfast.graph.attention`), the sum of scores and a
 mask that is an output of the model, and what a guard of rows that are masked as a whole looks at
-(`quarkfast.graph.guards`), for every type but bfloat16, which holds infinities and numbers as large as float32.
+(`quarkfast.graph.attention`), for every type but bfloat16, which holds infinities and numbers as large as float32.
 Whatever else stays float reads masks as they were computed, so that a row that is masked as a whole is found to be
 so."""
 

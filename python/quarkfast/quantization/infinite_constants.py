@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
-from quarkfast.graph.access import array_of, is_constant, name_of
-from quarkfast.graph.extremes import range_of
+from quarkfast.graph.access import array_of, is_constant, name_of, range_of
 
 __all__ = ["count_infinities", "infinite_weights"]
 

@@ -10,7 +10,7 @@ from quarkfast.config import LayerRule, match_names
 from quarkfast.config.mixed_precision import MixedPrecision
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, name_of
-from quarkfast.graph.name_provenance import names_of
+from quarkfast.graph.notes import names_of
 
 __all__ = ["LayerCandidate", "find_candidates", "rules_of"]
 

@@ -11,9 +11,9 @@ from quarkfast import kernels
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, name_of, rank_of
-from quarkfast.graph.lookups import table_behind, takes_rows
 from quarkfast.graph.opset import opset_version
 from quarkfast.graph.selection import Choices
+from quarkfast.graph.written_codes import table_behind, takes_rows
 from quarkfast.quantization.eligibility import Eligibility
 from quarkfast.quantization.infinite_constants import count_infinities
 from quarkfast.quantization.moves_to_floats import moves_to_floats

@@ -11,9 +11,9 @@ from quarkfast.graph.attention import adds_bias
 from quarkfast.graph.operators import DECIDERS, ELEMENTWISE, is_dequantized, is_quantized
 from quarkfast.graph.opset import check_pairs_run, opset_version
 from quarkfast.graph.placement import Edge, LeftFloat, Placement
-from quarkfast.graph.quantized_before import quantized_before
 from quarkfast.graph.selection import Choices
 from quarkfast.graph.subgraphs import bodies_of, nodes_of
+from quarkfast.graph.written_codes import quantized_before
 from quarkfast.quantization.constant_slots import ConstantSlots
 from quarkfast.quantization.eligibility import Eligibility
 from quarkfast.quantization.float_rules import FloatNodes

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.access import tensor_of
-from quarkfast.graph.placement import BiasSlot, ConstantSlot, Placement
-from quarkfast.graph.quantizer import Quantizer, Quantizers
+from quarkfast.graph.placement import BiasSlot, ConstantSlot, Placement, Quantizer, Quantizers
 from quarkfast.quantization.float_bias import FloatBias
 from quarkfast.quantization.quantized_tensor import QuantizedBlocks, QuantizedTensor
 

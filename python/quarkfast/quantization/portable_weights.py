@@ -14,10 +14,8 @@ from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import array_of, is_standard, name_of, shape_of, tensor_of
-from quarkfast.graph.operators import PAIRED_PRODUCTS
-from quarkfast.graph.placement import ConstantSlot, Edge, Placement
-from quarkfast.graph.quantizer import Pairs, Quantizer, Reduction
-from quarkfast.graph.recurrent import is_recurrent
+from quarkfast.graph.operators import PAIRED_PRODUCTS, is_recurrent
+from quarkfast.graph.placement import ConstantSlot, Edge, Pairs, Placement, Quantizer, Reduction
 from quarkfast.qparams import HIGHEST, Order, grow_scales, overflowing_pairs, rows_of
 from quarkfast.quantization.codes import codes_of, scale_along, zero_point_along
 from quarkfast.quantization.plan import Plan

@@ -12,7 +12,7 @@ from quarkfast.deferred import ir
 from quarkfast.formats.block import BLOCK_FORMATS, BlockFormat, Rounding
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import array_of_tensor, shape_of
-from quarkfast.graph.quantizer import Quantizer
+from quarkfast.graph.placement import Quantizer
 from quarkfast.quantization.block_codes import pack, rounded, unclipped
 from quarkfast.quantization.codes import codes_of, codes_of_tensor, decode, fit_codes, limited, scale_along
 

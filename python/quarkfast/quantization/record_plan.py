@@ -16,8 +16,7 @@ from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import array_of_tensor, is_constant, name_of, rank_of, shape_of
 from quarkfast.graph.functions import inner_tensors
 from quarkfast.graph.operators import find_operator
-from quarkfast.graph.placement import LeftFloat
-from quarkfast.graph.quantizer import Quantizer
+from quarkfast.graph.placement import LeftFloat, Quantizer
 from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.kernels.statistics import HISTOGRAM_SIDE
 from quarkfast.quantization.plan import Plan

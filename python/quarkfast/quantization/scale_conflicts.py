@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from quarkfast.deferred import ir
-from quarkfast.graph.access import is_constant, is_standard, name_of
-from quarkfast.graph.extremes import range_of
+from quarkfast.graph.access import is_constant, is_standard, name_of, range_of
 from quarkfast.graph.operators import HEAD_FUNCTIONS
 from quarkfast.graph.placement import LeftFloat, Placement
 from quarkfast.graph.subgraphs import nodes_of

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from quarkfast import kernels, qparams
 from quarkfast.config import TensorSpec
 from quarkfast.formats.scalar import qtype
-from quarkfast.graph.quantizer import Quantizer
+from quarkfast.graph.placement import Quantizer
 from quarkfast.qparams import QParams
 from quarkfast.ranges.estimate import estimate_range, needs_histogram
 from quarkfast.ranges.params import params_for

@@ -10,8 +10,7 @@ from dataclasses import replace
 from quarkfast import formats
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_read_once, is_standard, name_of
-from quarkfast.graph.placement import ConstantSlot, Edge, Placement
-from quarkfast.graph.quantizer import Quantizer
+from quarkfast.graph.placement import ConstantSlot, Edge, Placement, Quantizer
 
 __all__ = ["round_terms_once"]
 

@@ -14,9 +14,8 @@ from quarkfast.config.rules import Change, TensorRule
 from quarkfast.deferred import ir
 from quarkfast.formats import find
 from quarkfast.graph.access import array_of, name_of, rank_of
-from quarkfast.graph.operators import find_operator
+from quarkfast.graph.operators import GATE_AXIS, RECURRENT_WEIGHTS, find_operator, is_recurrent
 from quarkfast.graph.placement import ConstantSlot, Placement
-from quarkfast.graph.recurrent import GATE_AXIS, RECURRENT_WEIGHTS, is_recurrent
 from quarkfast.quantization.activation_precision import LARGEST_SHARE
 from quarkfast.quantization.codes import codes_of, decode
 from quarkfast.quantization.compute_qparams import constant_quantizer

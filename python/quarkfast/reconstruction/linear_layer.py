@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, is_read_once, is_standard, name_of, shape_of, tensor_of
 from quarkfast.graph.attention import adds_bias
-from quarkfast.graph.recurrent import RECURRENT_WEIGHTS, is_recurrent
+from quarkfast.graph.operators import RECURRENT_WEIGHTS, is_recurrent
 from quarkfast.reconstruction.recurrent_steps import Steps, steps_of
 
 __all__ = ["LinearLayer", "Window", "layer_of", "linear_layers"]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast import _core
-from quarkfast.graph.constant_values import read_constant
+from quarkfast.graph.external import read_constant
 from quarkfast.reconstruction.blas_threads import blas_threads_for
 from quarkfast.reconstruction.gram import GramMatrices, fixed_point_step
 from quarkfast.reconstruction.input_rows import count_rows, places_of, rows_at

@@ -13,8 +13,8 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast.evaluate.partial_model import Piece
-from quarkfast.graph.constant_values import read_constant
-from quarkfast.graph.needed_nodes import names_read
+from quarkfast.graph.external import read_constant
+from quarkfast.graph.subgraphs import names_read
 from quarkfast.reconstruction.activation_store import ActivationStore
 from quarkfast.reconstruction.linear_layer import LinearLayer
 from quarkfast.reconstruction.recurrent_steps import FIRST_STATE, LENGTHS, states_before, without_padding

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast import _core
-from quarkfast.graph.constant_values import replace_constant
+from quarkfast.graph.external import replace_constant
 from quarkfast.reconstruction.linear_layer import LinearLayer
 from quarkfast.reconstruction.models import Models
 from quarkfast.reconstruction.stages import StagedModel

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant
-from quarkfast.graph.recurrent import RECURRENT_WEIGHTS
+from quarkfast.graph.operators import RECURRENT_WEIGHTS
 from quarkfast.targets.rule_tables import constant_weight, rows
 from quarkfast.targets.rules import Rule
 from quarkfast.targets.switches import CONVERTED

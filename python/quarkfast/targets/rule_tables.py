@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant
-from quarkfast.graph.limits import limits_of
+from quarkfast.graph.walks import limits_of
 from quarkfast.targets.rules import Flow, Rule
 
 __all__ = [

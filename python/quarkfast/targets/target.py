@@ -9,8 +9,7 @@ from typing import Literal, TypeAlias, get_args
 from quarkfast.config import BiasKind, ScaleKind, Scheme, TensorSpec, default_bias
 from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
-from quarkfast.graph.placement import Placement
-from quarkfast.graph.quantizer import Quantizers
+from quarkfast.graph.placement import Placement, Quantizers
 from quarkfast.targets.checks.finding import Audit
 from quarkfast.targets.conversions import Conversion
 from quarkfast.targets.rules import Rule

@@ -18,7 +18,7 @@ from quarkfast.graph.external import check_not_a_source, needs_data_file, write_
 from quarkfast.graph.load import ModelSource, external_files, load_model
 from quarkfast.graph.notes import notes_of
 from quarkfast.graph.opset import choose_ir_version, convert_opset, convert_opset_exactly, opset_version
-from quarkfast.graph.stale_shapes import drop_stale_shapes
+from quarkfast.graph.shape_inference import drop_stale_shapes
 from quarkfast.pipeline.quantize import quantize
 from quarkfast.transforms.channels_last import move_channels_last
 from quarkfast.transforms.clean import sort

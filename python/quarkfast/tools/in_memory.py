@@ -8,7 +8,7 @@ from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
 from quarkfast.graph.load import ModelSource, load_model
 from quarkfast.graph.map_types import restore_map_types
-from quarkfast.graph.stale_shapes import drop_stale_shapes
+from quarkfast.graph.shape_inference import drop_stale_shapes
 from quarkfast.transforms.channels_last import move_channels_last
 from quarkfast.transforms.clean import sort
 from quarkfast.transforms.infer_types import infer_types, open_outputs

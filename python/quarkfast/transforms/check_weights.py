@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
-from quarkfast.graph.extremes import range_of
+from quarkfast.graph.access import range_of
 from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = ["check_weights"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from quarkfast.deferred import ir, passes
-from quarkfast.graph.names import Names
+from quarkfast.graph.builder import Names
 from quarkfast.graph.subgraphs import graphs_of
 from quarkfast.transforms.lift_constants import lift_constants
 from quarkfast.transforms.remove_identities import remove_identities

@@ -9,7 +9,7 @@ import numpy as np
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard, name_of
 from quarkfast.graph.builder import GraphBuilder, drop_unread
-from quarkfast.graph.name_provenance import inherit_names
+from quarkfast.graph.notes import inherit_names
 from quarkfast.graph.opset import opset_version
 
 __all__ = ["convert_split"]

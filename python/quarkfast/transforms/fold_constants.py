@@ -8,8 +8,7 @@ import numpy as np
 
 from quarkfast.deferred import ir, passes
 from quarkfast.graph.access import shape_of, tensor_of
-from quarkfast.graph.operators import FOLDED_ARITHMETIC, PACKERS, REDUCTIONS
-from quarkfast.graph.recurrent import RECURRENT_WEIGHTS, is_recurrent
+from quarkfast.graph.operators import FOLDED_ARITHMETIC, PACKERS, RECURRENT_WEIGHTS, REDUCTIONS, is_recurrent
 from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.transforms.fold_shapes import fold_shapes
 from quarkfast.transforms.lift_constants import lift_constants

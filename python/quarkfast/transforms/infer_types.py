@@ -8,10 +8,9 @@ import onnx
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard, name_of, shape_of
-from quarkfast.graph.aside import large_tensors_aside
 from quarkfast.graph.contrib import type_outputs
 from quarkfast.graph.map_types import holds_map
-from quarkfast.graph.shape_inference import inferred, may_propagate, protos_of
+from quarkfast.graph.shape_inference import inferred, large_tensors_aside, may_propagate, protos_of
 from quarkfast.graph.subgraphs import graphs_of
 from quarkfast.transforms.runtime_types import take_runtime_types
 

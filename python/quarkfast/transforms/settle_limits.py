@@ -11,7 +11,7 @@ from quarkfast.deferred import ir
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard
 from quarkfast.graph.builder import drop_unread, set_constant
-from quarkfast.graph.limits import clip_limits
+from quarkfast.graph.walks import clip_limits
 
 __all__ = ["LastCode", "drop_upper_limits", "settle_limits"]
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, name_of
 from quarkfast.graph.builder import GraphBuilder, drop_unread
+from quarkfast.graph.operators import RECURRENT_WEIGHTS
 from quarkfast.graph.placement import Edge
-from quarkfast.graph.recurrent import RECURRENT_WEIGHTS
 from quarkfast.quantization.codes import scale_along
 from quarkfast.quantization.plan import Plan
 from quarkfast.quantization.quantized_tensor import QuantizedBlocks, QuantizedTensor

@@ -13,7 +13,7 @@ from quarkfast.errors import UnsupportedError
 from quarkfast.formats import find
 from quarkfast.formats.block import BLOCK_FORMATS, BlockFormat, Rounding
 from quarkfast.formats.scalar import qtype
-from quarkfast.graph.quantizer import Quantizer
+from quarkfast.graph.placement import Quantizer
 from quarkfast.targets import Target
 
 __all__ = [

@@ -17,8 +17,7 @@ from quarkfast.graph.access import is_standard, name_of, rank_of
 from quarkfast.graph.block_axes import activation_axes
 from quarkfast.graph.builder import GraphBuilder, drop_unread
 from quarkfast.graph.opset import opset_version
-from quarkfast.graph.placement import Edge
-from quarkfast.graph.quantizer import Quantizer
+from quarkfast.graph.placement import Edge, Quantizer
 from quarkfast.graph.rewriting import splice
 from quarkfast.graph.runtimes import runtime_notes
 from quarkfast.quantization.block_codes import PackingTally

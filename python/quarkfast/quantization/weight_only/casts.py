@@ -10,7 +10,7 @@ from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import shape_of
-from quarkfast.graph.streams import Append, Output, Stream
+from quarkfast.graph.chunked_io import Append, Output, Stream
 from quarkfast.quantization.weight_only.layout import StoredLayout
 
 __all__ = ["cast_stream", "cast_values"]

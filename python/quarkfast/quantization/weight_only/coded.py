@@ -14,7 +14,7 @@ from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.formats.scalar import ScalarFormat, qtype
 from quarkfast.graph.access import shape_of, tensor_of
-from quarkfast.graph.streams import Append, Stream
+from quarkfast.graph.chunked_io import Append, Stream
 
 if TYPE_CHECKING:
     from quarkfast.quantization.weight_only.plan import StreamedWeight

@@ -11,8 +11,7 @@ from quarkfast import kernels
 from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.graph.access import shape_of
-from quarkfast.graph.chunked_io import PIECE_BYTES, element_pieces
-from quarkfast.graph.streams import Append, Output, Stream
+from quarkfast.graph.chunked_io import PIECE_BYTES, Append, Output, Stream, element_pieces
 from quarkfast.quantization.weight_only.codes import codes_of, grouped
 from quarkfast.quantization.weight_only.layout import StoredLayout
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from quarkfast.config import Change, Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of, tensor_of
-from quarkfast.graph.streams import Stream
+from quarkfast.graph.chunked_io import Stream
 from quarkfast.quantization.float_bias import FloatBias
 from quarkfast.quantization.weight_only.casts import cast_stream
 from quarkfast.quantization.weight_only.coded import CodedWeight

@@ -9,8 +9,7 @@ from quarkfast.config import TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.formats import wider_integer
 from quarkfast.graph.access import is_constant, is_standard, name_of, rank_of, shape_of
-from quarkfast.graph.operators import LAYERS, find_operator
-from quarkfast.graph.recurrent import GATE_AXIS, RECURRENT_WEIGHTS, is_recurrent
+from quarkfast.graph.operators import GATE_AXIS, LAYERS, RECURRENT_WEIGHTS, find_operator, is_recurrent
 from quarkfast.graph.selection import Choices
 
 __all__ = ["FormRules", "Reader", "Use", "find_uses", "reads_table", "saves_bytes"]

@@ -9,8 +9,7 @@ import numpy as np
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, name_of
-from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge
-from quarkfast.graph.quantizer import Quantizer, Quantizers
+from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, Quantizer, Quantizers
 
 __all__ = ["FixedPointPositions"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard
-from quarkfast.graph.quantizer import Quantizers
+from quarkfast.graph.placement import Quantizers
 from quarkfast.targets.constraints.fixed_point import FixedPointPositions
 from quarkfast.targets.constraints.shift_rules import RULES
 

@@ -6,9 +6,9 @@ from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.access import graph_of, name_of, shape_of, tensor_of
 from quarkfast.graph.builder import GraphBuilder, add_initializer, drop_unread
+from quarkfast.graph.chunked_io import Stream
 from quarkfast.graph.rewriting import splice
 from quarkfast.graph.runtimes import runtime_notes
-from quarkfast.graph.streams import Stream
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
 from quarkfast.quantization.weight_only import Reader, StoredWeight, StreamedWeight, WeightPlan
 from quarkfast.writers.signed_pairs import keep_signed
