@@ -13,7 +13,7 @@ from quarkfast import kernels
 from quarkfast.config import Scheme, scheme_from
 from quarkfast.errors import ConfigError
 from quarkfast.evaluate import sqnr
-from quarkfast.quantization.weight_only.scales import scales_of
+from quarkfast.quantization.weight_only.codes import scales_of
 from support.tiny_models import run_exactly, tiny_model
 from support.weight_models import changed_weights, tied_model, weight_layers
 

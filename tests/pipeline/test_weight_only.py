@@ -14,7 +14,7 @@ import quarkfast
 from quarkfast import kernels, ort
 from quarkfast.config import PRESETS
 from quarkfast.errors import ConfigError
-from quarkfast.quantization.weight_only.scales import scales_of
+from quarkfast.quantization.weight_only.codes import scales_of
 from support.tiny_models import conv_relu_model, tiny_model
 from support.weight_models import changed_weights, weight_layers
 

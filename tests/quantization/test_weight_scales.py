@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from quarkfast.quantization.weight_only.scales import scales_of
+from quarkfast.quantization.weight_only.codes import scales_of
 
 
 @pytest.mark.parametrize("code", ["int4", "uint4", "int8", "uint8"])

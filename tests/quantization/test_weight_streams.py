@@ -13,10 +13,9 @@ import pytest
 from quarkfast import kernels
 from quarkfast.config import TensorSpec
 from quarkfast.errors import ModelError
-from quarkfast.quantization.weight_only.casts import cast_stream
-from quarkfast.quantization.weight_only.codes import channel_stream, group_stream
+from quarkfast.quantization.weight_only.codes import channel_stream, group_stream, scales_of
+from quarkfast.quantization.weight_only.layout import cast_stream
 from quarkfast.quantization.weight_only.nbits import nbits_stream
-from quarkfast.quantization.weight_only.scales import scales_of
 from support.covering import in_pairs
 
 # Where a tensor lies, and how many bytes of it are read at once: many pieces, and one.

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quarkfast.quantization.records import Bins, Channels, NodeRecord, Records, TensorRecord
+from quarkfast.quantization.record_plan import Bins, Channels, NodeRecord, Records, TensorRecord
 from quarkfast.report import Content, render_page
 from report.test_page import HOSTILE, content
 from tools.browser import Browser, find_browser

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from quarkfast.evaluate.tensor_comparison import TensorComparison
-from quarkfast.quantization.records import Bins, Channels, NodeRecord, Records, TensorRecord
+from quarkfast.quantization.record_plan import Bins, Channels, NodeRecord, Records, TensorRecord
 from quarkfast.report import Content, render_page
 from quarkfast.report.details import ALPHABET, levels
 

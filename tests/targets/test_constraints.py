@@ -14,7 +14,7 @@ from quarkfast.pipeline.prepare import prepare
 from quarkfast.quantization import compute_qparams, place
 from quarkfast.targets import TARGETS
 from quarkfast.targets.constraints import limit_shifts
-from quarkfast.targets.constraints.fixed_point import FixedPointPositions
+from quarkfast.targets.constraints.shift_limits import FixedPointPositions
 from support.tiny_models import conv_relu_model, samples, tiny_model
 
 

@@ -16,8 +16,8 @@ from quarkfast.pipeline.prepare import prepare
 from quarkfast.pipeline.resolve import resolve
 from quarkfast.quantization import compute_qparams, place
 from quarkfast.targets import CONVERSIONS, TARGETS
-from quarkfast.targets.constraints.fixed_point import FixedPointPositions
-from quarkfast.targets.simulations import SIMULATIONS
+from quarkfast.targets.constraints.shift_limits import FixedPointPositions
+from quarkfast.targets.conversions import SIMULATIONS
 from support.tiny_models import conv_relu_model, samples, tiny_model
 
 JOINED = "g (float[N, 4] a, float[N, 4] b) => (float[N, 12] y) { y = Concat<axis = 1>(a, b, c) }"

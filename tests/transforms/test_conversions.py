@@ -13,12 +13,15 @@ import quarkfast
 from quarkfast.graph.load import load_model
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.targets import CONVERSIONS
-from quarkfast.transforms.convert_batch_norm import convert_batch_norm
-from quarkfast.transforms.convert_reduce_mean import convert_reduce_mean
-from quarkfast.transforms.convert_split import convert_split
+from quarkfast.transforms.convert_operators import (
+    LARGEST_WINDOW,
+    convert_batch_norm,
+    convert_reduce_mean,
+    convert_split,
+    split_large_pools,
+)
 from quarkfast.transforms.fix_shapes import fix_shapes
 from quarkfast.transforms.infer_types import infer_types
-from quarkfast.transforms.split_large_pools import LARGEST_WINDOW, split_large_pools
 from support.tiny_models import operators_of, run_exactly, tiny_model
 
 # float32 rounds to half of this; a mean of n numbers in any order errs by less than n of it, a product and sum by 3.

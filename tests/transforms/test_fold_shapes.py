@@ -9,8 +9,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from quarkfast.graph.load import load_model
-from quarkfast.transforms.fold_constants import fold_constants
-from quarkfast.transforms.fold_shapes import fold_shapes
+from quarkfast.transforms.fold_constants import fold_constants, fold_shapes
 from support.tiny_models import conv_relu_model, tiny_model
 
 A, B = np.int64([[3, -1, 2], [7, 0, 5]]), np.int64([[1, 4, -2], [2, 2, 2]])

@@ -4,7 +4,7 @@ import onnx_ir as ir
 import pytest
 from onnx_ir.passes import common as passes
 
-from quarkfast.transforms.lift_constants import lift_constants
+from quarkfast.transforms.clean import lift_constants
 
 _TENSORS = """
     <ir_version: 8, opset_import: ["": 17]>

@@ -20,8 +20,8 @@ from quarkfast.evaluate import sqnr
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
 from quarkfast.transforms.float_types import change_float_type
+from quarkfast.transforms.half_precision import narrow_half
 from quarkfast.transforms.infer_types import infer_types
-from quarkfast.transforms.narrow_half import narrow_half
 from support.processors import run_exact
 from support.tiny_models import samples, tiny_model
 

@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from quarkfast.transforms.pair_operators import to_custom_pairs
+from quarkfast.transforms.pairs import to_custom_pairs
 from support.tiny_models import tiny_model
 
 TEXT = "g (int8[N, 3] x) => (float[N, 3] y) {{ y = DequantizeLinear{attributes} (x, s, z) }}"

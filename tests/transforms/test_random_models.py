@@ -16,7 +16,9 @@ import quarkfast
 from quarkfast.graph.builder import GraphBuilder
 from quarkfast.graph.load import load_model
 from quarkfast.graph.opset import convert_opset_exactly
+from quarkfast.transforms.constants import unshare_constants
 from quarkfast.transforms.fix_shapes import fix_shapes
+from quarkfast.transforms.half_precision import widen_half
 from quarkfast.transforms.infer_types import infer_types
 from quarkfast.transforms.simulate_dpu import (
     average_factor,
@@ -27,8 +29,6 @@ from quarkfast.transforms.simulate_dpu import (
     scale_hard_sigmoid,
     scale_reduce_mean,
 )
-from quarkfast.transforms.unshare_constants import unshare_constants
-from quarkfast.transforms.widen_half import widen_half
 from support.tiny_models import operators_of, run_exactly, tiny_model
 
 # Lines of a model of [N, 3, 6, 6] that may follow each other in any order; {0} is what is read, {1} what is written.

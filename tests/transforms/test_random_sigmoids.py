@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from quarkfast.graph.load import load_model
-from quarkfast.targets.simulations import SIMULATIONS, simulate
+from quarkfast.targets.conversions import SIMULATIONS, simulate
 from quarkfast.transforms.infer_types import infer_types
 from quarkfast.transforms.simulate_dpu import SIGMOID_ERROR
 from support.tiny_models import run_exactly, tiny_model

@@ -8,7 +8,7 @@ from onnxscript.optimizer._constant_folding import registry
 from quarkfast.graph.load import load_model
 from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.transforms.fold_constants import fold_constants
-from quarkfast.transforms.simplifiable import _SIMPLIFIED, may_simplify, type_casts
+from quarkfast.transforms.optimizer import _SIMPLIFIED, may_simplify, type_casts
 from support.tiny_models import tiny_model
 
 SIZES = {

@@ -16,11 +16,10 @@ from quarkfast.graph.subgraphs import nodes_of
 from quarkfast.graph.written_codes import codes_of_input, codes_of_output, is_pair
 from quarkfast.pipeline.metadata import read_quantized
 from quarkfast.targets import Target, find_target
+from quarkfast.targets.checks.audits import operator_sets
 from quarkfast.targets.checks.finding import Finding
-from quarkfast.targets.checks.opset_audit import operator_sets
-from quarkfast.transforms.clean import sort
+from quarkfast.transforms.clean import lift_constants, sort
 from quarkfast.transforms.infer_types import infer_types
-from quarkfast.transforms.lift_constants import lift_constants
 
 __all__ = ["Checked", "check_model"]
 

@@ -44,9 +44,8 @@ from quarkfast.pipeline.predict_gains import made_finer, predict_gains, quantize
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.pipeline.single_rows import keep_whole_samples
 from quarkfast.ranges.decibels import decibels
+from quarkfast.transforms.clean import inline_functions, lift_constants
 from quarkfast.transforms.infer_types import infer_types
-from quarkfast.transforms.inline_functions import inline_functions
-from quarkfast.transforms.lift_constants import lift_constants
 
 __all__ = ["compare_models"]
 

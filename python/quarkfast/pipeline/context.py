@@ -43,7 +43,7 @@ from quarkfast.quantization.weight_precision import USUAL, Effort
 from quarkfast.reconstruction import Models, linear_layers
 from quarkfast.statistics import Calibration, StatisticsRequest, TensorStatistics
 from quarkfast.targets import Conversion, Target
-from quarkfast.transforms.check_weights import Checked
+from quarkfast.transforms.constants import Checked
 
 if TYPE_CHECKING:
     from quarkfast.algorithms.activation_shifting import Shifted

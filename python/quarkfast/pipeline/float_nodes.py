@@ -9,7 +9,7 @@ import onnx
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.pipeline.wide_bytes import bits_of, share_above, sized_weights, stored_activations
 from quarkfast.quantization import Records
-from quarkfast.quantization.records import NodeRecord
+from quarkfast.quantization.record_plan import NodeRecord
 
 __all__ = ["nodes_left_float"]
 

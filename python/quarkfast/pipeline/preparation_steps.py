@@ -9,11 +9,10 @@ from quarkfast.graph.notes import carry_over, remember, settle_calls
 from quarkfast.graph.opset import choose_ir_version, convert_opset, convert_opset_exactly, opset_version
 from quarkfast.pipeline.context import ModelContext
 from quarkfast.pipeline.step import FunctionStep
-from quarkfast.transforms.check_weights import check_weights
+from quarkfast.transforms.clean import inline_functions
+from quarkfast.transforms.constants import check_weights, unshare_constants
 from quarkfast.transforms.fix_shapes import fix_shapes
-from quarkfast.transforms.inline_functions import inline_functions
-from quarkfast.transforms.narrow_half import check_half
-from quarkfast.transforms.unshare_constants import unshare_constants
+from quarkfast.transforms.half_precision import check_half
 
 __all__ = [
     "check_constants",

@@ -38,10 +38,10 @@ from quarkfast.quantization import (
 )
 from quarkfast.ranges.estimate import needs_histogram
 from quarkfast.statistics import StatisticsRequest, TensorStatistics
-from quarkfast.targets.simulations import simulate
+from quarkfast.targets.conversions import simulate
+from quarkfast.transforms.half_precision import narrow_half
 from quarkfast.transforms.infer_types import open_outputs
-from quarkfast.transforms.narrow_half import narrow_half
-from quarkfast.transforms.remove_pairs import remove_pairs
+from quarkfast.transforms.pairs import remove_pairs
 from quarkfast.wording import counted, first_names
 from quarkfast.writers import insert
 

@@ -65,11 +65,10 @@ from quarkfast.transforms.clean import clean, sort
 from quarkfast.transforms.fold_affine import fold_affine
 from quarkfast.transforms.fold_batch_norm import fold_batch_norm
 from quarkfast.transforms.fold_constants import fold_constants
+from quarkfast.transforms.half_precision import widen_half
 from quarkfast.transforms.infer_types import infer_types
-from quarkfast.transforms.merge_concats import merge_concats
-from quarkfast.transforms.remove_no_ops import remove_no_ops
+from quarkfast.transforms.remove_no_ops import merge_concats, remove_no_ops
 from quarkfast.transforms.split_affine import split_affine
-from quarkfast.transforms.widen_half import widen_half
 from quarkfast.writers import lowest_opset
 
 __all__ = [

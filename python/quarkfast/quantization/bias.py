@@ -1,19 +1,21 @@
-"""Biases as int32 with the scale of the products that they are added to."""
+"""Biases: as codes at the scale of the products, with headroom, or as floats."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.config import ScaleKind
+from quarkfast.deferred import ir
+from quarkfast.graph.access import array_of, name_of, tensor_of
 from quarkfast.graph.placement import BiasSlot, Quantizer
 from quarkfast.qparams import stored_scale
 from quarkfast.wording import counted, first_names
 
-__all__ = ["HEADROOM", "bias_quantizer", "raise_for_headroom", "raised_note"]
+__all__ = ["HEADROOM", "FloatBias", "bias_quantizer", "raise_for_headroom", "raised_note"]
 
 _INT32_MAX = 2**31 - 1
 _SMALLEST = float(np.finfo(np.float32).tiny)
@@ -100,3 +102,34 @@ def _product(data: Quantizer, weight: Quantizer, channels: int) -> NDArray[np.fl
     if product.ndim and product.size != channels:
         product = np.tile(product, channels // product.size)
     return np.maximum(product, _SMALLEST).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class FloatBias:
+    """A float32 vector with one number for each output of a layer.
+
+    Attributes:
+        value: The initializer, whose own numbers stay.
+        moved: Other numbers, or None.
+    """
+
+    value: ir.Value
+    moved: NDArray[np.float32] | None = None
+
+    @property
+    def values(self) -> ir.TensorProtocol:
+        """The bias of the float model."""
+        return tensor_of(self.value)
+
+    def with_nearest(self, values: NDArray[np.float32]) -> FloatBias:
+        """Returns the bias with other numbers, which float32 holds as they are."""
+        return replace(self, moved=values)
+
+    def decoded(self) -> NDArray[np.float32]:
+        """Returns what the layer adds."""
+        return np.asarray(array_of(self.value), np.float32) if self.moved is None else self.moved
+
+    def store(self, model: ir.Model) -> None:
+        """Puts the numbers into the initializer of the same name."""
+        name = name_of(self.value)
+        model.graph.initializers[name].const_value = ir.Tensor(self.decoded(), name=name)

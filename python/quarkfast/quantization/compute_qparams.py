@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,17 +13,32 @@ from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, array_of_tensor, tensor_of
 from quarkfast.graph.placement import ConstantSlot, Placement, Quantizer, Quantizers
+from quarkfast.graph.selection import Choices
+from quarkfast.graph.subgraphs import graphs_by_path, values_by_path
 from quarkfast.kernels import Range
 from quarkfast.quantization.attention_masks import limit_masks
 from quarkfast.quantization.bias import bias_quantizer, raise_for_headroom, raised_note
-from quarkfast.quantization.degenerate_ranges import count_flat
-from quarkfast.quantization.portable_weights import make_portable
-from quarkfast.quantization.scales import quantizer_for_range, quantizer_for_values, unit_quantizer
-from quarkfast.quantization.shared_ranges import share_ranges
+from quarkfast.quantization.codes import codes_of
+from quarkfast.quantization.place import place_graph
+from quarkfast.quantization.portable_weights import channel_axes, integer_layers, is_portable, make_portable, overflows
+from quarkfast.quantization.scales import (
+    count_flat,
+    quantizer_for_range,
+    quantizer_for_values,
+    share_ranges,
+    unit_quantizer,
+)
 from quarkfast.quantization.sum_scales import round_terms_once
 from quarkfast.targets import Target
 
-__all__ = ["KnownConstant", "compute_qparams", "constant_quantizer", "needs_ranges"]
+__all__ = [
+    "KnownConstant",
+    "compute_qparams",
+    "constant_quantizer",
+    "needs_ranges",
+    "observed_channels",
+    "observed_tensors",
+]
 
 
 class KnownConstant(NamedTuple):
@@ -67,12 +82,12 @@ def compute_qparams(
        scale of its tensor: any scale is exact, and this one leaves its bias precise.
     3. An attention mask reaches no further down than it needs to (`quarkfast.quantization.attention_masks`).
     4. The inputs of an operator whose scales the target joins take the range of its output
-       (`quarkfast.quantization.shared_ranges`).
+       (`quarkfast.quantization.scales`).
     5. A term of a sum that power-of-two scales would round twice takes the scale of the result
        (`quarkfast.quantization.sum_scales`), unless the scheme is strict.
     6. Where a portable scheme asks for it, weights leave sums in 16 bits (`quarkfast.quantization.portable_weights`).
     7. Where ``bias / (s_x * s_w)`` would leave int32, ``s_w`` is raised until it fits, and a note says so.
-    8. Tensors that say nothing about a scale are counted (`quarkfast.quantization.degenerate_ranges`).
+    8. Tensors that say nothing about a scale are counted (`quarkfast.quantization.scales`).
 
     Args:
         model: The prepared model, for the values of its constants.
@@ -177,3 +192,60 @@ def constant_quantizer(slot: ConstantSlot, values: NDArray[np.float32], limit: t
         scale = np.where(dead, quantizer.scale[~dead].max(), quantizer.scale)
         quantizer = replace(quantizer, scale=scale.astype(np.float32))
     return quantizer
+
+
+_FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+
+
+def observed_tensors(model: ir.Model, schemes: Sequence[tuple[Scheme, Target]]) -> list[str]:
+    """Returns the tensors that any of `schemes` would quantize, by path and in the model's order.
+
+    1. Models in float16 and bfloat16 are looked at as they are, though no rule quantizes them yet.
+    2. The bodies of If, Loop and Scan stay float; the same rules tell what there is to see in them.
+    3. A tensor that a body reads from around it belongs to the graph that makes it.
+
+    Args:
+        model: A prepared model.
+        schemes: Those whose activations have scales, each with its target.
+    """
+    made, paths = values_by_path(model), [path for path, _ in graphs_by_path(model.graph)]
+    wanted: set[str] = set()
+    for scheme, target in schemes:
+        choices = Choices(model, scheme)
+        for path, graph in graphs_by_path(model.graph):
+            around = [each for each in paths if path.startswith(each)]
+            for name in place_graph(graph, scheme, target, choices, _FLOATS).observed:
+                wanted.add(max((each + name for each in around if each + name in made), key=len, default=""))
+    return [name for name, (value, _) in made.items() if name in wanted and not _is_constant_node(value)]
+
+
+def observed_channels(
+    model: ir.Model, placement: Placement, scheme: Scheme, target: Target, whatever: bool = False
+) -> dict[str, int]:
+    """Returns the tensors that calibration should look at channel by channel, and the axis of the channels of each.
+
+    They are what layers multiply whose sums may leave 16 bits; the largest magnitude of each channel decides it.
+
+    Args:
+        model: A prepared model.
+        placement: Where pairs go.
+        scheme: The specs.
+        target: Whether processor kernels run the result.
+        whatever: Whether to name the tensors of all layers, for a calibration that goes with any options.
+    """
+    if not is_portable(scheme, target) or scheme.encoding == "dynamic":
+        return {}
+    layers = list(integer_layers(model, placement, scheme))
+    known: dict[ConstantSlot, bool] = {}
+    for layer in layers if not whatever else ():
+        if layer.slot not in known:
+            values = array_of(model.graph.initializers[layer.slot.tensor])
+            quantizer = constant_quantizer(layer.slot, values, placement.fixed.get(layer.slot.tensor))
+            known[layer.slot] = overflows(layer, codes_of(values, quantizer))
+    axes = channel_axes(layers)
+    return {layer.data: axes[layer.data] for layer in layers if layer.data in axes and (whatever or known[layer.slot])}
+
+
+def _is_constant_node(value: ir.Value) -> bool:
+    producer = value.producer()
+    return producer is not None and producer.op_type == "Constant"

@@ -1,4 +1,4 @@
-"""The constants that become codes: weights, operands and biases, each with its spec and its axis."""
+"""Slots of constants, and the operands of operators, gathered while a graph is walked over."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from quarkfast.graph.operators import (
 )
 from quarkfast.graph.placement import BiasSlot, ConstantSlot, Edge, Role
 from quarkfast.graph.selection import Choices
-from quarkfast.quantization.infinite_constants import count_infinities, infinite_weights
+from quarkfast.quantization.eligibility import count_infinities, infinite_weights
 from quarkfast.quantization.lookup_tables import COLUMNS
 
-__all__ = ["ConstantSlots"]
+__all__ = ["ConstantSlots", "Operands"]
 
 
 class ConstantSlots:
@@ -133,3 +133,30 @@ def _covers_channels(node: ir.Node, operator: Operator) -> bool:
         return True
     channels = array_of(weight).shape[operator.channel_axis(node, rank_of(weight))]
     return channels > 0 and bool(array_of(bias).size % channels == 0)
+
+
+class Operands:
+    """The inputs that read quantized activations, gathered while a graph is walked over."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, ir.Value] = {}
+        self._edges: set[Edge] = set()
+
+    def add(self, node: ir.Node, index: int) -> None:
+        """Notes that input `index` of `node`, no constant, is an operand."""
+        value = node.inputs[index]
+        if value is None:
+            return
+        self._values[name_of(value)] = value
+        self._edges.add(Edge(name_of(node), index))
+
+    def float_edges(self, results: set[str]) -> set[Edge]:
+        """Returns all other inputs that read one of these activations, but for those of `results`."""
+        uses = (use for name, value in self._values.items() if name not in results for use in value.uses())
+        return {edge for node, index in uses if (edge := Edge(name_of(node), index)) not in self._edges}
+
+    def float_outputs(self, results: set[str]) -> frozenset[str]:
+        """Returns those of these activations that are graph outputs, but for `results`."""
+        return frozenset(
+            name for name, value in self._values.items() if value.is_graph_output() and name not in results
+        )

@@ -1,18 +1,33 @@
-"""Which nodes of a graph may be quantized, and why the others stay float."""
+"""Infinities in constants, which no scale can hold."""
 
 from __future__ import annotations
 
 from quarkfast.deferred import ir
-from quarkfast.graph.access import is_untyped, name_of
+from quarkfast.errors import ModelError
+from quarkfast.graph.access import array_of, is_constant, is_untyped, name_of, range_of
 from quarkfast.graph.contrib import key_of
 from quarkfast.graph.operators import find_operator
 from quarkfast.graph.selection import Choices
 from quarkfast.quantization.float_rules import FloatNodes
-from quarkfast.quantization.infinite_constants import count_infinities, infinite_weights
 from quarkfast.targets import Target
-from quarkfast.targets.rules import Rule
+from quarkfast.targets.rules import Flow, Rule
 
-__all__ = ["Eligibility"]
+__all__ = ["Eligibility", "count_infinities", "infinite_weights", "moves_to_floats"]
+
+
+def count_infinities(value: ir.Value | None) -> int:
+    """Returns how many infinities a constant holds; none if it is not one."""
+    if not is_constant(value):
+        return 0
+    found = range_of(value)
+    return found.pos_inf + found.neg_inf
+
+
+def infinite_weights(value: ir.Value | None, infinite: int) -> ModelError:
+    """Returns the error about a weight that holds so many infinities."""
+    found = f"infinity in {infinite} of {array_of(value).size} values"
+    return ModelError(f"tensor {name_of(value)!r}: expected finite weights, got {found}")
+
 
 _UNTYPED = "the type of {name!r} is not known: onnx does not infer it, and onnxruntime does not tell it"
 _NO_RULE = Rule()
@@ -77,3 +92,26 @@ class Eligibility:
                     raise infinite_weights(node.inputs[index], infinite)
                 return f"its constant {name_of(node.inputs[index])!r} is infinite"
         return rule.objection(node)
+
+
+def moves_to_floats(value: ir.Value, choices: Choices, nodes: Eligibility) -> set[ir.Node] | None:
+    """Returns what moves a tensor on to float nodes, or None where codes or an output of the model are behind.
+
+    Args:
+        value: The tensor.
+        choices: What the scheme says; a tensor that has a spec of its own may get codes.
+        nodes: Which nodes stay float.
+    """
+    moves, pending = set[ir.Node](), [value]
+    while pending:
+        each = pending.pop()
+        if each.is_graph_output() or choices.is_changed(name_of(each)):
+            return None
+        for node, index in each.uses():
+            if nodes.objection(node) or node in moves:
+                continue
+            if nodes.rule(node).flow is not Flow.PASS_THROUGH or index != 0:
+                return None
+            moves.add(node)
+            pending.extend(node.outputs)
+    return moves

@@ -14,9 +14,7 @@ from quarkfast.graph.access import array_of, is_constant, name_of, rank_of
 from quarkfast.graph.opset import opset_version
 from quarkfast.graph.selection import Choices
 from quarkfast.graph.written_codes import table_behind, takes_rows
-from quarkfast.quantization.eligibility import Eligibility
-from quarkfast.quantization.infinite_constants import count_infinities
-from quarkfast.quantization.moves_to_floats import moves_to_floats
+from quarkfast.quantization.eligibility import Eligibility, count_infinities, moves_to_floats
 from quarkfast.targets import Target
 
 __all__ = ["COLUMNS", "LookupTables", "find_tables", "takes_tables"]

@@ -14,12 +14,10 @@ from quarkfast.graph.placement import Edge, LeftFloat, Placement
 from quarkfast.graph.selection import Choices
 from quarkfast.graph.subgraphs import bodies_of, nodes_of
 from quarkfast.graph.written_codes import quantized_before
-from quarkfast.quantization.constant_slots import ConstantSlots
-from quarkfast.quantization.eligibility import Eligibility
+from quarkfast.quantization.constant_slots import ConstantSlots, Operands
+from quarkfast.quantization.eligibility import Eligibility, moves_to_floats
 from quarkfast.quantization.float_rules import FloatNodes
 from quarkfast.quantization.lookup_tables import LookupTables, find_tables, takes_tables
-from quarkfast.quantization.moves_to_floats import moves_to_floats
-from quarkfast.quantization.operand_quantization import Operands
 from quarkfast.targets import Target
 from quarkfast.targets.rules import Flow, Rule
 

@@ -18,8 +18,7 @@ from quarkfast.graph.operators import PAIRED_PRODUCTS, is_recurrent
 from quarkfast.graph.placement import ConstantSlot, Edge, Pairs, Placement, Quantizer, Reduction
 from quarkfast.qparams import HIGHEST, Order, grow_scales, overflowing_pairs, rows_of
 from quarkfast.quantization.codes import codes_of, scale_along, zero_point_along
-from quarkfast.quantization.plan import Plan
-from quarkfast.quantization.quantized_tensor import QuantizedBlocks
+from quarkfast.quantization.plan import Plan, QuantizedBlocks
 from quarkfast.ranges.decibels import decibels
 from quarkfast.targets import Target
 from quarkfast.wording import counted, first_names

@@ -1,24 +1,130 @@
-"""From the range of a tensor and its spec to a quantizer."""
+"""Scales of activations: from ranges that hold something, and that tensors share, to a scale and a zero point."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quarkfast import kernels, qparams
 from quarkfast.config import TensorSpec
+from quarkfast.deferred import ir
 from quarkfast.formats.scalar import qtype
-from quarkfast.graph.placement import Quantizer
+from quarkfast.graph.access import array_of, is_standard, name_of
+from quarkfast.graph.placement import ConstantSlot, Edge, Placement, Quantizer
+from quarkfast.kernels import Range
 from quarkfast.qparams import QParams
 from quarkfast.ranges.estimate import estimate_range, needs_histogram
 from quarkfast.ranges.params import params_for
 from quarkfast.ranges.registry import METHODS
 from quarkfast.ranges.summary import ValuesSummary
 
-__all__ = ["quantizer_for_range", "quantizer_for_values", "unit_quantizer"]
+__all__ = ["count_flat", "quantizer_for_range", "quantizer_for_values", "share_ranges", "unit_quantizer"]
+
+_KINDS = ("activation of zeros", "activation of one value", "weight of zeros", "channel of zeros")
+
+
+def count_flat(model: ir.Model, placement: Placement, seen: Mapping[str, Range]) -> tuple[str, ...]:
+    """Returns a sentence that counts such tensors, or none.
+
+    They get finite scales all the same: zeros scale 1, one value the scale that it fills the codes with, and a channel
+    of zeros the largest scale of its tensor. Many of them hint at data that does not exercise the model.
+
+    Args:
+        model: The prepared model.
+        placement: What is quantized.
+        seen: What calibration saw of the activations.
+    """
+    found = [seen[name] for name in placement.observed if name in seen]
+    counts = Counter(dict.fromkeys(_KINDS, 0))
+    counts["activation of zeros"] = sum(each.min == each.max == 0 for each in found)
+    counts["activation of one value"] = sum(each.min == each.max != 0 for each in found)
+    for kind, count in _constants(model, placement):
+        counts[kind] += count
+    plural = {kind: kind.replace(" of", "s of", 1) for kind in _KINDS}
+    counted = ", ".join(f"{count} {kind if count == 1 else plural[kind]}" for kind, count in counts.items() if count)
+    return (f"flat tensors: {counted}; their scales are finite, and arbitrary",) if counted else ()
+
+
+def _constants(model: ir.Model, placement: Placement) -> Iterator[tuple[str, int]]:
+    for slot in placement.constants:
+        values = array_of(model.graph.initializers[slot.tensor])
+        if slot.role != "weight" or not slot.spec.needs_range or not values.size:
+            continue
+        if not values.any():
+            yield "weight of zeros", 1
+        elif slot.axis is not None:
+            others = tuple(axis for axis in range(values.ndim) if axis != slot.axis % values.ndim)
+            yield "channel of zeros", int((~values.any(axis=others)).sum())
+
+
+Member: TypeAlias = str | ConstantSlot
+
+
+def share_ranges(
+    model: ir.Model, placement: Placement, ranges: Mapping[str, Range], op_types: Collection[str]
+) -> tuple[Placement, Mapping[str, Range], Mapping[ConstantSlot, tuple[float, float]]]:
+    """Returns a placement and ranges in which the inputs of operators have the range of their output, and constants'.
+
+    Where one tensor takes part in several, all of them have the widest range of their outputs. A tensor of another type
+    or of other symmetry than the output, which cannot have its scale, keeps its own.
+
+    Args:
+        model: The prepared model.
+        placement: What is quantized.
+        ranges: What is kept of the activations.
+        op_types: The operators, of the standard.
+    """
+    shared, constants, fixed = dict(ranges), dict[ConstantSlot, tuple[float, float]](), dict(placement.fixed)
+    for members, results in _groups(model, placement, ranges, op_types):
+        limits = [placement.fixed.get(name) or (ranges[name].min, ranges[name].max) for name in results]
+        low, high = min(low for low, _ in limits), max(high for _, high in limits)
+        for member in members:
+            if isinstance(member, str):
+                shared[member] = replace(ranges.get(member, ranges[results[0]]), min=low, max=high)
+                fixed.pop(member, None)
+            else:
+                constants[member] = low, high
+    return replace(placement, fixed=fixed), shared, constants
+
+
+def _groups(
+    model: ir.Model, placement: Placement, ranges: Mapping[str, Range], op_types: Collection[str]
+) -> list[tuple[list[Member], list[str]]]:
+    """Returns the activations and constants that have one range, with those among them that decide it."""
+    slots = {edge: slot for slot in placement.constants for edge in slot.edges}
+    groups: dict[Member, list[Member]] = {}
+    results: dict[str, None] = {}
+    for node in model.graph:
+        if not is_standard(node) or node.op_type not in op_types or name_of(node) not in placement.quantized:
+            continue
+        result = placement.activations.get(name_of(node.outputs[0]))
+        found = None if result is None else ranges.get(result)
+        if result is None or found is None or found.min > found.max:
+            continue
+        operands = [
+            slots.get(Edge(name_of(node), index)) or placement.activations.get(name_of(value))
+            for index, value in enumerate(node.inputs)
+        ]
+        spec = placement.specs[result]
+        members = [result, *(each for each in operands if each is not None and _same(each, spec, placement))]
+        merged = list(dict.fromkeys(each for member in members for each in groups.get(member, [member])))
+        groups |= dict.fromkeys(merged, merged)
+        results[result] = None
+    return [
+        (group, [each for each in group if isinstance(each, str) and each in results])
+        for group in {id(each): each for each in groups.values()}.values()
+    ]
+
+
+def _same(member: Member, spec: TensorSpec, placement: Placement) -> bool:
+    own = placement.specs[member] if isinstance(member, str) else member.spec
+    return (own.dtype, own.symmetric, own.scale) == (spec.dtype, spec.symmetric, spec.scale)
 
 
 def unit_quantizer(spec: TensorSpec, axis: int | None = None) -> Quantizer:

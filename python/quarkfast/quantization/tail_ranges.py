@@ -1,4 +1,4 @@
-"""Ranges of tensors of which samples show few values, such as logits: wider than what was seen."""
+"""Ranges that reach beyond what samples showed: of activations of 16 bits, and of the answers of a model."""
 
 from __future__ import annotations
 
@@ -12,11 +12,46 @@ from quarkfast.graph.operators import ANSWER_FUNCTIONS, BOUNDED, MOVERS
 from quarkfast.graph.placement import Placement
 from quarkfast.graph.walks import moved_from
 from quarkfast.kernels import Range
-from quarkfast.quantization.headroom import has_bits_to_spare
 from quarkfast.ranges.summary import TensorSummary
 from quarkfast.ranges.tail_range import range_with_tails
 
-__all__ = ["few_valued", "note_of_tails", "widen_tails"]
+__all__ = ["few_valued", "has_bits_to_spare", "note_of_headroom", "note_of_tails", "widen_tails", "with_headroom"]
+
+_FACTOR = 2.0
+
+# Formats of so many bits have one to spare: rounding in 15 lies 80 dB below an activation, weights of 8 bits at 40.
+_LEAST_BITS = 16
+
+
+def with_headroom(placement: Placement, ranges: Mapping[str, Range]) -> dict[str, Range]:
+    """Returns the ranges of those activations that are doubled.
+
+    What saturates costs as much in 16 bits as in 8, and a calibration of few samples shows few of the largest values.
+    Ranges that the user or the target gives stay, and those of power-of-two scales, which are rounded up.
+
+    Args:
+        placement: Where pairs go.
+        ranges: What the methods keep.
+    """
+    return {
+        name: replace(kept, min=_FACTOR * kept.min, max=_FACTOR * kept.max)
+        for name, kept in ranges.items()
+        if kept.min <= kept.max and name not in placement.fixed and has_bits_to_spare(placement.specs[name])
+    }
+
+
+def has_bits_to_spare(spec: TensorSpec) -> bool:
+    """Whether activations of `spec` are integers of 16 bits whose scale may be any number."""
+    return spec.format.is_integer and spec.format.bits >= _LEAST_BITS and spec.scale != "power_of_two"
+
+
+def note_of_headroom(doubled: Mapping[str, Range]) -> list[str]:
+    """Returns the sentence that says how many activations have wider ranges, if there are any."""
+    if not doubled:
+        return []
+    have = "activations of 16 bits have ranges" if len(doubled) > 1 else "activation of 16 bits has a range"
+    return [f"{len(doubled)} {have} twice as wide as what samples showed, which leaves 15 bits; strict=True keeps 16"]
+
 
 # A row of such a tensor has one number for each channel; others have that many at each of many places.
 _MOST_RANK = 2
@@ -27,7 +62,7 @@ def few_valued(model: ir.Model, placement: Placement) -> tuple[str, ...]:
 
     Left out are tensors in between, whose channels may lie far apart, so that a wider range takes the small ones their
     digits, tensors with power-of-two scales, which leave one or two ranges to choose from, and those of 16 bits, whose
-    ranges are doubled (`quarkfast.quantization.headroom`).
+    ranges are doubled (`quarkfast.quantization.tail_ranges`).
 
     Args:
         model: The prepared model.

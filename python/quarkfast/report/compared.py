@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TypeGuard
 
 from quarkfast.evaluate.tensor_comparison import TensorComparison
-from quarkfast.quantization.records import Records
+from quarkfast.quantization.record_plan import Records
 from quarkfast.report.markup import Markup, decibels, element, join, percent, table
 
 __all__ = ["compared_tables", "lowest_table", "measured_places", "places_of"]

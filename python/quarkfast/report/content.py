@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from quarkfast.evaluate.tensor_comparison import TensorComparison
-from quarkfast.quantization.records import Records
+from quarkfast.quantization.record_plan import Records
 
 __all__ = ["Content"]
 

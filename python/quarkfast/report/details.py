@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from quarkfast.evaluate.tensor_comparison import TensorComparison
-from quarkfast.quantization.records import Bins, Channels, Records, TensorRecord
+from quarkfast.quantization.record_plan import Bins, Channels, Records, TensorRecord
 from quarkfast.report.content import Content
 
 __all__ = ["ALPHABET", "details_json", "levels"]

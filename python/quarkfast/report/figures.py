@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from quarkfast.evaluate.tensor_comparison import TensorComparison
-from quarkfast.quantization.records import Records
+from quarkfast.quantization.record_plan import Records
 from quarkfast.report.compared import measured_places, places_of
 from quarkfast.report.markup import Markup, decibels, element, join, number, percent, size, table
 from quarkfast.report.plots import Series, drawing, frame, marks, polyline, stacked_bar

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from quarkfast.evaluate.tensor_comparison import TensorComparison
-from quarkfast.quantization.records import NodeRecord, Records, TensorRecord
+from quarkfast.quantization.record_plan import NodeRecord, Records, TensorRecord
 from quarkfast.report.content import Content
 from quarkfast.report.markup import Markup, decibels, element, join, percent
 

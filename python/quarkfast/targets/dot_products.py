@@ -7,8 +7,7 @@ so they are stored that way too.
 
 from types import MappingProxyType
 
-from quarkfast.targets.rule_tables import LAYERS, RYZENAI, constant_weight
-from quarkfast.targets.rules import Rule
+from quarkfast.targets.rules import LAYERS, RYZENAI, Rule, constant_weight
 from quarkfast.targets.switches import CONVERTED
 from quarkfast.targets.target import Target
 

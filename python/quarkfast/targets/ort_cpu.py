@@ -2,8 +2,7 @@
 
 from types import MappingProxyType
 
-from quarkfast.targets.rule_tables import ACTIVATION, AVERAGE, COMPUTE, FIRST, MOVEMENT, SOFTMAX, rows
-from quarkfast.targets.rules import Rule
+from quarkfast.targets.rules import ACTIVATION, AVERAGE, COMPUTE, FIRST, MOVEMENT, SOFTMAX, Rule, rows
 from quarkfast.targets.switches import CONVERTED, FLOAT_SCALES, SIMULATED, behind_products, fusion
 from quarkfast.targets.target import Target
 

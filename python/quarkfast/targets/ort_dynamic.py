@@ -11,8 +11,7 @@ from types import MappingProxyType
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant
 from quarkfast.graph.operators import RECURRENT_WEIGHTS
-from quarkfast.targets.rule_tables import constant_weight, rows
-from quarkfast.targets.rules import Rule
+from quarkfast.targets.rules import Rule, constant_weight, rows
 from quarkfast.targets.switches import CONVERTED
 from quarkfast.targets.target import Target
 

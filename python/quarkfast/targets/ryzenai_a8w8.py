@@ -3,12 +3,11 @@
 from types import MappingProxyType
 
 from quarkfast.config import Scheme
+from quarkfast.targets.checks.audits import bias_scales, float_layers, scales, types
 from quarkfast.targets.checks.operator_support import A8W8, A16W8, Device
 from quarkfast.targets.checks.ryzenai import ryzenai_checks
-from quarkfast.targets.checks.scale_audit import float_layers, scales
-from quarkfast.targets.checks.type_audit import bias_scales, types
 from quarkfast.targets.conversions import CONVERSIONS
-from quarkfast.targets.rule_tables import RYZENAI, RYZENAI_FUSED
+from quarkfast.targets.rules import RYZENAI, RYZENAI_FUSED
 from quarkfast.targets.switches import CONVERTED, FLOAT_SCALES, FUSED, SIMULATED
 from quarkfast.targets.target import Target
 from quarkfast.transforms.write_conv_attributes import write_conv_attributes

@@ -2,11 +2,10 @@
 
 from types import MappingProxyType
 
+from quarkfast.targets.checks.audits import float_types, scales
 from quarkfast.targets.checks.operator_support import BF16
 from quarkfast.targets.checks.ryzenai import ryzenai_checks
-from quarkfast.targets.checks.scale_audit import scales
-from quarkfast.targets.checks.type_audit import float_types
-from quarkfast.targets.rule_tables import RYZENAI, RYZENAI_FUSED
+from quarkfast.targets.rules import RYZENAI, RYZENAI_FUSED
 from quarkfast.targets.switches import CONVERTED, FLOAT_SCALES, FUSED
 from quarkfast.targets.target import Target
 from quarkfast.transforms.write_conv_attributes import write_conv_attributes

@@ -2,8 +2,7 @@
 
 from types import MappingProxyType
 
-from quarkfast.targets.rule_tables import constant_weight, rows
-from quarkfast.targets.rules import Rule
+from quarkfast.targets.rules import Rule, constant_weight, rows
 from quarkfast.targets.switches import CONSTANT_MATMUL, CONVERTED
 from quarkfast.targets.target import Target
 from quarkfast.transforms.write_conv_attributes import write_conv_attributes

@@ -2,15 +2,12 @@
 
 from types import MappingProxyType
 
+from quarkfast.targets.checks.audits import fixed_points, float_layers, scales, shifts, types
 from quarkfast.targets.checks.operator_support import XINT8
 from quarkfast.targets.checks.ryzenai import ryzenai_checks
-from quarkfast.targets.checks.scale_audit import float_layers, scales
-from quarkfast.targets.checks.shift_audit import fixed_points, shifts
-from quarkfast.targets.checks.type_audit import types
 from quarkfast.targets.constraints import ALIGNED, ShiftLimits
-from quarkfast.targets.conversions import CONVERSIONS
-from quarkfast.targets.rule_tables import RYZENAI_FUSED, RYZENAI_SHIFTS
-from quarkfast.targets.simulations import DPU
+from quarkfast.targets.conversions import CONVERSIONS, DPU
+from quarkfast.targets.rules import RYZENAI_FUSED, RYZENAI_SHIFTS
 from quarkfast.targets.switches import CONSTANT_MATMUL, CONVERTED, FUSED, SHIFTS, SIMULATED
 from quarkfast.targets.target import Target
 from quarkfast.transforms.write_conv_attributes import write_conv_attributes

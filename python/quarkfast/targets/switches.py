@@ -13,10 +13,8 @@ from typing import Any
 from quarkfast.graph.operators import ELEMENTWISE
 from quarkfast.targets.constraints.shift_limits import ShiftLimits
 from quarkfast.targets.constraints.shift_rules import ALIGNED, NAMES
-from quarkfast.targets.conversions import CONVERSIONS, Conversion
-from quarkfast.targets.rule_tables import RYZENAI_PRODUCERS, constant_weight
-from quarkfast.targets.rules import Flow, Rule
-from quarkfast.targets.simulations import SIMULATIONS, Simulation
+from quarkfast.targets.conversions import CONVERSIONS, SIMULATIONS, Conversion, Simulation
+from quarkfast.targets.rules import RYZENAI_PRODUCERS, Flow, Rule, constant_weight
 from quarkfast.targets.target import Switch, Target
 
 __all__ = [

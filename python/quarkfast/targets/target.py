@@ -11,9 +11,8 @@ from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 from quarkfast.graph.placement import Placement, Quantizers
 from quarkfast.targets.checks.finding import Audit
-from quarkfast.targets.conversions import Conversion
+from quarkfast.targets.conversions import Conversion, Simulation
 from quarkfast.targets.rules import Rule
-from quarkfast.targets.simulations import Simulation
 
 __all__ = ["Check", "Constraint", "Switch", "Target", "Transform"]
 

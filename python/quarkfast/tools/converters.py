@@ -21,16 +21,12 @@ from quarkfast.graph.opset import choose_ir_version, convert_opset, convert_opse
 from quarkfast.graph.shape_inference import drop_stale_shapes
 from quarkfast.pipeline.quantize import quantize
 from quarkfast.transforms.channels_last import move_channels_last
-from quarkfast.transforms.clean import sort
-from quarkfast.transforms.fix_inputs import fix_inputs
-from quarkfast.transforms.fix_shapes import fix_shapes
+from quarkfast.transforms.clean import lift_constants, sort
+from quarkfast.transforms.fix_shapes import fix_inputs, fix_shapes
 from quarkfast.transforms.float_types import change_float_type
+from quarkfast.transforms.half_precision import widen_ends, widen_half
 from quarkfast.transforms.infer_types import infer_types, open_outputs
-from quarkfast.transforms.lift_constants import lift_constants
-from quarkfast.transforms.pair_operators import DOMAINS, change_domain, to_custom_pairs, to_standard_pairs
-from quarkfast.transforms.remove_pairs import remove_pairs
-from quarkfast.transforms.widen_ends import widen_ends
-from quarkfast.transforms.widen_half import widen_half
+from quarkfast.transforms.pairs import DOMAINS, change_domain, remove_pairs, to_custom_pairs, to_standard_pairs
 
 __all__ = [
     "BFLOAT16_FORMS",

@@ -10,10 +10,9 @@ from quarkfast.graph.load import ModelSource, load_model
 from quarkfast.graph.map_types import restore_map_types
 from quarkfast.graph.shape_inference import drop_stale_shapes
 from quarkfast.transforms.channels_last import move_channels_last
-from quarkfast.transforms.clean import sort
+from quarkfast.transforms.clean import lift_constants, sort
+from quarkfast.transforms.half_precision import widen_ends
 from quarkfast.transforms.infer_types import infer_types, open_outputs
-from quarkfast.transforms.lift_constants import lift_constants
-from quarkfast.transforms.widen_ends import widen_ends
 
 __all__ = ["as_float32", "with_channels_last"]
 

@@ -1,14 +1,14 @@
-"""Casts to the type that a tensor has, and parts of a Concat that have no elements, are taken out."""
+"""Nodes that add nothing: removed, or merged with those that do."""
 
 from __future__ import annotations
 
 from quarkfast.deferred import ir, passes
-from quarkfast.graph.access import array_of, is_constant, is_standard, shape_of, tensor_of
+from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard, shape_of, tensor_of
 from quarkfast.graph.operators import EMPTY_STEPS
 from quarkfast.graph.subgraphs import nodes_of
-from quarkfast.transforms.remove_identities import bypass
+from quarkfast.transforms.clean import bypass
 
-__all__ = ["remove_no_ops"]
+__all__ = ["merge_concats", "remove_no_ops"]
 
 
 def remove_no_ops(model: ir.Model) -> bool:
@@ -93,3 +93,49 @@ def _sizes(value: ir.Value | None) -> list[int | None] | None:
         return [int(size) for size in array_of(value).ravel()]
     length = None if value.shape is None or len(value.shape) != 1 else value.shape[0]
     return [None] * length if isinstance(length, int) else None
+
+
+def merge_concats(model: ir.Model) -> bool:
+    """Merges each Concat into the one that alone reads it, in place; returns whether there were any.
+
+    Exporters write a loop that appends to a tensor as one Concat behind another. With pairs all but the last part would
+    be rounded once more by each.
+
+    Types are known (`quarkfast.transforms.infer_types`). Idempotent; graph inputs and outputs keep names and types;
+    error 0.
+    """
+    changed = False
+    for node in nodes_of(model.graph):  # in order: what a Concat reads has taken its own parts by then
+        if node.op_type == "Concat" and is_standard(node):
+            changed |= _take_parts(node)
+    return changed
+
+
+def _take_parts(node: ir.Node) -> bool:
+    parts: list[ir.Value | None] = []
+    inner: list[ir.Node] = []
+    for value in node.inputs:
+        found = _inner(node, value)
+        parts += [value] if found is None else found.inputs
+        inner += [] if found is None else [found]
+    if inner and node.graph is not None:
+        node.resize_inputs(len(parts))
+        for index, value in enumerate(parts):
+            node.replace_input_with(index, value)
+        node.graph.remove(inner, safe=True)
+    return bool(inner)
+
+
+def _inner(node: ir.Node, value: ir.Value | None) -> ir.Node | None:
+    """Returns the Concat that makes what a Concat reads, if the latter can take its parts."""
+    producer = None if value is None else value.producer()
+    if value is None or producer is None or producer.op_type != "Concat" or not is_standard(producer):
+        return None
+    alone = producer.graph is node.graph and is_read_once(value)
+    return producer if alone and _axis(producer) == _axis(node) else None
+
+
+def _axis(node: ir.Node) -> int:
+    """Returns the axis of a Concat, from the first dimension on where the rank is known."""
+    axis, shape = node.attributes.get_int("axis", 0), node.outputs[0].shape
+    return axis + len(shape) if axis < 0 and shape is not None else axis

@@ -14,8 +14,7 @@ from quarkfast.graph.builder import GraphBuilder, drop_unread
 from quarkfast.graph.operators import RECURRENT_WEIGHTS
 from quarkfast.graph.placement import Edge
 from quarkfast.quantization.codes import scale_along
-from quarkfast.quantization.plan import Plan
-from quarkfast.quantization.quantized_tensor import QuantizedBlocks, QuantizedTensor
+from quarkfast.quantization.plan import Plan, QuantizedBlocks, QuantizedTensor
 
 __all__ = ["insert_dynamic"]
 

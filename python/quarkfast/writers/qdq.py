@@ -22,8 +22,7 @@ from quarkfast.graph.rewriting import splice
 from quarkfast.graph.runtimes import runtime_notes
 from quarkfast.quantization.block_codes import PackingTally
 from quarkfast.quantization.codes import scale_along
-from quarkfast.quantization.plan import Plan
-from quarkfast.quantization.quantized_tensor import QuantizedBlocks, QuantizedTensor
+from quarkfast.quantization.plan import Plan, QuantizedBlocks, QuantizedTensor
 from quarkfast.targets import Target
 from quarkfast.writers.dynamic import insert_dynamic
 from quarkfast.writers.float_constants import keep_floats

@@ -1,9 +1,8 @@
 """Weights in narrower types while activations stay float: which, along which axis, and their codes as lazy streams."""
 
-from quarkfast.quantization.weight_only.casts import cast_values
-from quarkfast.quantization.weight_only.coded import CodedWeight
+from quarkfast.quantization.weight_only.layout import cast_values
 from quarkfast.quantization.weight_only.place import StoredWeight, WeightPlacement, place_weights
-from quarkfast.quantization.weight_only.plan import StreamedWeight, WeightPlan, plan_weights
+from quarkfast.quantization.weight_only.plan import CodedWeight, StreamedWeight, WeightPlan, plan_weights
 from quarkfast.quantization.weight_only.uses import Reader, reads_table
 
 __all__ = [

@@ -1,14 +1,42 @@
-"""Constants that several nodes read are copied, so that each node has its own."""
+"""Constants of a model: checked, and copied where nodes share them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from quarkfast.deferred import ir
-from quarkfast.graph.access import is_constant, name_of, tensor_of
+from quarkfast.errors import ModelError
+from quarkfast.graph.access import is_constant, name_of, range_of, tensor_of
 from quarkfast.graph.builder import GraphBuilder, add_initializer
+from quarkfast.graph.subgraphs import graphs_of
 
-__all__ = ["unshare_constants"]
+__all__ = ["check_weights", "unshare_constants"]
+
+Checked = Mapping[int, ir.TensorProtocol]
+"""Tensors without NaN, by their identity."""
+
+
+def check_weights(model: ir.Model, checked: Checked = MappingProxyType({})) -> Checked:
+    """Makes sure that no float32 initializer holds a NaN, and returns what was looked at.
+
+    Args:
+        model: The model; not changed.
+        checked: What an earlier call returned: tensors that are not read again.
+
+    Raises:
+        ModelError: If one does; the sentence names the tensor and how many of its values are NaN.
+    """
+    found = dict(checked)
+    for value in (each for graph in graphs_of(model) for each in graph.initializers.values()):
+        tensor = value.const_value
+        if tensor is None or tensor.dtype != ir.DataType.FLOAT or id(tensor) in checked:
+            continue
+        seen = range_of(value)
+        if seen.nan:
+            raise ModelError(f"tensor {value.name!r}: expected numbers, got NaN in {seen.nan} of {seen.count} values")
+        found[id(tensor)] = tensor
+    return found
 
 
 def unshare_constants(model: ir.Model, op_types: Collection[str]) -> bool:

@@ -1,20 +1,97 @@
-"""A quantized model that was widened from float16 becomes one that computes in float16 again."""
+"""Half precision: float16 models that compute in float32, results that become float16, ends that become float32."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
 from quarkfast.deferred import ir
 from quarkfast.errors import UnsupportedError
 from quarkfast.graph.access import array_of, is_constant, is_standard, name_of
-from quarkfast.graph.notes import drop_note
+from quarkfast.graph.notes import add_note, drop_note
+from quarkfast.graph.operators import TYPE_KEEPERS
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
+from quarkfast.transforms.clean import remove_identities
 from quarkfast.transforms.float_types import change_float_type
 from quarkfast.transforms.infer_types import infer_types
-from quarkfast.transforms.remove_identities import remove_identities
-from quarkfast.transforms.widen_half import WIDENED
+from quarkfast.transforms.pairs import remove_pairs
 
-__all__ = ["check_half", "narrow_half"]
+__all__ = ["WIDENED", "check_half", "narrow_half", "widen_ends", "widen_half"]
+
+WIDENED = "the model was float16: it computes in float32 now, and its inputs and outputs keep their types"
+
+_HALF, _FLOAT = ir.DataType.FLOAT16, ir.DataType.FLOAT
+
+
+def widen_half(model: ir.Model) -> bool:
+    """Rewrites a float16 model to float32, in place; returns whether it was one.
+
+    1. It is one if an operator of the standard computes in float16 (Casts and what moves values do not), in the model's
+       own graph, and no operator of another domain reads or gives it.
+    2. Initializers and constants of float16 become float32 of the same values; so do the types of tensors, and the
+       types that attributes name.
+    3. Graph inputs and outputs keep names and types; each of float16 gets a Cast behind or in front of it.
+
+    Quantizers' operators take float32 scales, and their arithmetic is float32 on every target. Idempotent. Error:
+    none in the values of constants; results are more precise by what float16 rounded between operators.
+    """
+    if not _may_be_half(model):
+        return False
+    infer_types(model)
+    giving = [node for node in model.graph if any(value.dtype == _HALF for value in node.outputs)]
+    reading = [node for node in model.graph if any(value is not None and value.dtype == _HALF for value in node.inputs)]
+    if all(node.op_type in TYPE_KEEPERS for node in giving) or not all(map(is_standard, (*giving, *reading))):
+        return False
+    change_float_type(model, _HALF, _FLOAT, keep_ends=True)
+    add_note(model, WIDENED)
+    return True
+
+
+def _may_be_half(model: ir.Model) -> bool:
+    values = (*model.graph.inputs, *model.graph.initializers.values())
+    return any(value.dtype == _HALF for value in values) or any(map(_gives_half, model.graph))
+
+
+def _gives_half(node: ir.Node) -> bool:
+    return node.op_type == "Cast" and node.attributes.get_int("to") == _HALF
+
+
+_FLOAT, _HALF, _BFLOAT16 = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16
+
+
+def widen_ends(model: ir.Model) -> bool:
+    """Has everything in 16-bit floats be float32, in place; returns whether there was anything.
+
+    Casts that do nothing then go, and so do pairs, of Casts or of Quark's nodes, that round float32 to such a type and
+    back. Values of constants stay as they are; types are known beforehand and afterwards. Idempotent; error: what
+    operators round to 16 bits no more.
+    """
+    before = {value.dtype for value in _values(model)}
+    remove_pairs(model, floats_alone=True)
+    for narrow in (_HALF, _BFLOAT16):
+        change_float_type(model, narrow, _FLOAT, keep_ends=False)
+    _drop_idle_casts(model)
+    infer_types(model)
+    return bool(before & {_HALF, _BFLOAT16})
+
+
+def _values(model: ir.Model) -> Iterator[ir.Value]:
+    yield from model.graph.inputs
+    yield from model.graph.initializers.values()
+    for node in model.graph:
+        yield from node.outputs
+
+
+def _drop_idle_casts(model: ir.Model) -> None:
+    """Removes Casts from float32 to float32."""
+    for node in model.graph:
+        value = node.inputs[0] if node.inputs else None
+        if node.op_type == "Cast" and value is not None and value.dtype == _FLOAT == node.attributes.get_int("to"):
+            node.op_type = "Identity"
+            node.attributes.clear()
+    remove_identities(model)
+
 
 _HALF, _FLOAT = ir.DataType.FLOAT16, ir.DataType.FLOAT
 _LARGEST = float(np.finfo(np.float16).max)
