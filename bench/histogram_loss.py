@@ -25,7 +25,7 @@ from quarkfast.pipeline.prepare import prepare
 from quarkfast.pipeline.resolve import resolve
 from quarkfast.quantization import place
 from quarkfast.ranges.estimate import estimate_range
-from quarkfast.ranges.params import params_for
+from quarkfast.ranges.methods import params_for
 from quarkfast.ranges.summary import ClippingRange, ValuesSummary
 
 Array = NDArray[np.float32]

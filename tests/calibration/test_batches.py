@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quarkfast.calibration.data.batches import regroup
+from quarkfast.calibration.data.inputs import regroup
 
 
 def _feeds(*rows, width=2):

@@ -16,8 +16,8 @@ import quarkfast
 from quarkfast import Calibration
 from quarkfast.calibration import live_bytes, parse_bytes
 from quarkfast.calibration.data import ModelInput, open_data
-from quarkfast.calibration.interrupt import uninterrupted
 from quarkfast.calibration.memory import resident_bytes
+from quarkfast.calibration.session import uninterrupted
 from quarkfast.errors import CalibrationError, ConfigError
 from quarkfast.graph.load import load_model
 from support.tiny_models import conv_relu_model, samples, tiny_model

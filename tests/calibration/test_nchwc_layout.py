@@ -11,7 +11,7 @@ import quarkfast
 from quarkfast import _core, kernels, ort
 from quarkfast.calibration import Observer
 from quarkfast.calibration import nchwc_layout as blocked
-from quarkfast.calibration.observers import add_observers
+from quarkfast.calibration.nchwc_layout import add_observers
 from quarkfast.graph.save import to_proto
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.statistics import StatisticsRequest

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from quarkfast.checkpoint import GGUF_PRESETS, quantize_checkpoint
-from quarkfast.checkpoint.gguf_models import GGUF_MODELS, rope_factors
-from quarkfast.checkpoint.gguf_tokenizer import splitting_of
+from quarkfast.checkpoint.gguf_models import GGUF_MODELS, rope_factors, splitting_of
 from quarkfast.errors import ConfigError, ModelError, OutputError, UnsupportedError
 from support.made_checkpoints import CONFIG, HEADS, KEY_HEADS, VOCABULARY, llama_tensors, write_checkpoint
 

@@ -10,7 +10,7 @@ import pytest
 
 import quarkfast
 from quarkfast.config.quark import Config, get_default_config
-from quarkfast.config.quark.data_source import data_source_of
+from quarkfast.config.quark.plain import data_source_of
 from quarkfast.errors import CalibrationError, ConfigError, ModelError
 from support.tiny_models import conv_relu_model, run_as_written, samples, tiny_model
 

@@ -56,7 +56,7 @@ def test_any_other_value_is_refused(key):
             scheme(preset, **{key: "another"})
 
 
-# What `quarkfast.config.quark.data_source` reads for the quantizer: tests/compat/test_quark_data.py.
+# What `quarkfast.config.quark.plain` reads for the quantizer: tests/compat/test_quark_data.py.
 OF_DATA = {
     *("ConvertFP16ToFP32", "ConvertNCHWToNHWC", "RandomDataReaderInputDataRange", "RandomDataReaderInputShape"),
     *("SaveAndRestore", "UseRandomData"),

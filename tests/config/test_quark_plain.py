@@ -10,8 +10,8 @@ import pytest
 import quarkfast
 from quarkfast.config.options import OPTIONS
 from quarkfast.config.quark import QuantizationConfig, get_default_config, scheme_of
-from quarkfast.config.quark.data_source import data_source_of
 from quarkfast.config.quark.keys import KEYS
+from quarkfast.config.quark.plain import data_source_of
 from quarkfast.config.quark.translate import with_algorithms
 from quarkfast.errors import ConfigError, QuarkfastError
 

@@ -12,7 +12,7 @@ import pytest
 import quarkfast
 from conftest import float_bits
 from quarkfast import reference
-from quarkfast.reference.stochastic import random_bits
+from quarkfast.reference.linear import random_bits
 
 TYPES = ("int4", "uint4", "int8", "uint8", "int16", "uint16")
 # Of a mean of n independent draws: beyond six standard errors once in 5e8 tests.

@@ -9,7 +9,7 @@ from quarkfast.config import TensorSpec
 from quarkfast.graph.scalar_functions import SCALAR_FUNCTIONS
 from quarkfast.kernels import histogram
 from quarkfast.ranges.function_range import range_for_function
-from quarkfast.ranges.params import params_for
+from quarkfast.ranges.methods import params_for
 
 VALUES = np.random.default_rng(3).normal(-2, 4, 1 << 16).astype(np.float32)
 H = histogram(VALUES)

@@ -12,9 +12,8 @@ from quarkfast import kernels, qparams, reference
 from quarkfast.config import TensorSpec
 from quarkfast.errors import CalibrationError
 from quarkfast.kernels import Range, histogram
-from quarkfast.ranges.distribution import normal_clip
 from quarkfast.ranges.estimate import estimate_range, estimate_ranges
-from quarkfast.ranges.params import params_for
+from quarkfast.ranges.methods import normal_clip, params_for
 from quarkfast.ranges.registry import METHODS
 from quarkfast.ranges.summary import ValuesSummary
 from support.percentile_telling import percentile_ends

@@ -7,7 +7,7 @@ import pytest
 
 from quarkfast.config import TensorSpec
 from quarkfast.kernels import histogram
-from quarkfast.ranges.params import params_for
+from quarkfast.ranges.methods import params_for
 from quarkfast.ranges.tail_range import range_with_tails
 
 SYMMETRIC, SPANNING = TensorSpec("int8"), TensorSpec("uint8", symmetric=False)

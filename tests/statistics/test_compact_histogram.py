@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quarkfast.kernels import histogram
-from quarkfast.statistics.compact_histogram import CompactHistogram
+from quarkfast.statistics.tensor import CompactHistogram
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from quarkfast import kernels
 from quarkfast.kernels import histogram
 from quarkfast.statistics import TensorStatistics
-from quarkfast.statistics.shifting import shift_statistics
+from quarkfast.statistics.scaling import shift_statistics
 
 # Counts move by up to a bin, which is an eighth of a step: there are 2048 bins on a side, and 256 codes.
 BIN_IN_STEPS = 1 / 8

@@ -14,7 +14,7 @@ import quarkfast
 from quarkfast import ort
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
-from quarkfast.writers.float_constants import keep_floats
+from quarkfast.writers.runtime_forms import keep_floats
 from support.tiny_models import samples, tiny_model
 
 BIASES = np.float32([0, 1e-30, -3.4e38, 1.5, -0.1, 1e20, 2.0**-126, np.pi])

@@ -12,7 +12,7 @@ import pytest
 import quarkfast
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
-from quarkfast.writers.residual_sums import keep_sums
+from quarkfast.writers.runtime_forms import keep_sums
 from support.tiny_models import run_as_written, samples, tiny_model
 
 RESIDUAL = """g (float[N, 3, 16] x) => (float[N, 3, 16] y) {

@@ -12,7 +12,7 @@ from quarkfast import ort
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
-from quarkfast.writers.signed_pairs import keep_signed
+from quarkfast.writers.runtime_forms import keep_signed
 from support.tiny_models import tiny_model
 
 SIGNED = ["A8W8", "XINT8"]

@@ -1,18 +1,9 @@
-"""Observers inside the blocked layout that ONNX Runtime gives to convolutions.
-
-For the sake of vectors ONNX Runtime keeps the activations of convolutions in blocks of channels (NCHWc) from one
-operator that knows the layout to the next. An Observe operator does not, so in front of each ONNX Runtime would put a
-ReorderOutput and behind it a ReorderInput: twice the whole activation through memory. Yet statistics ask for no order.
-So ONNX Runtime optimizes the model with the tensors as outputs, which keeps each of them whole; then observers are put
-into that graph, behind the blocks where there are some. Every operator computes the same values as before. The weights
-of that graph go from one session to the other through a file, which is mapped; as protobufs they would be in memory
-five times.
-"""
+"""Observers in a model, also between convolutions whose channels the runtime has put into blocks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,12 +11,77 @@ from typing import Any
 import onnx
 
 from quarkfast import _core, ort
-from quarkfast.calibration.observers import add_observers
 from quarkfast.errors import ModelError
 
-__all__ = ["move_into_blocks", "observed_session"]
+__all__ = ["add_observers", "move_into_blocks", "observed_session"]
 
-_DOMAIN = "com.microsoft.nchwc"
+_DOMAIN = "quarkfast"
+
+
+def add_observers(
+    model: onnx.ModelProto, tensors: Sequence[str], collector: int, axes: Mapping[int, int] = MappingProxyType({})
+) -> None:
+    """Puts an Observe operator behind each of `tensors`, in place; slot `i` of the collector is tensor `i`.
+
+    Args:
+        model: The model. Its outputs keep their names.
+        tensors: Names of graph inputs and of outputs of nodes, those of bodies by path.
+        collector: Id of an open collector.
+        axes: Axis of the channels of slots whose magnitudes are gathered channel by channel.
+    """
+    _observe(model.graph, {name: slot for slot, name in enumerate(tensors)}, collector, axes, "")
+    if not any(each.domain == _DOMAIN for each in model.opset_import):
+        model.opset_import.append(onnx.OperatorSetIdProto(domain=_DOMAIN, version=1))
+
+
+def _observe(
+    graph: onnx.GraphProto, slots: Mapping[str, int], collector: int, axes: Mapping[int, int], path: str
+) -> None:
+    def observer(tensor: str, source: str, target: str) -> onnx.NodeProto:
+        node = onnx.NodeProto(op_type="Observe", domain=_DOMAIN, name=f"{path}{tensor}, observer")
+        node.input.append(source)
+        node.output.append(target)
+        node.attribute.add(name="collector", type=onnx.AttributeProto.INT, i=collector)
+        slot = slots[path + tensor]
+        node.attribute.add(name="slot", type=onnx.AttributeProto.INT, i=slot)
+        if slot in axes:
+            node.attribute.add(name="axis", type=onnx.AttributeProto.INT, i=axes[slot])
+        return node
+
+    nodes = []
+    for value in graph.input:
+        # The input must keep its name, so all its readers read the output of the observer.
+        if path + value.name in slots:
+            _rename(graph, value.name, f"{value.name}, observed")
+            nodes.append(observer(value.name, value.name, f"{value.name}, observed"))
+    for node in graph.node:
+        nodes.append(node)
+        for name, body in _bodies(node):
+            _observe(body, slots, collector, axes, f"{path}{node.name}:{name}:")
+        for index, tensor in enumerate(node.output):
+            # The output of the observer takes over the name, so that readers need no change.
+            if tensor and path + tensor in slots:
+                node.output[index] = f"{tensor}, not yet observed"
+                nodes.append(observer(tensor, node.output[index], tensor))
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
+    """Makes all nodes that read `old` read `new`, those of bodies too."""
+    for node in graph.node:
+        for index, name in enumerate(node.input):
+            if name == old:
+                node.input[index] = new
+        for _, body in _bodies(node):
+            _rename(body, old, new)
+
+
+def _bodies(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
+    return ((each.name, each.g) for each in node.attribute if each.type == onnx.AttributeProto.GRAPH)
+
+
+_BLOCKED = "com.microsoft.nchwc"
 # Every block of ONNX Runtime (4, 8 or 16 channels, as the processor likes) divides this. Other channels are padded, and
 # the padding must not be counted.
 _CHANNELS = 16
@@ -162,12 +218,12 @@ def _put_back(graph: onnx.GraphProto, reorder: onnx.NodeProto) -> bool:
         node.input[:] = [again if name == blocks else name for name in node.input]
     if readers:
         # At the end, where only the order of the list is wrong: ONNX Runtime sorts nodes by what they read.
-        graph.node.append(onnx.NodeProto(op_type="ReorderInput", domain=_DOMAIN, input=[tensor], output=[again]))
+        graph.node.append(onnx.NodeProto(op_type="ReorderInput", domain=_BLOCKED, input=[tensor], output=[again]))
     return not readers or _channels(reorder) % _ORDERABLE == 0
 
 
 def _is(node: onnx.NodeProto, op_type: str) -> bool:
-    return (node.domain, node.op_type) == (_DOMAIN, op_type)
+    return (node.domain, node.op_type) == (_BLOCKED, op_type)
 
 
 def _unpadded(reorder: onnx.NodeProto) -> bool:

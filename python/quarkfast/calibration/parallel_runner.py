@@ -13,8 +13,7 @@ import onnx
 
 from quarkfast.calibration.data import Feed
 from quarkfast.calibration.data.inputs import rows_of
-from quarkfast.calibration.interrupt import uninterrupted
-from quarkfast.calibration.session import Observer
+from quarkfast.calibration.session import Observer, uninterrupted
 from quarkfast.calibration.user_code import UserCode
 from quarkfast.deferred import ir
 from quarkfast.graph.external_constants import proto_and_folder

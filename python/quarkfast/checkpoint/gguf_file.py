@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from quarkfast.checkpoint.float_weights import FloatWeight, float_weights
 from quarkfast.checkpoint.folder import CheckpointFolder
-from quarkfast.checkpoint.gguf_models import add_metadata, gguf_model_of, number, rope_factors, row_order
-from quarkfast.checkpoint.gguf_tokenizer import add_tokenizer
+from quarkfast.checkpoint.gguf_models import add_metadata, add_tokenizer, gguf_model_of, number, rope_factors, row_order
 from quarkfast.checkpoint.rounding import largest_magnitude
 from quarkfast.errors import ConfigError, DependencyError, ModelError, OutputError, did_you_mean, shown
 from quarkfast.kernels import cast, quantize_gguf

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.checkpoint.architectures import Architecture, architecture_of
 from quarkfast.checkpoint.float_weights import FloatWeight, float_weights
 from quarkfast.checkpoint.folder import CONFIG, CheckpointFolder
 from quarkfast.checkpoint.layouts import Layout, layout_of
@@ -17,7 +16,7 @@ from quarkfast.checkpoint.quantized_weight import QuantizedWeight
 from quarkfast.checkpoint.rounding import Rounding, check_method, largest_magnitude, quantize_weight
 from quarkfast.checkpoint.safetensors_files import KINDS, TensorShape, file_size, kind_of
 from quarkfast.checkpoint.schemes import WeightScheme, fit_group, scheme_of
-from quarkfast.checkpoint.selection import Selection, select_layers
+from quarkfast.checkpoint.selection import Architecture, Selection, architecture_of, select_layers
 from quarkfast.errors import UnsupportedError
 from quarkfast.kernels import cast
 

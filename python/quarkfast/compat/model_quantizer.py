@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from quarkfast.calibration.data import RandomDataReader
 from quarkfast.config import Scheme, find_preset
 from quarkfast.config.quark import Config, QConfig, scheme_of, with_algorithms
-from quarkfast.config.quark.data_source import DataSource, data_source_of
+from quarkfast.config.quark.plain import DataSource, data_source_of
 from quarkfast.pipeline.calibrate import calibrate
 from quarkfast.pipeline.quantize import quantize
 from quarkfast.tools import to_channels_last

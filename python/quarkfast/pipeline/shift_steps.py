@@ -16,7 +16,7 @@ from quarkfast.kernels import Range
 from quarkfast.pipeline.context import Context
 from quarkfast.quantization import place
 from quarkfast.ranges.estimate import estimate_ranges
-from quarkfast.statistics.shifting import shift_statistics
+from quarkfast.statistics.scaling import shift_statistics
 from quarkfast.transforms.settle_limits import settle_limits
 from quarkfast.wording import counted
 

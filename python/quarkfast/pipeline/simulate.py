@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.calibration.data.batches import regroup
+from quarkfast.calibration.data.inputs import regroup
 from quarkfast.config.scheme import Spelling
 from quarkfast.deferred import ir
 from quarkfast.evaluate.sample_noise import TriedForm

@@ -5,10 +5,11 @@ or infinity are refused. Where AMD Quark's rules give something else, ``docs/num
 says what and why. All functions work element by element on arrays of ranges, one element a channel or block.
 """
 
-from quarkfast.qparams.dyadic import LARGEST_MULTIPLIER, dyadic_scale
 from quarkfast.qparams.pairs import HIGHEST, Order, fit_pairs, from_rows, grow_scales, overflowing_pairs, rows_of
 from quarkfast.qparams.powers import (
+    LARGEST_MULTIPLIER,
     PowerOfTwoRule,
+    dyadic_scale,
     power_of_two,
     power_of_two_candidates,
     search_power_of_two,

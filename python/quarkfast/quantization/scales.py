@@ -20,7 +20,7 @@ from quarkfast.graph.placement import ConstantSlot, Edge, Placement, Quantizer
 from quarkfast.kernels import Range
 from quarkfast.qparams import QParams
 from quarkfast.ranges.estimate import estimate_range, needs_histogram
-from quarkfast.ranges.params import params_for
+from quarkfast.ranges.methods import params_for
 from quarkfast.ranges.registry import METHODS
 from quarkfast.ranges.summary import ValuesSummary
 

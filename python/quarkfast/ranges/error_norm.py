@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from quarkfast.kernels import Histogram
 from quarkfast.kernels.statistics import HISTOGRAM_SIDE
-from quarkfast.ranges.params import params_for
+from quarkfast.ranges.methods import params_for
 from quarkfast.ranges.summary import ClippingRange, RangeSpec
 
 __all__ = ["POWERS", "ErrorNorm", "least_power_ranges"]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from quarkfast.kernels import Histogram
 from quarkfast.kernels.statistics import HISTOGRAM_SIDE
 from quarkfast.ranges.decibels import decibels
-from quarkfast.ranges.params import params_for
+from quarkfast.ranges.methods import params_for
 from quarkfast.ranges.summary import ClippingRange, RangeSpec
 
 __all__ = ["FunctionRange", "range_for_function"]

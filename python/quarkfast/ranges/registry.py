@@ -169,7 +169,7 @@ _PARAMETERS = (
 _ROWS = (
     RangeMethod(
         name="minmax",
-        module="quarkfast.ranges.extremes",
+        module="quarkfast.ranges.methods",
         range="the extremes; the default of activations in A8W8, A16W8 and U8S8, and of their weights with "
         "`per_channel`",
         needs_histogram=False,
@@ -177,7 +177,7 @@ _ROWS = (
     ),
     RangeMethod(
         name="moving_average",
-        module="quarkfast.ranges.extremes",
+        module="quarkfast.ranges.methods",
         range="the mean of the minima and the mean of the maxima over runs, so it depends on `batch_size`, but not on "
         "the order of runs; also `moving_average=True` with `minmax`",
         needs_histogram=False,
@@ -185,7 +185,7 @@ _ROWS = (
     ),
     RangeMethod(
         name="nonoverflow",
-        module="quarkfast.ranges.extremes",
+        module="quarkfast.ranges.methods",
         range="the extremes; power-of-two scales are rounded up, so that nothing saturates",
         needs_histogram=False,
         takes_floats=True,
@@ -193,41 +193,41 @@ _ROWS = (
     ),
     RangeMethod(
         name="percentile",
-        module="quarkfast.ranges.percentile",
+        module="quarkfast.ranges.methods",
         range="what keeps so many percent of the magnitudes, or of the values where the range is not symmetric",
         takes_floats=True,
         parameters=("percentile",),
     ),
     RangeMethod(
         name="layerwise_percentile",
-        module="quarkfast.ranges.percentile",
+        module="quarkfast.ranges.methods",
         range="the percentile of several that leaves the least error",
         parameters=("percentiles", "metric"),
     ),
     RangeMethod(
         name="entropy",
-        module="quarkfast.ranges.entropy",
+        module="quarkfast.ranges.methods",
         range="the least Kullback-Leibler divergence; with `bins`, by onnxruntime's arithmetic",
         takes_floats=True,
         parameters=("levels", "bins"),
     ),
     RangeMethod(
         name="distribution",
-        module="quarkfast.ranges.distribution",
+        module="quarkfast.ranges.methods",
         range="mean and so many standard deviations as suit a normal distribution",
         takes_floats=True,
         parameters=("scenario",),
     ),
     RangeMethod(
         name="minmse",
-        module="quarkfast.ranges.least_error",
+        module="quarkfast.ranges.methods",
         range="the least expected squared error, among float scales or among powers of two; the default of XINT8, and "
         "of weights with one scale in A8W8, A16W8 and U8S8",
         searches_constants=True,
     ),
     RangeMethod(
         name="auto",
-        module="quarkfast.ranges.least_error",
+        module="quarkfast.ranges.methods",
         range="of the extremes, `minmse` and three percentiles the one of least expected squared error in the tensor's "
         "own type",
     ),

@@ -29,12 +29,17 @@ from quarkfast.reference.descent import descend_codes
 from quarkfast.reference.fp4 import dequantize_mxfp4, dequantize_nvfp4, quantize_mxfp4, quantize_nvfp4
 from quarkfast.reference.gguf import dequantize_gguf, quantize_gguf
 from quarkfast.reference.linear import (
+    cast_stochastic,
     dequantize_float,
     dequantize_linear,
     fake_quantize_linear,
     per_element,
     quantize_float,
     quantize_linear,
+    quantize_linear_stochastic,
+    quantize_rows,
+    requantize_linear,
+    requantize_shift,
 )
 from quarkfast.reference.packing import (
     dequantize_linear_blocks,
@@ -54,8 +59,6 @@ from quarkfast.reference.range_estimation import (
     quantization_error,
     spread,
 )
-from quarkfast.reference.requantize import requantize_linear, requantize_shift
-from quarkfast.reference.rows import quantize_rows
 from quarkfast.reference.statistics import (
     count_histogram,
     merge_histograms,
@@ -64,7 +67,6 @@ from quarkfast.reference.statistics import (
     reduce_range,
     sum_moments,
 )
-from quarkfast.reference.stochastic import cast_stochastic, quantize_linear_stochastic
 
 __all__ = [
     "cast_bf16_f32",

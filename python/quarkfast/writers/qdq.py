@@ -25,8 +25,8 @@ from quarkfast.quantization.codes import scale_along
 from quarkfast.quantization.plan import Plan, QuantizedBlocks, QuantizedTensor
 from quarkfast.targets import Target
 from quarkfast.writers.dynamic import insert_dynamic
-from quarkfast.writers.float_constants import keep_floats
 from quarkfast.writers.nodes import (
+    OwnPairs,
     clip_node,
     decode_block_node,
     dequantize_nodes,
@@ -35,9 +35,7 @@ from quarkfast.writers.nodes import (
     round_node,
     spelling_of_constant,
 )
-from quarkfast.writers.own_pairs import OwnPairs
-from quarkfast.writers.residual_sums import keep_sums
-from quarkfast.writers.signed_pairs import keep_signed
+from quarkfast.writers.runtime_forms import keep_floats, keep_signed, keep_sums
 
 __all__ = ["insert"]
 
@@ -53,9 +51,9 @@ def insert(model: ir.Model, plan: Plan, scheme: Scheme, target: Target) -> tuple
     4. Nodes take rows of the codes of a table, and a DequantizeLinear follows each of them.
     5. A block format has one node in place of a pair, one for each axis that the readers of a tensor want; with
        ``packed_weights`` constants are stored as records, where that is smaller and exact.
-    6. Pairs of int8 codes are kept from getting others by onnxruntime (`quarkfast.writers.signed_pairs`).
-    7. Biases and weights in float are kept from being quantized by onnxruntime (`quarkfast.writers.float_constants`).
-    8. For onnxruntime's processor kernels residual sums are kept from being fused (`quarkfast.writers.residual_sums`).
+    6. Pairs of int8 codes are kept from getting others by onnxruntime (`quarkfast.writers.runtime_forms`).
+    7. Biases and weights in float are kept from being quantized by onnxruntime (`quarkfast.writers.runtime_forms`).
+    8. For onnxruntime's processor kernels residual sums are kept from being fused (`quarkfast.writers.runtime_forms`).
     9. The nodes stay topologically sorted; graph inputs and outputs keep their names and types.
     """
     notes: tuple[str, ...] = ()

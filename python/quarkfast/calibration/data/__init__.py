@@ -4,8 +4,7 @@ from quarkfast.calibration.data.images import PREPROCESSES
 from quarkfast.calibration.data.inputs import Feed, ModelInput, model_inputs
 from quarkfast.calibration.data.random_data import RandomDataReader, random_feeds
 from quarkfast.calibration.data.readers import CalibrationData, DataReader, open_data, read_feeds
-from quarkfast.calibration.data.samples import Samples
-from quarkfast.calibration.data.spool import Spool
+from quarkfast.calibration.data.samples import Samples, Spool
 
 __all__ = [
     "PREPROCESSES",

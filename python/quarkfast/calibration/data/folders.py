@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quarkfast.calibration.data.array_files import StoredArray, open_arrays, read_arrays
-from quarkfast.calibration.data.check import check_rows
-from quarkfast.calibration.data.convert import as_feed
+from quarkfast.calibration.data.check import as_feed, check_rows
 from quarkfast.calibration.data.images import IMAGE_SUFFIXES, PREPROCESSES, Preprocess, find_preprocess, load_image
 from quarkfast.calibration.data.inputs import Feed, ModelInput
 from quarkfast.errors import CalibrationError

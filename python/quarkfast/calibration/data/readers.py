@@ -13,11 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from quarkfast.calibration.data.array_files import StoredArray, open_arrays
-from quarkfast.calibration.data.batches import regroup
-from quarkfast.calibration.data.check import check_feed, warn_of_no_numbers, warn_of_raw_pixels
-from quarkfast.calibration.data.convert import as_array, as_feed
+from quarkfast.calibration.data.check import as_array, as_feed, check_feed, warn_of_no_numbers, warn_of_raw_pixels
 from quarkfast.calibration.data.folders import Folder, open_folder
-from quarkfast.calibration.data.inputs import Feed, ModelInput, batch_of, may_rebatch, rows_of
+from quarkfast.calibration.data.inputs import Feed, ModelInput, batch_of, may_rebatch, regroup, rows_of
 from quarkfast.calibration.data.random_data import RandomDataReader, random_feeds
 from quarkfast.calibration.data.samples import Samples
 from quarkfast.calibration.user_code import UserCode

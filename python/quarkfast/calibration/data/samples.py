@@ -1,20 +1,66 @@
-"""Opened calibration data: a first look, then every feed, as often as it is asked for."""
+"""Feeds on the disk, for samples that can be read only once."""
 
 from __future__ import annotations
 
 import itertools
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import IO, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.calibration.data.batches import regroup
 from quarkfast.calibration.data.check import check_feed
-from quarkfast.calibration.data.inputs import Feed, ModelInput, batch_of, may_rebatch, rows_of
-from quarkfast.calibration.data.spool import Spool
+from quarkfast.calibration.data.inputs import Feed, ModelInput, batch_of, may_rebatch, regroup, rows_of
 from quarkfast.errors import CalibrationError
 
-__all__ = ["Samples"]
+__all__ = ["Samples", "Spool"]
+
+
+class Spool:
+    """A temporary file of feeds, written as they pass and read in the same order; one feed at a time is in memory.
+
+    The file goes away with the object.
+    """
+
+    def __init__(self) -> None:
+        """Opens the file.
+
+        Raises:
+            CalibrationError: If there is no place for one.
+        """
+        self._names: list[list[str]] = []
+        try:
+            self._file: IO[bytes] = tempfile.TemporaryFile(prefix="quarkfast_")  # noqa: SIM115
+        except OSError as error:
+            raise CalibrationError(
+                f"calibration data: expected a temporary file for samples, got {error.strerror}"
+            ) from error
+        weakref.finalize(self, self._file.close)
+
+    def write(self, feed: Feed) -> None:
+        """Appends a feed.
+
+        Raises:
+            CalibrationError: If there is no room.
+        """
+        try:
+            for array in feed.values():
+                np.save(self._file, array, allow_pickle=array.dtype.hasobject)
+        except OSError as error:
+            raise CalibrationError(
+                f"calibration data: expected room to keep samples for another pass, got {error.strerror}; "
+                "pass files, arrays or a reader with rewind"
+            ) from error
+        self._names.append(list(feed))
+
+    def __iter__(self) -> Iterator[Feed]:
+        """Yields the feeds from the first on."""
+        self._file.seek(0)
+        for names in self._names:
+            # Strings are objects; nobody else has written to the file.
+            yield {name: np.load(self._file, allow_pickle=True) for name in names}
 
 
 class Samples:

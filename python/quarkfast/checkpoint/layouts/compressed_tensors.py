@@ -13,14 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.checkpoint.layouts.layout import Shape, signed_codes, unsigned_codes
-from quarkfast.checkpoint.layouts.small_floats import (
+from quarkfast.checkpoint.layouts.words import (
     exponents,
     from_exponents,
     pack_floats,
+    pack_words,
     packed_columns,
     unpack_floats,
+    unpack_words,
+    words_of,
 )
-from quarkfast.checkpoint.layouts.words import pack_words, unpack_words, words_of
 from quarkfast.checkpoint.quantized_weight import QuantizedWeight, scale_shape
 from quarkfast.checkpoint.safetensors_files import TensorShape, kind_of
 from quarkfast.checkpoint.schemes import ELEMENTS, WeightScheme

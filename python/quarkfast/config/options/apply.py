@@ -10,9 +10,8 @@ from quarkfast import formats
 from quarkfast.config.method_options import with_read_parameters
 from quarkfast.config.options.changes import set_per_channel
 from quarkfast.config.options.table import OPTIONS, Option
-from quarkfast.config.presets import find_preset
+from quarkfast.config.presets import check_stored_weights, find_preset
 from quarkfast.config.scheme import Scheme
-from quarkfast.config.stored_weights import check_stored_weights
 from quarkfast.config.types import check_types
 from quarkfast.errors import ConfigError, did_you_mean
 

@@ -106,7 +106,7 @@ class AdaQuantConfig(FinetuningConfig):
 @checked_arguments
 @dataclass
 class CLEConfig(AlgoConfig):
-    """Cross-layer equalization; `quarkfast.config.quark.equalization` says what becomes of it."""
+    """Cross-layer equalization; `quarkfast.config.quark.smoothing` says what becomes of it."""
 
     cle_balance_method: str = "max"
     cle_steps: int = 1
@@ -187,7 +187,7 @@ class AutoMixprecisionConfig(AlgoConfig):
 @checked_arguments
 @dataclass
 class QuarotConfig(AlgoConfig):
-    """QuaRot; `quarkfast.config.quark.rotation` says what becomes of it."""
+    """QuaRot; `quarkfast.config.quark.smoothing` says what becomes of it."""
 
     r_matrix_dim: int = 4096
     use_random_had: bool = False

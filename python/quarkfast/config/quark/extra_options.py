@@ -7,8 +7,8 @@ from typing import Any
 
 from quarkfast.config.options import OPTIONS
 from quarkfast.config.quark.blocks import check_attributes
-from quarkfast.config.quark.equalization import check_equalized
 from quarkfast.config.quark.keys import CONVERTED, KEYS, LIMITS, SIMULATED, Family, Key, accepts, family_of, words_of
+from quarkfast.config.quark.smoothing import check_equalized
 from quarkfast.config.scheme import Scheme
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 

@@ -10,15 +10,12 @@ from quarkfast.config.options import apply_options
 from quarkfast.config.presets import PRESETS
 from quarkfast.config.quark.assemble import make_scheme, make_spec
 from quarkfast.config.quark.blocks import block_of, block_rounding
-from quarkfast.config.quark.equalization import equalized_as_asked
 from quarkfast.config.quark.extra_options import translated_options
 from quarkfast.config.quark.finetuning import finetuned
-from quarkfast.config.quark.gptq import gptq_parameters, gptq_scheme
+from quarkfast.config.quark.gptq import gptq_parameters, gptq_scheme, nbits_scheme
 from quarkfast.config.quark.legacy import QuantizationConfig
 from quarkfast.config.quark.mixed_precision import mixed
-from quarkfast.config.quark.nbits import nbits_scheme
-from quarkfast.config.quark.rotation import rotated_as_asked
-from quarkfast.config.quark.smoothing import smoothed_as_asked
+from quarkfast.config.quark.smoothing import equalized_as_asked, rotated_as_asked, smoothed_as_asked
 from quarkfast.config.quark.whole_model import stored_as_asked, weights_alone, with_scales
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import TensorSpec
@@ -41,7 +38,7 @@ _METHODS = {
 # Formats by member -> the key of the attributes that activations and weights have then.
 _FORMATS = {"QDQ": "", "FixNeuron": "", "BFPFixNeuron": "BFPAttributes", "MXFixNeuron": "MXAttributes"}
 _BLOCK_ATTRIBUTES = {"QBFP": "BFPAttributes", "QMX": "MXAttributes"}
-# Fields that only concern how Quark itself runs, or a model's ends (`quarkfast.config.quark.data_source`).
+# Fields that only concern how Quark itself runs, or a model's ends (`quarkfast.config.quark.plain`).
 _NEUTRAL_FIELDS = {
     "convert_fp16_to_fp32", "convert_nchw_to_nhwc",
     "use_external_data_format", "print_summary", "ignore_warnings", "include_fast_ft", "include_auto_mp",

@@ -10,10 +10,9 @@ from quarkfast.config.options import apply_options
 from quarkfast.config.quark.algorithm import CLEConfig, GPTQConfig, refuse_algorithms, refuse_beside_weights
 from quarkfast.config.quark.assemble import make_scheme
 from quarkfast.config.quark.blocks import block_rounding, block_with
-from quarkfast.config.quark.equalization import equalized_as_asked
 from quarkfast.config.quark.extra_options import translated_options
 from quarkfast.config.quark.finetuning import finetuned, finetuning_of
-from quarkfast.config.quark.gptq import gptq_parameters, gptq_scheme
+from quarkfast.config.quark.gptq import gptq_parameters, gptq_scheme, nbits_scheme
 from quarkfast.config.quark.layer_rules import (
     bias_kind,
     check_granularities,
@@ -23,10 +22,8 @@ from quarkfast.config.quark.layer_rules import (
     weight_method,
 )
 from quarkfast.config.quark.mixed_precision import mixed, mixing_of
-from quarkfast.config.quark.nbits import nbits_scheme
 from quarkfast.config.quark.qconfig import QConfig
-from quarkfast.config.quark.rotation import rotated_as_asked
-from quarkfast.config.quark.smoothing import smoothed_as_asked
+from quarkfast.config.quark.smoothing import equalized_as_asked, rotated_as_asked, smoothed_as_asked
 from quarkfast.config.quark.spec import QLayerConfig
 from quarkfast.config.quark.whole_model import stored_as_asked, weights_alone, with_scales
 from quarkfast.config.rules import LayerRule

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from quarkfast.config.quark.algorithm import AlgoConfig, BiasCorrectionConfig, CLEConfig, refuse_algorithms
 from quarkfast.config.quark.assemble import for_vaiml
-from quarkfast.config.quark.equalization import equalized_as_asked
 from quarkfast.config.quark.finetuning import finetuned, finetuning_of
 from quarkfast.config.quark.from_legacy import scheme_of_legacy
 from quarkfast.config.quark.from_qconfig import scheme_of_qconfig
@@ -14,8 +13,7 @@ from quarkfast.config.quark.legacy import Config, QuantizationConfig
 from quarkfast.config.quark.mixed_precision import mixed, mixing_of
 from quarkfast.config.quark.plain import plain_algorithms, plain_config
 from quarkfast.config.quark.qconfig import QConfig
-from quarkfast.config.quark.rotation import rotated_as_asked
-from quarkfast.config.quark.smoothing import smoothed_as_asked
+from quarkfast.config.quark.smoothing import equalized_as_asked, rotated_as_asked, smoothed_as_asked
 from quarkfast.config.scheme import Scheme
 
 __all__ = ["scheme_of", "with_algorithms"]

@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from quarkfast.config.options import apply_options
-from quarkfast.config.presets import PRESETS
+from quarkfast.config.presets import PRESETS, check_stored_weights
 from quarkfast.config.quark.extra_options import translated_options
 from quarkfast.config.quark.gptq import SELECTING
 from quarkfast.config.quark.mixed_precision import mixed
 from quarkfast.config.rules import Change, LayerRule
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.spec import ScaleKind, TensorSpec
-from quarkfast.config.stored_weights import check_stored_weights
 from quarkfast.errors import UnsupportedError
 
 __all__ = ["stored_as_asked", "weights_alone", "with_scales"]

@@ -1,19 +1,52 @@
-"""Puts narrow weights into a model: what turns them back, or MatMulNBits in place of the product."""
+"""The oldest operator set that can turn narrow weights back."""
 
 from __future__ import annotations
 
-from quarkfast.config import Scheme
+from quarkfast.config import Scheme, TensorSpec, stored_forms
 from quarkfast.deferred import ir
+from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import graph_of, name_of, shape_of, tensor_of
 from quarkfast.graph.builder import GraphBuilder, add_initializer, drop_unread
 from quarkfast.graph.chunked_io import Stream
 from quarkfast.graph.rewriting import splice
 from quarkfast.graph.runtimes import runtime_notes
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
-from quarkfast.quantization.weight_only import Reader, StoredWeight, StreamedWeight, WeightPlan
-from quarkfast.writers.signed_pairs import keep_signed
+from quarkfast.quantization.weight_only import Reader, StoredWeight, StreamedWeight, WeightPlan, reads_table
+from quarkfast.writers.runtime_forms import keep_signed
 
-__all__ = ["rewrite"]
+__all__ = ["lowest_opset", "rewrite"]
+
+_HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+
+
+def lowest_opset(model: ir.Model, scheme: Scheme) -> int:
+    """Returns the oldest operator set that carries `scheme` for the weights of `model`.
+
+    MatMulNBits is no standard operator and needs none, but tables beside it have codes for each column. Cast knows
+    bfloat16 from 13 on; DequantizeLinear knows channels from 13, float16 from 19, groups and 4-bit codes from 21.
+    """
+    packed = scheme.encoding == "nbits"
+    halves = any(value.dtype in _HALVES for graph in graphs_of(model) for value in graph.initializers.values())
+    tables = packed and not scheme.strict and any(map(reads_table, nodes_of(model.graph)))
+    columns = TensorSpec("int8", granularity="channel")
+    beside = _oldest(columns, False, halves) if tables else 10
+    return max(beside, *(_oldest(spec, packed, halves) for spec in stored_forms(scheme)))
+
+
+def _oldest(spec: TensorSpec, packed: bool, halves: bool) -> int:
+    """Returns the oldest operator set for one form of a weight; `halves` says that weights may be 16-bit floats."""
+    if spec.stays_float:
+        return 10
+    if not spec.format.is_integer:
+        return 13
+    if packed:
+        return 10
+    if spec.granularity == "group" or qtype(spec.dtype).stored_bits == 4:
+        return 21
+    if halves:
+        return 19
+    return 13 if spec.granularity == "channel" else 10
+
 
 _MICROSOFT = "com.microsoft"
 
@@ -26,7 +59,7 @@ def rewrite(model: ir.Model, plan: WeightPlan, scheme: Scheme) -> list[str]:
     2. Where Gather looks rows up in a table, DequantizeLinear or Cast follows the Gather.
     3. With ``"nbits"`` a MatMulNBits takes the place of MatMul or Gemm; an Add behind it adds Gemm's C. Products whose
        weight is wide stay.
-    4. What an int8 DequantizeLinear gives is kept from onnxruntime's own pairs (`quarkfast.writers.signed_pairs`).
+    4. What an int8 DequantizeLinear gives is kept from onnxruntime's own pairs (`quarkfast.writers.runtime_forms`).
     5. Graph inputs and outputs keep their names and types. What nothing reads any more is dropped.
 
     Returns:

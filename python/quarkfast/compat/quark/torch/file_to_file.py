@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from quarkfast.checkpoint import QuantizedCheckpoint, quantize_checkpoint
-from quarkfast.checkpoint.architectures import ARCHITECTURES
+from quarkfast.checkpoint.selection import ARCHITECTURES
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean, shown
 
 __all__ = ["SCHEMES", "CheckpointConfig", "LLMTemplate", "ModelQuantizer"]

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from quarkfast.config.options import OPTIONS
-from quarkfast.config.quark.keys import algorithms, calibration, npu, placement, preparation, running, selection, types
+from quarkfast.config.quark.keys.model import NPU, PREPARATION, RUNNING
+from quarkfast.config.quark.keys.quantization import ALGORITHMS, CALIBRATION, PLACEMENT, SELECTION, TYPES
 from quarkfast.config.quark.keys.row import Family, Key, accepts, family_of, holds, words_of
 
 __all__ = [
@@ -27,14 +28,14 @@ __all__ = [
 ]
 
 _GROUPS = {
-    "Preparation": preparation.ROWS,
-    "What is quantized": selection.ROWS,
-    "Types and scales": types.ROWS,
-    "Placement of Q/DQ pairs": placement.ROWS,
-    "Calibration": calibration.ROWS,
-    "The NPU's CNNs": npu.ROWS,
-    "Algorithms": algorithms.ROWS,
-    "How Quark itself runs": running.ROWS,
+    "Preparation": PREPARATION,
+    "What is quantized": SELECTION,
+    "Types and scales": TYPES,
+    "Placement of Q/DQ pairs": PLACEMENT,
+    "Calibration": CALIBRATION,
+    "The NPU's CNNs": NPU,
+    "Algorithms": ALGORITHMS,
+    "How Quark itself runs": RUNNING,
 }
 
 
@@ -51,13 +52,13 @@ def _options() -> tuple[Key, ...]:
 GROUPS: Mapping[str, tuple[Key, ...]] = MappingProxyType({**_GROUPS, "Options by another name": _options()})
 """Heading -> rows, in the order of the page."""
 
-SIMULATED = tuple(row for row in npu.ROWS if row.constraint.startswith("dpu_"))
+SIMULATED = tuple(row for row in NPU if row.constraint.startswith("dpu_"))
 """The rows of what `SimulateDPU` turns off."""
 
-LIMITS = tuple(row for row in npu.ROWS if row.constraint and row not in SIMULATED)
+LIMITS = tuple(row for row in NPU if row.constraint and row not in SIMULATED)
 """The rows of what `NPULimitationCheck` turns off."""
 
-CONVERTED = tuple(row for row in preparation.ROWS if row.constraint)
+CONVERTED = tuple(row for row in PREPARATION if row.constraint)
 """The rows of operators that become others."""
 
 KEYS: Mapping[str, Key] = MappingProxyType({row.name: row for rows in GROUPS.values() for row in rows})
