@@ -90,7 +90,7 @@ def _rename_nodes(graph: ir.Graph, names: Names, prefix: str) -> None:
                 value.name = names.fresh(prefix + value.name)
 
 
-_OPERATOR, _DOMAIN = "ExtendedDequantizeLinear", "com.amd.quark"
+_OPERATOR, _OWN_DOMAIN = "ExtendedDequantizeLinear", "com.amd.quark"
 _CODES = frozenset({ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16})
 
 _OTHERS = frozenset({"block_size", "output_dtype"})
@@ -106,11 +106,11 @@ def use_own_dequantizers(model: ir.Model) -> int:
     found = [node for node in model.graph if _may_be_own(node)]
     for node in found:
         axis = node.attributes.get_int("axis", 1)
-        node.op_type, node.domain, node.version = _OPERATOR, _DOMAIN, None
+        node.op_type, node.domain, node.version = _OPERATOR, _OWN_DOMAIN, None
         node.attributes.clear()
         node.attributes["axis"] = ir.AttrInt64("axis", axis)
     if found:
-        model.opset_imports.setdefault(_DOMAIN, 1)
+        model.opset_imports.setdefault(_OWN_DOMAIN, 1)
     return len(found)
 
 

@@ -45,17 +45,17 @@ def notes_of(model: ir.Model) -> tuple[str, ...]:
     return notes
 
 
-_TENSORS = "quarkfast.equalized_tensors"
+_EQUALIZED = "quarkfast.equalized_tensors"
 
 
 def add_equalized(model: ir.Model, names: Iterable[str]) -> None:
     """Adds names of tensors."""
-    model.meta[_TENSORS] = tuple(dict.fromkeys((*equalized_of(model), *names)))
+    model.meta[_EQUALIZED] = tuple(dict.fromkeys((*equalized_of(model), *names)))
 
 
 def equalized_of(model: ir.Model) -> tuple[str, ...]:
     """Returns the names, in the order in which they came."""
-    names: tuple[str, ...] = model.meta.get(_TENSORS, ())
+    names: tuple[str, ...] = model.meta.get(_EQUALIZED, ())
     return names
 
 

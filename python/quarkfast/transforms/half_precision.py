@@ -21,7 +21,7 @@ __all__ = ["WIDENED", "check_half", "narrow_half", "widen_ends", "widen_half"]
 
 WIDENED = "the model was float16: it computes in float32 now, and its inputs and outputs keep their types"
 
-_HALF, _FLOAT = ir.DataType.FLOAT16, ir.DataType.FLOAT
+_FLOAT, _HALF, _BFLOAT16 = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16
 
 
 def widen_half(model: ir.Model) -> bool:
@@ -57,9 +57,6 @@ def _gives_half(node: ir.Node) -> bool:
     return node.op_type == "Cast" and node.attributes.get_int("to") == _HALF
 
 
-_FLOAT, _HALF, _BFLOAT16 = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16
-
-
 def widen_ends(model: ir.Model) -> bool:
     """Has everything in 16-bit floats be float32, in place; returns whether there was anything.
 
@@ -93,7 +90,6 @@ def _drop_idle_casts(model: ir.Model) -> None:
     remove_identities(model)
 
 
-_HALF, _FLOAT = ir.DataType.FLOAT16, ir.DataType.FLOAT
 _LARGEST = float(np.finfo(np.float16).max)
 _PAIRS = ("QuantizeLinear", "DequantizeLinear")
 
