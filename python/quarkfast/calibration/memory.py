@@ -28,10 +28,11 @@ _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "ki": 1 <<
 
 # Activations that a run keeps live. ONNX Runtime holds up to four times as much: blocked copies of them, and its arena
 # grows by powers of two. More is no faster, as activations then leave the caches: CPU seconds of a whole job in A8W8
-# with 64 samples, and peak MB, for 4, 8 and 16 MB: resnet20 (0.4 MB live a row) 0.52, 0.51, 0.53 and 98, 102, 102;
-# mobilenetv2 (1.7 MB) 0.60, 0.61, 0.60 and 101, 106, 116; 16 samples of ppocr_rec (11 MB) 1.26, 1.25, 1.24.
+# with 64 samples, and peak MB, for 4, 8 and 16 MB: a residual network (0.4 MB live a row) 0.52, 0.51, 0.53 and 98,
+# 102, 102; a depthwise one (1.7 MB) 0.60, 0.61, 0.60 and 101, 106, 116; 16 samples of a text recognizer (11 MB) 1.26,
+# 1.25, 1.24.
 LIVE_BYTES = 4 << 20
-# Beyond this a call costs nothing beside the work: resnet20, 0.2 MB a row.
+# Beyond this a call costs nothing beside the work: in the residual network, 0.2 MB a row.
 _MOST_ROWS = 32
 
 # Types of elements that take no known number of bytes: nothing is known, and text of any length.

@@ -85,7 +85,7 @@ class Policy:
     # Cross-layer equalization.
     # Less is chance; activations may lose as much.
     equalization_gain: float = _row(1.0, "dB", "what weights must gain by octaves between two layers")
-    # Pairs that need it gain 4 to 20 dB; with those of a MobileNetV2 that gain 1 or 2 activations lose as much.
+    # Pairs that need it gain 4 to 20 dB; with those of a depthwise network that gain 1 or 2 activations lose as much.
     equalization_clip_gain: float = _row(
         2.0, "ratio", "how much less noise weights must have by factors through a Clip"
     )

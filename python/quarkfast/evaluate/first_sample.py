@@ -81,7 +81,7 @@ def _open_optimized(model: bytes | Path) -> None:
 
 
 def _run(model: bytes | Path, feed: Feed, unranked: bool) -> Iterator[tuple[str, Any]]:
-    # One run is no reason to keep memory for the next: superres held 174 MB with an arena and holds 124 without.
+    # One run is no reason to keep memory for the next: superresolution held 174 MB with an arena and holds 124 without.
     options = ort.session_options(optimize=False, spinning=False, arena=False)
     _core.release_memory()
     folder = model.parent if unranked and isinstance(model, Path) else None

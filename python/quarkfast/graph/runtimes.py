@@ -38,7 +38,8 @@ def runtime_notes(model: ir.Model) -> tuple[str, ...]:
     1. From 1.25 on onnxruntime makes a MatMulNBits of a MatMul or Gemm whose weight, of two dimensions, a
        DequantizeLinear gives from 8-bit codes with one scale a tensor or output channel; where another DequantizeLinear
        gives the activations, from 1.32 on. By default that operator rounds activations to 8 bits in blocks of 32:
-       MiniLM in INT8_WO has 25.5 dB in place of 27.3, and takes 28 % less time. 1.32 does so with groups of 4 bits too.
+       a sentence encoder in INT8_WO has 25.5 dB in place of 27.3, and takes 28 % less time. 1.32 does so with groups of
+       4 bits too.
     2. Before 1.27 its QLinearConv takes one zero point for all channels of a weight.
     3. Before 1.23 its MatMulNBits has codes of 4 bits alone on CPUs.
     4. Before 1.19 it has neither int4 nor uint4.

@@ -54,7 +54,7 @@ _PREFIX = "quantized/"
 _PREDICTED = 64
 # Share of values beyond the range from which on it was cut for 8 bits: fewer are what samples did not show.
 _CUT = 1e-3
-# A run dequantizes all weights, so activations may take a share of what these take: 8 rows of MiniLM instead of 2.
+# A run dequantizes all weights, so activations may take a share of what these take: 8 sentences instead of 2.
 _WEIGHTS = 4
 # Numbers with which an operator leaves its other input as it is.
 _NEUTRAL = {"Mul": 1.0, "Sub": 0.0}

@@ -33,7 +33,7 @@ __all__ = [
     "saturation_note",
 ]
 
-# What other data may reach beyond the samples: of ResNet-20, MobileNetV2 and the demo's model on 512 test images, more
+# What other data may reach beyond the samples: of three classifiers of images on 512 test images, more
 # than half of the channels reach further than on 256 samples, a quarter of them more than a tenth further. Hardly ever
 # do both of a pair: without the tenth a default session without VNNI loses 0.16 dB at most, after 4 to 32 samples, and
 # with it 0.04.

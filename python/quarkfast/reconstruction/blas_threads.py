@@ -12,9 +12,10 @@ from threadpoolctl import ThreadpoolController
 __all__ = ["blas_threads_for"]
 
 # Fewest numbers in a row of a matrix whose products are worth more than one thread. The threads of OpenBLAS keep their
-# processors busy for milliseconds behind each product: the layers of ResNet-56 have 576 inputs at most, and coordinate
-# descent takes 21 seconds of processor time with two threads and 11 with one, in as long a time. In MiniLM the widest
-# have 1,536, and it takes 30 seconds where these are multiplied on two threads, and 34 where on one.
+# processors busy for milliseconds behind each product: the layers of a residual network have 576 inputs at most, and
+# coordinate descent takes 21 seconds of processor time with two threads and 11 with one, in as long a time. In a
+# sentence encoder the widest have 1,536, and it takes 30 seconds where these are multiplied on two threads, and 34
+# where on one.
 _WORTH_THREADS = 1000
 
 

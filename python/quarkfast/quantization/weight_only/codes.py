@@ -44,7 +44,8 @@ def scales_of(
 
     1. Symmetric: the zero point is the middle code, and the scale the least one under which no weight is off by more
        than half a step: ``max(-low / (zero_point - qmin + 0.5), high / (qmax - zero_point + 0.5))``. On the 4-bit
-       weights of MiniLM this is 0.7 dB (groups of 32) and 0.9 dB (128) better than the largest magnitude over 7.
+       weights of a sentence encoder this is 0.7 dB (groups of 32) and 0.9 dB (128) better than the largest magnitude
+       over 7.
        Where `mirrored` and the weights reach further up than down, the same of the negated weights, below zero: the
        lowest code, which has no counterpart, then stands for the largest weight. That is 0.5 dB better again, and 0.1
        to 0.3 dB better than onnxruntime's, whose scale is the signed extreme over -8.

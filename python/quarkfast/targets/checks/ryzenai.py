@@ -29,9 +29,9 @@ _POOLS = ("AveragePool", "MaxPool")
 def resized_pools(model: ir.Model) -> Iterator[str]:
     """Yields a finding for each pool whose size is not what kernel, strides, dilations and pads alone give.
 
-    That of PP-OCRv5's stem, a MaxPool of 2 x 2 with stride 1 and ``auto_pad = SAME_UPPER``, ended the compilation with
-    "Check failed: op_has_same_shape": 24 x 160 by ONNX, 23 x 159 by the compiler (amd/RyzenAI-SW#256 and #264,
-    Ryzen AI 1.6.0). ``ceil_mode`` is another attribute that adds to that size.
+    That of a text recognizer's stem, a MaxPool of 2 x 2 with stride 1 and ``auto_pad = SAME_UPPER``, ended the
+    compilation with "Check failed: op_has_same_shape": 24 x 160 by ONNX, 23 x 159 by the compiler (amd/RyzenAI-SW#256
+    and #264, Ryzen AI 1.6.0). ``ceil_mode`` is another attribute that adds to that size.
     """
     for node in model.graph:
         if is_standard(node) and node.op_type in _POOLS and (causes := _causes(node)):
