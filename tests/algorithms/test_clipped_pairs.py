@@ -16,7 +16,7 @@ from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import to_proto
-from quarkfast.pipeline import equalization_steps
+from quarkfast.pipeline import outlier_steps
 from quarkfast.pipeline.summary import POOR
 from support.tiny_models import run_as_written, tiny_model
 
@@ -142,13 +142,13 @@ def test_outputs_gain_by_it_and_the_summary_says_so():
 
 def test_the_float_model_computes_the_same_on_the_samples(monkeypatch):
     seen = {}
-    whole = equalization_steps.observe_channels
+    whole = outlier_steps.observe_channels
 
     def observe(context, kind, axes):
         seen.update(whole(context, kind, axes)[0])
         return whole(context, kind, axes)
 
-    monkeypatch.setattr(equalization_steps, "observe_channels", observe)
+    monkeypatch.setattr(outlier_steps, "observe_channels", observe)
     _quantized(strict=True, equalize_options={"through_clip": True})
     model = load_model(_model())
     assert equalize(model, SETTINGS, seen)

@@ -16,7 +16,7 @@ from quarkfast.config import POLICY, Policy
 from quarkfast.errors import CalibrationError, ConfigError, ModelError
 from quarkfast.graph.load import load_model
 from quarkfast.kernels import Range, histogram, moments, reduce_range
-from quarkfast.pipeline.calibration_key import NEUTRAL, calibration_key
+from quarkfast.pipeline.calibration_source import NEUTRAL, calibration_key
 from quarkfast.quantization import needs_ranges
 from quarkfast.statistics import TensorStatistics, merge_statistics
 from support.tiny_models import conv_relu_model, samples, tiny_model

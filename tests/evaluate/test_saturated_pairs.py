@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from quarkfast.evaluate.saturated_pairs import excess
+from quarkfast.evaluate.saturation import excess
 
 
 def _lost(activations, weights):

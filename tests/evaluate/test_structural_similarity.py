@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quarkfast.evaluate.structural_similarity import ssim
+from quarkfast.evaluate.scores import ssim
 
 
 def by_definition(x, y, peak=255.0):

@@ -9,8 +9,7 @@ import onnx
 import pytest
 
 import quarkfast
-from quarkfast.evaluate.saturated_pairs import excess
-from quarkfast.evaluate.saturation import rows_of_weight
+from quarkfast.evaluate.saturation import excess, rows_of_weight
 from quarkfast.qparams import overflowing_pairs
 from support.tiny_models import samples, tiny_model
 

@@ -1,7 +1,7 @@
 """What a model of 8-bit activations and int8 weights computes on x86 processors without VNNI, simulated on any.
 
 The model runs piece by piece, as it stands. Each piece ends at a layer that may saturate, whose sum gets what
-saturation adds (:mod:`quarkfast.evaluate.saturated_pairs`), times the scales of both operands. The next piece begins
+saturation adds (:mod:`quarkfast.evaluate.saturation`), times the scales of both operands. The next piece begins
 with that.
 """
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from quarkfast import ort
 from quarkfast.evaluate.metrics import sqnr
 from quarkfast.evaluate.partial_model import Feed, Piece
-from quarkfast.evaluate.saturated_pairs import attributes_of, excess
+from quarkfast.evaluate.saturation import attributes_of, excess
 
 __all__ = ["SaturatedSums", "SaturatingModel", "simulate"]
 

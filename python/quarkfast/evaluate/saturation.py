@@ -1,13 +1,14 @@
 """Integer layers whose sums may not fit where a processor has no VNNI (`quarkfast.qparams.pairs`).
 
-Depthwise convolutions go another way.
-"""
+Depthwise convolutions go another way."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from quarkfast.qparams import overflowing_pairs, rows_of
 
-__all__ = ["may_saturate", "rows_of_weight"]
+__all__ = ["attributes_of", "excess", "may_saturate", "rows_of_weight"]
 
 # Operator type -> positions of the activation's zero point (its type tells that of the codes) and of the weight.
 _LAYERS = {"QLinearConv": (2, 3), "QLinearMatMul": (2, 3), "QGemm": (2, 3), "MatMulIntegerToFloat": (4, 1)}
@@ -84,3 +85,85 @@ def rows_of_weight(node: onnx.NodeProto, codes: NDArray[np.int8]) -> NDArray[np.
     if node.op_type.endswith("Conv"):
         return rows_of(codes, "kernel")
     return rows_of(codes, "rows" if _integers(node).get("transB") else "columns")
+
+
+_LOWEST, _HIGHEST = -32768, 32767
+
+
+def attributes_of(node: onnx.NodeProto) -> Mapping[str, Any]:
+    """Returns the attributes of a node by name."""
+    return {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
+
+
+def excess(
+    node: onnx.NodeProto, weight: NDArray[np.int8], codes: NDArray[np.uint8], zero_point: int
+) -> NDArray[np.int64]:
+    """Returns the sums of ``clip(s, -32768, 32767) - s`` over the pairs ``s`` of products of each output.
+
+    Args:
+        node: A Conv, MatMul or Gemm.
+        weight: Codes of its second input; of a product, of two dimensions.
+        codes: Codes of its first input.
+        zero_point: What a convolution pads with.
+
+    Returns:
+        An array of the shape of the output.
+    """
+    rows = rows_of_weight(node, weight)
+    if node.op_type == "Conv":
+        groups = np.split(rows, int(attributes_of(node).get("group", 1)))
+        return np.stack([_of_image(node, groups, image, weight.shape[2:], zero_point) for image in codes])
+    given = codes.T if attributes_of(node).get("transA") else codes
+    return _sums(given.reshape(-1, given.shape[-1]), rows).reshape(*given.shape[:-1], len(rows))
+
+
+def _of_image(
+    node: onnx.NodeProto,
+    groups: Sequence[NDArray[np.int8]],
+    image: NDArray[np.uint8],
+    kernel: Sequence[int],
+    zero_point: int,
+) -> NDArray[np.int64]:
+    patches = _patches(node, image, kernel, zero_point)
+    space = patches.shape[: len(kernel)]
+    channels = np.split(patches, len(groups), axis=-1)
+    sums = [_sums(part.reshape(math.prod(space), -1), rows) for part, rows in zip(channels, groups, strict=True)]
+    return np.moveaxis(np.hstack(sums).reshape(*space, -1), -1, 0)
+
+
+def _sums(codes: NDArray[np.uint8], rows: NDArray[np.int8]) -> NDArray[np.int64]:
+    """Returns the sums of ``[count, K]`` with each of ``[N, K]``, as ``[count, N]``."""
+    found = np.zeros((len(codes), len(rows)), np.int64)
+    pairs = overflowing_pairs(rows)
+    for index in np.flatnonzero(pairs.any(axis=1)):
+        places = 2 * np.flatnonzero(pairs[index])
+        sums = sum(codes[:, places + side].astype(np.int32) * rows[index, places + side] for side in (0, 1))
+        found[:, index] = (np.clip(sums, _LOWEST, _HIGHEST) - sums).sum(axis=1)
+    return found
+
+
+def _patches(node: onnx.NodeProto, image: NDArray[np.uint8], kernel: Sequence[int], fill: int) -> NDArray[np.uint8]:
+    """Returns what each output of a convolution sums over: ``[*space, *kernel, channels]``."""
+    given, rank = attributes_of(node), len(kernel)
+    strides, dilations = (given.get(name, [1] * rank) for name in ("strides", "dilations"))
+    extents = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
+    padded = np.pad(image, [(0, 0), *_pads(given, image.shape[1:], extents, strides)], constant_values=fill)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, extents, axis=tuple(range(1, rank + 1)))
+    steps = [slice(None, None, step) for step in (*strides, *dilations)]
+    return np.moveaxis(windows[(slice(None), *steps)], 0, -1)
+
+
+def _pads(
+    given: Mapping[str, Any], sizes: Sequence[int], extents: Sequence[int], strides: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Returns what a convolution puts before and behind each axis of space."""
+    rank, mode = len(sizes), given.get("auto_pad", b"NOTSET")
+    if mode not in (b"SAME_UPPER", b"SAME_LOWER"):
+        pads = given.get("pads", [0] * 2 * rank)
+        return list(zip(pads[:rank], pads[rank:], strict=True))
+    lacking = [
+        max(0, (-(-size // step) - 1) * step + extent - size)
+        for size, extent, step in zip(sizes, extents, strides, strict=True)
+    ]
+    halves = [(each // 2, each - each // 2) for each in lacking]
+    return halves if mode == b"SAME_UPPER" else [(behind, before) for before, behind in halves]

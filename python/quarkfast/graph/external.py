@@ -21,8 +21,8 @@ from quarkfast.errors import OutputError
 from quarkfast.graph.access import name_of, shape_of
 from quarkfast.graph.chunked_io import Stream, StreamedTensor, byte_pieces
 from quarkfast.graph.load import ModelSource
-from quarkfast.graph.map_types import restore_map_types
 from quarkfast.graph.save import PROTOBUF_LIMIT, serialize
+from quarkfast.graph.shape_inference import restore_map_types
 from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = [

@@ -16,8 +16,7 @@ from quarkfast.errors import ModelError
 from quarkfast.graph.check_operands import check_operands
 from quarkfast.graph.check_structure import check_structure
 from quarkfast.graph.check_tensors import check_tensors
-from quarkfast.graph.map_types import keep_map_types, without_map_types
-from quarkfast.graph.shape_inference import large_tensors_aside
+from quarkfast.graph.shape_inference import keep_map_types, large_tensors_aside, without_map_types
 from quarkfast.graph.sparse_constants import tell_sparse, without_sparse
 from quarkfast.graph.subgraphs import graphs_of
 

@@ -9,8 +9,7 @@ import onnx
 from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError, ModelError, UnsupportedError
 from quarkfast.graph.access import is_standard, name_of
-from quarkfast.graph.map_types import without_map_types
-from quarkfast.graph.shape_inference import bring_back, large_tensors_aside
+from quarkfast.graph.shape_inference import bring_back, large_tensors_aside, without_map_types
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
 
 __all__ = ["check_pairs_run", "choose_ir_version", "convert_opset", "convert_opset_exactly", "opset_version"]

@@ -14,7 +14,7 @@ from quarkfast.deferred import ir
 from quarkfast.errors import UnsupportedError
 from quarkfast.graph.access import array_of_tensor
 from quarkfast.graph.load import ModelSource, load_model
-from quarkfast.graph.map_types import restore_map_types
+from quarkfast.graph.shape_inference import restore_map_types
 from quarkfast.graph.subgraphs import graphs_of
 
 __all__ = ["PROTOBUF_LIMIT", "file_or_bytes", "save_model", "serialize", "to_proto"]

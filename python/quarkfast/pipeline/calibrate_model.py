@@ -17,7 +17,7 @@ from quarkfast.errors import ModelError
 from quarkfast.graph.external_constants import constants_in_files
 from quarkfast.graph.load import ModelSource, load_model
 from quarkfast.graph.subgraphs import graphs_by_path, values_by_path
-from quarkfast.pipeline.calibration_key import calibration_key
+from quarkfast.pipeline.calibration_source import calibration_key
 from quarkfast.pipeline.context import ModelContext
 from quarkfast.pipeline.preparation_steps import convert_for_target
 from quarkfast.pipeline.progress import Clock

@@ -1,7 +1,10 @@
-"""Where the statistics of activations come from: samples that the model is run on, or a calibration made before."""
+"""What a calibration belongs to: a hash of the model, and of what rewrites it in floats."""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import json
 import os
 from typing import Any
 
@@ -10,11 +13,41 @@ from quarkfast.calibration.data import CalibrationData, Feed, Samples, model_inp
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError
+from quarkfast.graph.fingerprint import fingerprint
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.single_rows import keep_whole_samples
 from quarkfast.statistics import Calibration, StatisticsRequest, open_calibration
 
-__all__ = ["CalibrationSource"]
+__all__ = ["NEUTRAL", "CalibrationSource", "calibration_key"]
+
+# Fields of a scheme that leave the float model, and with it every activation, as it is. Any other field changes the
+# key, so that one added later cannot let old statistics pass for new ones.
+NEUTRAL = (
+    *("name", "target", "activation", "weight", "bias", "encoding", "keep_float_weights", "force_pass_through"),
+    *("clip_bfloat16", "shares", "packed_weights", "block_rounding", "portable", "rounding", "rounding_options"),
+    *("bias_correction", "output_bias_correction", "fuse", "strict", "align_scales", "search_ranges", "constraints"),
+    *("smooth_alpha", "shift_activations"),
+    *("shapes", "opset", "contrib_pairs", "vaiml", "unshare_constants"),
+    *("op_types", "include", "exclude", "exclude_op_types", "layers", "tensors", "samples", "batch_size", "preprocess"),
+    *("extra_op_types", "input_nodes", "output_nodes", "exclude_outputs", "exclude_output_types", "mixed_precision"),
+    "policy",
+)
+
+# But for these thresholds.
+_REWRITING = ("equalization_", "rotation_")
+
+
+def calibration_key(model: ir.Model, scheme: Scheme) -> str:
+    """Returns a hash of what decides the values of activations: the model, and options that rewrite it in floats."""
+    settings = {"factors": scheme.factors} | {
+        field.name: getattr(scheme, field.name)
+        for field in dataclasses.fields(scheme)
+        if field.name not in NEUTRAL and getattr(scheme, field.name) != field.default
+    }
+    settings |= {name: each for name, each in scheme.policy.changes().items() if name.startswith(_REWRITING)}
+    text = fingerprint(model) + json.dumps(settings, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
 
 # Bytes of activations up to which the outputs are measured. Without optimizations ONNX Runtime holds up to four times
 # as much: Segment Anything's encoder at 1024 pixels (1.6 GB) took 5.5 GB so, and 2.5 GB with them.

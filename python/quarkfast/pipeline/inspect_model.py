@@ -16,7 +16,7 @@ from quarkfast.graph.load import ModelSource, external_files, load_model, model_
 from quarkfast.graph.operators import DEQUANTIZERS, QUANTIZERS
 from quarkfast.graph.subgraphs import graphs_of
 from quarkfast.graph.written_codes import table_behind
-from quarkfast.pipeline.quantized_by import quantized_by
+from quarkfast.pipeline.metadata import quantized_by
 
 __all__ = ["ModelFacts", "QuantizedGroup", "Tensors", "inspect_model"]
 

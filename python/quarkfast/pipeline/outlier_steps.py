@@ -1,24 +1,78 @@
-"""The step that splits or smooths channels of activations that stand out, where scales are known beforehand."""
+"""Steps that look at single channels: between layers, for equalization, and outliers, which are split."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms import smoothable_axes
+from quarkfast.algorithms.cross_layer_equalization import (
+    CROSS_LAYER_EQUALIZATION,
+    CrossLayerEqualizationSettings,
+    channels_between_layers,
+)
 from quarkfast.algorithms.outlier_channel_splitting import split_outlier_channels
 from quarkfast.algorithms.smooth_quant import SmoothQuantSettings, smooth_quant
+from quarkfast.calibration import observe
 from quarkfast.config import Policy, TensorSpec
 from quarkfast.graph.attention import nodes_of_attention
+from quarkfast.graph.external import tensor_bytes
 from quarkfast.graph.external_constants import constants_in_files
-from quarkfast.pipeline.channel_observation import observe_channels
 from quarkfast.pipeline.context import Context
 from quarkfast.quantization import place
+from quarkfast.statistics import StatisticsRequest
 
-__all__ = ["may_split_outliers", "split_outliers"]
+__all__ = ["may_split_outliers", "observe_channels", "observe_channels_between", "observes_channels", "split_outliers"]
+
+# Samples that show which channels stand out, which are the same ones in all of them: a sentence encoder in U8S8,
+# calibrated with 64 sentences, has 24.0 dB with 64 and with 16 of them.
+_SAMPLES = 16
+
+
+def observe_channels(
+    context: Context, kind: str, axes: Mapping[str, int]
+) -> tuple[dict[str, NDArray[np.float32]], int]:
+    """Returns the largest magnitude of each channel, by tensor, and the number of samples that it was seen on.
+
+    Args:
+        context: Its model runs on its samples.
+        kind: What the result is remembered by (`quarkfast.pipeline.remembered`).
+        axes: The axis of the channels, by tensor. One with an infinity or a NaN, which may lie in any channel, is left
+            out of the result.
+    """
+    feeds = context.source.samples(context.model, context.scheme).rows(_SAMPLES)
+    request = StatisticsRequest.of_channels(axes)
+    seen, count = context.once(kind, request, lambda: observe(context.model, request, feeds))
+    finite = {name: each for name, each in seen.items() if each.range.finite == each.range.count}
+    return {name: each.channel_absmax for name, each in finite.items() if each.channel_absmax is not None}, count
+
+
+def observes_channels(context: Any) -> bool:
+    """Whether equalization passes what only samples let it pass (a gate, a Clip), and there are samples."""
+    if not isinstance(context, Context) or not context.source.has_data:
+        return False
+    return context.scheme.factors is not None and (_settings(context).through_clip or _settings(context).through_gates)
+
+
+def observe_channels_between(context: Context) -> bool:
+    """Takes the largest magnitude of each channel between layers; nothing of random samples and of large models."""
+    axes = channels_between_layers(context.model, _settings(context))
+    is_large = tensor_bytes(context.model) > context.scheme.policy.judged_bytes
+    if not axes or is_large or not context.may_run_samples:
+        return False
+    context.channels_between, _ = observe_channels(context, "channels between", axes)
+    return False
+
+
+def _settings(context: Context) -> CrossLayerEqualizationSettings:
+    found: CrossLayerEqualizationSettings | None = CROSS_LAYER_EQUALIZATION.settings(context.scheme)
+    assert found is not None  # observes_channels has made sure
+    return found
+
 
 _NOTHING_TO_SMOOTH = "no float node computes what a matrix product reads"
 

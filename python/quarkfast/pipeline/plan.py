@@ -1,17 +1,44 @@
-"""What a quantization would do to a model, without doing it."""
+"""The beginning of a recipe, run over a model: what there is to decide without data."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from quarkfast.config import Scheme
-from quarkfast.pipeline.model_plan import ModelPlan
+from quarkfast.graph.load import ModelSource, load_model
+from quarkfast.pipeline.context import Context
+from quarkfast.pipeline.model_plan import ModelPlan, describe, describe_weights
+from quarkfast.pipeline.recipes import lowest_opset_of, recipe_of, through
 from quarkfast.pipeline.resolve import resolve
+from quarkfast.pipeline.step import run_steps
+from quarkfast.targets import Target
 
 if TYPE_CHECKING:
     from quarkfast.graph.load import ModelSource
 
-__all__ = ["plan"]
+__all__ = ["plan", "plan_model"]
+
+
+def plan_model(model: ModelSource, scheme: Scheme, target: Target) -> ModelPlan:
+    """Runs the recipe of `scheme` as far as its placement, and says what was decided.
+
+    Raises:
+        ModelError: If the model cannot be read.
+        UnsupportedError: If this version cannot do it.
+    """
+    loaded, recipe = load_model(model), recipe_of(scheme)
+    opset = lowest_opset_of(scheme, target, loaded)
+    context = Context(
+        model=loaded, opset=opset, scheme=scheme, conversions=target.conversions, target=target, float_model=model
+    )
+    del loaded
+    steps = tuple(step.name for step in recipe if step.applies(context))
+    run_steps(through(recipe, "place"), context)
+    if scheme.weights_only:
+        return replace(describe_weights(context.weight_plan.placement, scheme), recipe=steps)
+    found = describe(context.placement, scheme)
+    return replace(found, preflight=target.preflight(context.model, context.placement, scheme), recipe=steps)
 
 
 def plan(model: ModelSource, preset: str | Scheme = "A8W8", **options: Any) -> ModelPlan:
@@ -39,6 +66,6 @@ def plan(model: ModelSource, preset: str | Scheme = "A8W8", **options: Any) -> M
     """
     scheme, target = resolve(preset, options)
     # onnx and onnx_ir, after mistakes in arguments are found
-    from quarkfast.pipeline.plan_model import plan_model
+    from quarkfast.pipeline.plan import plan_model
 
     return plan_model(model, scheme, target)

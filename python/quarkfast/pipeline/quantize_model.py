@@ -20,11 +20,10 @@ from quarkfast.graph.operators import OPERATORS
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
 from quarkfast.graph.unchanged import copy_unchanged
 from quarkfast.graph.written_codes import quantized_before
-from quarkfast.pipeline.calibration_key import calibration_key
-from quarkfast.pipeline.calibration_source import CalibrationSource
+from quarkfast.pipeline.calibration_source import CalibrationSource, calibration_key
 from quarkfast.pipeline.context import Context, Uncorrected, WrittenModel
+from quarkfast.pipeline.metadata import quantized_by
 from quarkfast.pipeline.progress import Clock
-from quarkfast.pipeline.quantized_by import quantized_by
 from quarkfast.pipeline.recipe_runner import run_recipe
 from quarkfast.pipeline.recipes import lowest_opset_of, recipe_of
 from quarkfast.pipeline.remembered import Remembered

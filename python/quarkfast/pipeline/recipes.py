@@ -10,11 +10,14 @@ from quarkfast.algorithms.weight_rounding_row import WEIGHT_ROUNDING
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.shape_inference import drop_stale_shapes
-from quarkfast.pipeline.alignment_steps import aligns_scales, drop_aligned_limits
 from quarkfast.pipeline.attention_steps import may_raise_attention, raise_attention
-from quarkfast.pipeline.equalization_steps import observe_channels_between, observes_channels
 from quarkfast.pipeline.float_layer_steps import leave_layers_float
-from quarkfast.pipeline.outlier_steps import may_split_outliers, split_outliers
+from quarkfast.pipeline.outlier_steps import (
+    may_split_outliers,
+    observe_channels_between,
+    observes_channels,
+    split_outliers,
+)
 from quarkfast.pipeline.poor_output_steps import correct_poor_outputs, keep_unwritten, may_correct_biases
 from quarkfast.pipeline.preparation_steps import (
     check_constants,
@@ -55,7 +58,14 @@ from quarkfast.pipeline.quantization_steps import (
     write_files,
     writes_files,
 )
-from quarkfast.pipeline.shift_steps import balance_biases, settle_shifted_limits, shift_activations, shifts_activations
+from quarkfast.pipeline.shift_steps import (
+    aligns_scales,
+    balance_biases,
+    drop_aligned_limits,
+    settle_shifted_limits,
+    shift_activations,
+    shifts_activations,
+)
 from quarkfast.pipeline.step import FunctionStep, Step
 from quarkfast.pipeline.weight_only_steps import choose_weights, store_weights, write_stored_weights
 from quarkfast.pipeline.weight_precision_steps import may_raise_precision, may_run_for_weights, raise_precision

@@ -1,4 +1,4 @@
-"""The steps that subtract offsets from activations once ranges are known, and settle their limits."""
+"""Steps that follow scale alignment and shifting once scales are final: limits that codes imply, biases."""
 
 from __future__ import annotations
 
@@ -6,21 +6,54 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from quarkfast.algorithms.activation_shifting import shift_tensors
 from quarkfast.algorithms.offset_biases import correct_offset_biases
 from quarkfast.algorithms.offset_groups import find_offset_groups
 from quarkfast.algorithms.offset_search import Reach, find_shifts, reach_of
 from quarkfast.deferred import ir
+from quarkfast.formats.scalar import qtype
 from quarkfast.graph.access import name_of
 from quarkfast.kernels import Range
 from quarkfast.pipeline.context import Context
 from quarkfast.quantization import place
 from quarkfast.ranges.estimate import estimate_ranges
 from quarkfast.statistics.scaling import shift_statistics
-from quarkfast.transforms.settle_limits import settle_limits
+from quarkfast.transforms.settle_limits import LastCode, drop_upper_limits, settle_limits
 from quarkfast.wording import counted
 
-__all__ = ["balance_biases", "settle_shifted_limits", "shift_activations", "shifts_activations"]
+__all__ = [
+    "aligns_scales",
+    "balance_biases",
+    "drop_aligned_limits",
+    "settle_shifted_limits",
+    "shift_activations",
+    "shifts_activations",
+]
+
+
+def aligns_scales(context: Context) -> bool:
+    """Whether the scheme asks for scale alignment."""
+    return context.scheme.aligned
+
+
+def drop_aligned_limits(context: Context) -> bool:
+    """Makes a Relu of each Clip whose limit a factor has moved, where it has the last code or lies beyond."""
+    assert context.plan is not None
+    quantizers = context.plan.quantizers
+    ends = {
+        name: LastCode(int(qtype(quantizers[name].dtype).qmax), float(quantizers[name].scale))
+        for name in context.factors
+        if name in quantizers and quantizers[name].scale.size == 1 and not np.any(quantizers[name].zero_point)
+    }
+    dropped = drop_upper_limits(context.model.graph, ends)
+    if dropped:
+        reason = "codes end where they limit, and devices compute it along with a layer"
+        context.notes.append(f"{len(dropped)} Clip became Relu: {reason}")
+        quantized = {**context.placement.quantized, **{name_of(node): node.op_type for node in dropped}}
+        context.placement = replace(context.placement, quantized=quantized)
+    return bool(dropped)
 
 
 def shifts_activations(context: Context) -> bool:

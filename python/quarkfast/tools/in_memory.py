@@ -7,8 +7,7 @@ from typing import Any
 from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
 from quarkfast.graph.load import ModelSource, load_model
-from quarkfast.graph.map_types import restore_map_types
-from quarkfast.graph.shape_inference import drop_stale_shapes
+from quarkfast.graph.shape_inference import drop_stale_shapes, restore_map_types
 from quarkfast.transforms.channels_last import move_channels_last
 from quarkfast.transforms.clean import lift_constants, sort
 from quarkfast.transforms.half_precision import widen_ends
