@@ -1,4 +1,4 @@
-"""What an accuracy algorithm is: settings, the statistics it needs, what it works on, and what it does."""
+"""The algorithm: settings, a statistics request, what it works on, and a function that applies it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search of scale alignment: what multiplies tensors so that the noise of power-of-two scales is least."""
+"""Search of scale alignment: factors of tensors with which the noise of power-of-two scales is least."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates channel maxima in front of matrix products from the weights, without data."""
+"""Channel range estimation: maxima in front of matrix products, from the weights and without data."""
 
 from __future__ import annotations
 

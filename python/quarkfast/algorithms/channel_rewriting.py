@@ -1,4 +1,4 @@
-"""Channels in front of matrix products, divided or split, and weights that make up for it."""
+"""Channel rewriting: channels in front of matrix products divided or split, and weights that make up for it."""
 
 from __future__ import annotations
 

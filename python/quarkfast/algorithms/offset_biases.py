@@ -1,4 +1,4 @@
-"""Biases that make up for what rounded weights make of an offset."""
+"""Bias correction of shifted activations: biases make up for what rounded weights make of an offset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rounding the weights of two layers adds to the outputs, before and after channels between them are scaled."""
+"""Noise of equalized pairs: what rounding two layers' weights adds to the outputs, before and after scaling."""
 
 from __future__ import annotations
 

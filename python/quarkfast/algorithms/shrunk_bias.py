@@ -1,4 +1,4 @@
-"""What a bias counts for beside the weights of its channel when layers are equalized, as Quark has it."""
+"""Bias shrinking of cross-layer equalization: what a bias counts for beside its channel's weights, as Quark has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors that have one number in common, such as a factor or an offset, and those for which it stays as it is."""
+"""Tensor groups: tensors that share one factor or offset, found by union-find, and those for which it is fixed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much memory a calibration will take, and how much the process has."""
+"""Memory estimate of a calibration, and how much the process has."""
 
 from __future__ import annotations
 

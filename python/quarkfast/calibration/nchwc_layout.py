@@ -1,4 +1,4 @@
-"""Observers in a model, also between convolutions whose channels the runtime has put into blocks."""
+"""Observers in a model, also between convolutions in the runtime's blocked layout (NCHWc)."""
 
 from __future__ import annotations
 

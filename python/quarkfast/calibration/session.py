@@ -1,4 +1,4 @@
-"""Ctrl-C, and other signals that end a process, at a moment that suits."""
+"""Calibration sessions: a model with observers, run on feeds, whose interrupts wait for a moment that suits."""
 
 from __future__ import annotations
 

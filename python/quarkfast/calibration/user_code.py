@@ -1,4 +1,4 @@
-"""The border to code that is not ours: readers, executors and metrics."""
+"""Calls of user code: readers, executors and metrics, whose errors become sentences."""
 
 from __future__ import annotations
 

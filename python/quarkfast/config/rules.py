@@ -1,4 +1,4 @@
-"""What single layers and tensors have otherwise than the rest of a model: frozen, and plain data in and out."""
+"""Rules of single layers and tensors: what they have otherwise than the rest of a model, as frozen plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that decides a quantization apart from the model and the data."""
+"""The scheme: everything that decides a quantization apart from the model and the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of one kind of tensor: its type and how its scale is found."""
+"""The tensor spec: the type of one kind of tensor and how its scale is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which types activations and weights may have, and which combinations make no sense."""
+"""Type checks: which types activations and weights may have, and which combinations make no sense."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outputs that can be compared: arrays of floats, in one shape also where that depends on what they hold."""
+"""Comparable outputs: arrays of floats, in one shape also where that depends on what they hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constants that are stored as codes, beside what they were in floats."""
+"""Weight comparison: constants that are stored as codes, beside what they were in floats."""
 
 from __future__ import annotations
 

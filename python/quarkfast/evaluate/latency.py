@@ -1,4 +1,4 @@
-"""How long a run of two models takes on this processor."""
+"""Latency: how long a run of two models takes on this processor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A part of a model that computes some tensors from others, as a session of its own."""
+"""Partial models: a part of a model that computes some tensors from others, as a session of its own."""
 
 from __future__ import annotations
 

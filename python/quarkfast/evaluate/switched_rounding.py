@@ -1,4 +1,4 @@
-"""Rounding of what layers read, as they do it that quantize activations when they run, perhaps each with a switch."""
+"""Dynamic rounding of what layers read, written into a float model, each with a switch of its own where wanted."""
 
 from __future__ import annotations
 

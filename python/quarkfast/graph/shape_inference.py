@@ -1,4 +1,4 @@
-"""Types that hold maps, as of outputs of scikit-learn's classifiers: onnx-ir has none of them."""
+"""Shape inference of onnx: on protobufs, without large weights, beside types of maps and shapes that files declare."""
 
 from __future__ import annotations
 

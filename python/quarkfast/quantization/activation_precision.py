@@ -1,4 +1,4 @@
-"""Activations that 8 bits cannot carry: which of them get 16 (mixed precision)."""
+"""Activation precision: tensors that 8 bits cannot carry and that get 16 (mixed precision)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges of what bounded functions give, of which samples may show a part: a detector's, of samples without events."""
+"""Ranges of bounded functions (Sigmoid, Softmax, ...), of which samples may show a part."""
 
 from __future__ import annotations
 

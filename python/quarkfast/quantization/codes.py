@@ -1,4 +1,4 @@
-"""The stored form of a constant."""
+"""Codes of constants, in the form in which they are stored."""
 
 from __future__ import annotations
 

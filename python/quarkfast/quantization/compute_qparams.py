@@ -1,4 +1,4 @@
-"""From a placement and ranges to quantizers: every scale decided once, the same for the same ranges."""
+"""Quantizers of a placement: every scale decided once, the same for the same ranges, and what must be observed."""
 
 from __future__ import annotations
 

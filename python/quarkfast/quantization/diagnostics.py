@@ -1,4 +1,4 @@
-"""What the numbers of a plan say about its tensors: which were constant, which are cut, which lose most."""
+"""Diagnostics of a plan: tensors that are constant, that saturate, and that lose most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Infinities in constants, which no scale can hold."""
+"""Eligibility: which nodes of a graph may be quantized, why the others stay float, and what moves values to these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges of what activation functions read, by what these tell apart."""
+"""Ranges in front of activation functions, chosen by the error of what these compute."""
 
 from __future__ import annotations
 

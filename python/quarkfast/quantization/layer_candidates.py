@@ -1,4 +1,4 @@
-"""Layers that may get other types than the rest of a model (mixed precision)."""
+"""Candidates of mixed precision: layers that may get other types than the rest of a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a prepared model and a scheme to a placement: the rules of a target applied node by node."""
+"""Placement: from a prepared model and a scheme to where pairs go, by the rules of a target, node by node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights that leave sums in 16 bits, as onnxruntime's kernels for processors without VNNI add them."""
+"""Portable weights: codes whose sums of products fit 16 bits, as kernels for processors without VNNI add them."""
 
 from __future__ import annotations
 

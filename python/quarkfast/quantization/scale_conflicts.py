@@ -1,4 +1,4 @@
-"""Concat of tensors whose ranges differ: one scale for all of them would round the smaller ones to zero."""
+"""Scale conflicts: Concats of tensors whose ranges differ, so that one scale would round the smaller ones to zero."""
 
 from __future__ import annotations
 

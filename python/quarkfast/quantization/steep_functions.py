@@ -1,4 +1,4 @@
-"""Logarithms and roots, to which the smallest values matter as much as the largest: what they read stays float."""
+"""Steep functions: logarithms and roots, whose inputs stay float as the smallest values matter to them most."""
 
 from __future__ import annotations
 

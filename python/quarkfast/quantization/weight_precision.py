@@ -1,4 +1,4 @@
-"""Weights that one scale of 8 bits cannot carry: which they are, and what they get instead (mixed precision)."""
+"""Weight precision: weights that one scale of 8 bits cannot carry, and the form that each gets (mixed precision)."""
 
 from __future__ import annotations
 

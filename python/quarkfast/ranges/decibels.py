@@ -1,4 +1,4 @@
-"""A ratio of signal to noise in dB, defined for every pair of sums."""
+"""Signal-to-noise ratio in dB, defined for every pair of sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The range of what a function reads: the ends at which it tells nothing apart may go."""
+"""The range in front of a function: it may end where the function is flat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a method of range estimation reads: the statistics of a tensor, and the fields of its spec."""
+"""Inputs of a range method: the statistics of a tensor, and the fields of its spec."""
 
 from __future__ import annotations
 

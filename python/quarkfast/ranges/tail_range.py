@@ -1,4 +1,4 @@
-"""The range of a tensor of which few values were seen: as far as its tails are expected to reach."""
+"""Tail ranges: of a tensor of which few values were seen, as far as its tails are expected to reach."""
 
 from __future__ import annotations
 

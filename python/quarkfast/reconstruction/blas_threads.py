@@ -1,4 +1,4 @@
-"""On how many threads NumPy multiplies the matrices of a layer."""
+"""Threads of BLAS: on how many NumPy multiplies the matrices of a layer."""
 
 from __future__ import annotations
 

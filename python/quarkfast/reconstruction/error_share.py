@@ -1,4 +1,4 @@
-"""How much of the error of its input a layer is to make up for: as much as holds for other samples."""
+"""Error share: how much of its input's error a layer is to make up for, as much as holds for other samples."""
 
 from __future__ import annotations
 

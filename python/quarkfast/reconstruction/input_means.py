@@ -1,4 +1,4 @@
-"""The mean of what each weight of a layer multiplies, on samples."""
+"""Input means: the mean of what each weight of a layer multiplies, on samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of what a layer multiplies, taken from some places of its input."""
+"""Input rows: rows of what a layer multiplies, taken from some places of its input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A layer with weights as a matrix product: which numbers of its input each row of its weight multiplies."""
+"""The linear layer: which numbers of its input each row of its weight multiplies, as a matrix product."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the weights of a recurrent layer multiply at each step: its input, and the state of the step before."""
+"""Steps of recurrent layers: what their weights multiply, the input and the state of the step before."""
 
 from __future__ import annotations
 

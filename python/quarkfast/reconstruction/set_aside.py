@@ -1,4 +1,4 @@
-"""Large matrices that lie in a file while nobody works with them."""
+"""Spilled matrices: large ones lie in a file while nobody works with them."""
 
 from __future__ import annotations
 

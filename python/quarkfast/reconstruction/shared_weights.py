@@ -1,4 +1,4 @@
-"""Weights that several layers read, none of which needs what another one gives."""
+"""Shared weights: those that several layers read, none of which needs what another one gives."""
 
 from __future__ import annotations
 

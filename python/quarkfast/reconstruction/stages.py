@@ -1,4 +1,4 @@
-"""A model in stages: each ends in front of the layers whose weights it must know, and is run once over all samples."""
+"""Stages of a model: each ends in front of the layers whose weights it must know, and runs once over all samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Goes through a model layer by layer, with what each sees once the layers before it have their final weights."""
+"""The walk: a model layer by layer, with what each sees once the layers before it have their final weights."""
 
 from __future__ import annotations
 

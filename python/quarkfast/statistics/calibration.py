@@ -1,4 +1,4 @@
-"""The outcome of a calibration: statistics by tensor, and what they belong to."""
+"""The calibration: statistics by tensor, and the model and samples that they belong to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to be gathered of which tensors while samples run; requests of several steps are merged into one run."""
+"""Statistics requests: what is to be gathered of which tensors; those of several steps are merged into one run."""
 
 from __future__ import annotations
 

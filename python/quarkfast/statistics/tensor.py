@@ -1,4 +1,4 @@
-"""Histograms that take a half of the memory or less, as a model has hundreds of them."""
+"""Statistics of one tensor, with histograms in half the memory or less, as a model has hundreds of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a device wants of a quantized model, as one frozen object."""
+"""The target: what a device wants of a quantized model, as one frozen object."""
 
 from __future__ import annotations
 

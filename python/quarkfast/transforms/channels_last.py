@@ -1,4 +1,4 @@
-"""Images go in and come out with their channels last (NHWC)."""
+"""Channels last (NHWC): images go in and come out so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that computes in one floating-point type becomes one that computes in another."""
+"""Floating-point types: a model that computes in one becomes one that computes in another."""
 
 from __future__ import annotations
 

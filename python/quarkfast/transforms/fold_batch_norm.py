@@ -1,4 +1,4 @@
-"""BatchNormalization becomes part of the Conv, ConvTranspose or Gemm in front of it."""
+"""BatchNormalization folding: it becomes part of the Conv, ConvTranspose or Gemm in front of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types and shapes that onnx cannot infer, as ONNX Runtime tells them: of its own operators, and of other domains."""
+"""Type inference: types and shapes that onnx cannot infer, as ONNX Runtime tells them."""
 
 from __future__ import annotations
 

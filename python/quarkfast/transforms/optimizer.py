@@ -1,4 +1,4 @@
-"""Whether onnxscript's optimizer would find anything to do, told without loading it."""
+"""The optimizer of onnxscript, loaded only where it would find something to do."""
 
 from __future__ import annotations
 

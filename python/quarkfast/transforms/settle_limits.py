@@ -1,4 +1,4 @@
-"""Limits in front of codes that end there as well."""
+"""Clips and Relus in front of codes that end at the same limits: removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Factors behind a Concat move in front of it where its inputs lie far apart: each then has a range of its own."""
+"""Affine splitting: factors behind a Concat move in front of it where the ranges of its inputs lie far apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attributes that ONNX has defaults for and the compiler of an NPU has not."""
+"""Attributes of convolutions: those that ONNX has defaults for are written out for the compiler of an NPU."""
 
 from __future__ import annotations
 

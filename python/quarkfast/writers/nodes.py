@@ -1,4 +1,4 @@
-"""How a quantizer is spelled as nodes, a pair or a single one: one row for each type and encoding."""
+"""Forms of quantizers as nodes, a pair or a single one: one row for each type and encoding, and our own operators."""
 
 from __future__ import annotations
 

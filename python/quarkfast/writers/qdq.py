@@ -1,4 +1,4 @@
-"""Puts a plan into a model: pairs behind activations, DequantizeLinear behind stored codes."""
+"""The Q/DQ writer: pairs behind activations, DequantizeLinear behind stored codes."""
 
 from __future__ import annotations
 

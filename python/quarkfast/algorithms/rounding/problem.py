@@ -1,4 +1,4 @@
-"""What a solver of weight rounding is given: a quadratic form in the codes of a layer."""
+"""The rounding problem: a quadratic form in the codes of a layer, which solvers are given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a sample is what the model wants, before hours are spent on it."""
+"""Checks of a sample: whether it is what the model wants, or can be converted to it, before hours are spent on it."""
 
 from __future__ import annotations
 

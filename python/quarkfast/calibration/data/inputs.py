@@ -1,4 +1,4 @@
-"""What a model wants to be fed."""
+"""Inputs of a model: names, types and shapes, and batches of feeds for them."""
 
 from __future__ import annotations
 

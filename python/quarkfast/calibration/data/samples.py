@@ -1,4 +1,4 @@
-"""Feeds on the disk, for samples that can be read only once."""
+"""Feeds that can be read only once: held on the disk, within a budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a preset and the values of options to a scheme."""
+"""Application of options: from a preset and their values to a scheme."""
 
 from __future__ import annotations
 

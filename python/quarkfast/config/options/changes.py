@@ -1,4 +1,4 @@
-"""What options change in a scheme."""
+"""Changes by options: what each does to a scheme."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the values of options are: how each is checked, called in messages, and read on the command line."""
+"""Kinds of options: how values are checked, called in messages, and read on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What scripts give, as plain data: NumPy's scalars and arrays, paths, None for what is left out, and wrong kinds."""
+"""Plain data of what scripts give (NumPy's scalars and arrays, paths, wrong kinds), and sources of samples in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scales of weights that are stored as codes while activations stay float: round to nearest, no data."""
+"""Codes of stored weights and their scales, from their values alone (round to nearest, no data), as lazy streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A weight seen along one axis, cut into contiguous pieces that do not cut a group."""
+"""Layout of stored weights: contiguous pieces along one axis that do not cut a group, and casts of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which constants are stored in a narrower type while activations stay float."""
+"""Placement of stored weights: which constants get a narrower type while activations stay float."""
 
 from __future__ import annotations
 

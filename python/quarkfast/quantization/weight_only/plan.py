@@ -1,4 +1,4 @@
-"""A placement of stored weights with their codes, none of which is computed before it is written."""
+"""The plan of stored weights: a placement with lazy streams of codes, and codes that an algorithm has chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which inputs of a node are weights that may be stored, in which form and along which axis."""
+"""Uses of weights: inputs of nodes that may be stored, in which form and along which axis."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What keeps a device from running a model or a part of it, before anything is computed."""
+"""Checks: what keeps a device from running a model or a part of it, before anything is computed."""

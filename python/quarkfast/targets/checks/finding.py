@@ -1,4 +1,4 @@
-"""What a check of a quantized model finds."""
+"""Findings: what a check of a quantized model yields, and how it is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What AMD says that the NPU of Ryzen AI takes, by format. Data only."""
+"""Operators that the NPU of Ryzen AI takes, by format, as AMD says. Data only."""
 
 from __future__ import annotations
 

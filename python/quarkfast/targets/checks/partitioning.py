@@ -1,4 +1,4 @@
-"""What the NPU is expected to run, and into how many pieces that falls."""
+"""Partitioning: what the NPU is expected to run, in how many pieces, and shapes that it does not take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools whose shape the compiler has computed otherwise than ONNX."""
+"""Checks for Ryzen AI: pools whose shape the compiler computes otherwise than ONNX, operators, shapes, partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Power-of-two scales as positions: ``position = -log2(scale)``, the number of bits behind the point."""
+"""Limits of power-of-two scales as fixed-point positions: ``position = -log2(scale)``, the bits behind the point."""
 
 from __future__ import annotations
 

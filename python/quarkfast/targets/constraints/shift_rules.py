@@ -1,4 +1,4 @@
-"""What the shifters of AMD's XINT8 accelerator can do, one function a rule; the limits are Quark's."""
+"""Shift rules of AMD's XINT8 accelerator, one function each; the limits are Quark's."""
 
 from __future__ import annotations
 

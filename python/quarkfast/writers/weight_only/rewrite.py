@@ -1,4 +1,4 @@
-"""The oldest operator set that can turn narrow weights back."""
+"""The writer of stored weights, and the oldest operator set that can decode them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one of Quark's option keys amounts to: a row of `quarkfast.config.quark.keys.KEYS`."""
+"""The row of one of Quark's option keys: which values do something, and why others are refused."""
 
 from __future__ import annotations
 
