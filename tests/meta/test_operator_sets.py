@@ -28,7 +28,7 @@ EXCEPTIONS = {
     "config/": "it lies below the graph, and these are words that users write",
     "targets/": "what a device computes is its target's alone",
     "graph/check_operands.py": "ends of names, also of operators on codes",
-    "graph/contrib.py": "onnxruntime's operators that onnx infers nothing of",
+    "graph/schemas.py": "onnxruntime's operators that onnx infers nothing of",
     "graph/operators.py": "where they stand",
     "transforms/fold_affine.py": "the order in which it tries them",
     "writers/qdq.py": "endings of names of nodes",

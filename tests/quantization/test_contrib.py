@@ -9,8 +9,8 @@ from onnx import TensorProto, helper
 
 import quarkfast
 from quarkfast.graph.block_axes import constant_axis
-from quarkfast.graph.contrib import key_of
 from quarkfast.graph.load import load_model
+from quarkfast.graph.schemas import key_of
 from quarkfast.pipeline.prepare import prepare
 from support.processors import run_exact
 

@@ -86,7 +86,7 @@ def _run(context: AlgorithmContext, policy: Policy) -> bool:
 
 
 def _correct(context: AlgorithmContext, policy: Policy) -> bool:
-    """Gives layers other biases. The third sample is held apart, and judges what the means of the others give."""
+    """Gives layers other biases. The third sample is the holdout, and judges what the means of the others give."""
     weights, biases = context.coded_weights(), context.movable_biases()
     layers = [
         layer

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard, rank_of
-from quarkfast.graph.normalization import Normalization, find_normalization, is_vector, vector_of
+from quarkfast.graph.functions import Normalization, find_normalization, is_vector, vector_of
 from quarkfast.graph.operators import GATE_STEPS, RECTIFIERS
 
 __all__ = [

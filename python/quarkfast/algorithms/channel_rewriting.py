@@ -12,7 +12,7 @@ from quarkfast.algorithms.channel_range_estimation import Activation, find_activ
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, name_of, shape_of, tensor_of
 from quarkfast.graph.builder import GraphBuilder
-from quarkfast.graph.normalization import find_normalization
+from quarkfast.graph.functions import find_normalization
 from quarkfast.graph.rewriting import keep_float
 
 __all__ = ["divide_channels", "is_own", "split_channels"]

@@ -27,7 +27,7 @@ _FIRST = 2.5
 
 
 def _run(context: AlgorithmContext, policy: Policy) -> bool:
-    """Chooses ranges of activations by what they do to the outputs, and keeps them if other samples do not object.
+    """Chooses ranges of activations by the noise of outputs, unless the holdout has more noise with them.
 
     1. For each power of `quarkfast.ranges.error_norm` every activation has the range of least error to that power, and
        one that ends sooner where a function alone reads it that is flat there; one power holds for all of them. Ranges
@@ -35,7 +35,7 @@ def _run(context: AlgorithmContext, policy: Policy) -> bool:
        to 9 dB.
     2. The model with rounded activations and float weights runs with each kind of ranges and with those of the method.
     3. The power 2.5 is taken where no other kind, nor the method, is better by more than a standard error.
-    4. Samples held apart, every third, judge that: where they show more noise than with the ranges of the method, by
+    4. The holdout, every third sample, judges that: where they show more noise than with the ranges of the method, by
        more than two standard errors, these stay.
 
     Of each sample the ratio of the noise of both is taken, and the mean of their logarithms.

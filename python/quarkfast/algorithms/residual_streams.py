@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, name_of, rank_of
-from quarkfast.graph.normalization import is_vector
+from quarkfast.graph.functions import is_vector
 from quarkfast.graph.operators import ROOT_STEPS
 
 __all__ = ["NotRotatableError", "ResidualStream", "find_streams"]

@@ -12,13 +12,22 @@ from typing import IO, Any
 from numpy.typing import NDArray
 
 from quarkfast.atomic_files import check_output
-from quarkfast.checkpoint.folder import CONFIG, INDEX, ONE_FILE, CheckpointFolder, read_folder
+from quarkfast.checkpoint.folder import (
+    CONFIG,
+    INDEX,
+    ONE_FILE,
+    CheckpointFolder,
+    OutputFolder,
+    check_free,
+    check_output_folder,
+    output_folder,
+    read_folder,
+)
 from quarkfast.checkpoint.gguf_file import GgufPlan, write_gguf
 from quarkfast.checkpoint.plan import CheckpointPlan, GroupSize, PlannedPart
 from quarkfast.checkpoint.safetensors_files import write_shard
 from quarkfast.checkpoint.schemes import PRESETS
 from quarkfast.checkpoint.verification import CheckpointVerification, verify_gguf, verify_layers
-from quarkfast.checkpoint.written_folder import OutputFolder, check_free, check_output_folder, output_folder
 from quarkfast.errors import ConfigError, OutputError
 from quarkfast.wording import counted
 

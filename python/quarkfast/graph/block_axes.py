@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import rank_of
-from quarkfast.graph.contrib import key_of
+from quarkfast.graph.schemas import key_of
 
 __all__ = ["Use", "activation_axes", "constant_axis"]
 

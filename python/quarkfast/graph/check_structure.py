@@ -11,8 +11,7 @@ import onnx
 from onnx.defs import OpSchema
 
 from quarkfast.errors import ModelError, shown
-from quarkfast.graph.contrib import ATTRIBUTES, CONTRIB_DOMAINS, LEAST_INPUTS
-from quarkfast.graph.schemas import own_schema
+from quarkfast.graph.schemas import ATTRIBUTES, CONTRIB_DOMAINS, LEAST_INPUTS, own_schema
 
 __all__ = ["check_structure"]
 

@@ -115,18 +115,18 @@ def original_name(node: ir.Node) -> str:
 
 
 def names_in_file(model: ir.Model) -> frozenset[str]:
-    """Returns the names of the nodes in the file; none if the model was not remembered."""
+    """Returns the names of the nodes in the file; none if `remember` did not see the model."""
     names: frozenset[str] = model.meta.get(_NAMES, frozenset())
     return names
 
 
 def tensors_in_file(model: ir.Model) -> frozenset[str]:
-    """Returns the names of the tensors in the file; none if the model was not remembered."""
+    """Returns the names of the tensors in the file; none if `remember` did not see the model."""
     names: frozenset[str] = model.meta.get(_TENSORS, frozenset())
     return names
 
 
 def op_types_in_file(model: ir.Model) -> frozenset[str]:
-    """Returns the operator types in the file; none if the model was not remembered."""
+    """Returns the operator types in the file; none if `remember` did not see the model."""
     types: frozenset[str] = model.meta.get(_TYPES, frozenset())
     return types

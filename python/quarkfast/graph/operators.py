@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard
-from quarkfast.graph.contrib import key_of
+from quarkfast.graph.schemas import key_of
 
 # Quantizers
 

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard, name_of
-from quarkfast.graph.contrib import key_of
 from quarkfast.graph.operators import (
     CODE_READERS,
     CODE_WRITERS,
@@ -19,6 +18,7 @@ from quarkfast.graph.operators import (
     find_operator,
     is_dequantized,
 )
+from quarkfast.graph.schemas import key_of
 from quarkfast.graph.subgraphs import nodes_of
 
 __all__ = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
 from quarkfast.graph.access import array_of, is_constant, is_untyped, name_of, range_of
-from quarkfast.graph.contrib import key_of
 from quarkfast.graph.operators import find_operator
+from quarkfast.graph.schemas import key_of
 from quarkfast.graph.selection import Choices
 from quarkfast.quantization.float_rules import FloatNodes
 from quarkfast.targets import Target

@@ -125,7 +125,7 @@ class GramMatrices:
             self._gram.set_aside()
 
     def merge(self, other: GramMatrices) -> None:
-        """Adds the rows of matrices with the same weights and steps, exactly; both are set aside, or neither is."""
+        """Adds the rows of matrices with the same weights and steps, exactly; both lie in files, or neither does."""
         self.count += other.count
         self._gram.merge(other._gram)
         for mine, theirs in zip(self._sums(), other._sums(), strict=True):

@@ -1,4 +1,4 @@
-"""Targets: what a device wants of a quantized model. One file a target, one row each here."""
+"""Targets: what a device wants of a quantized model, one row each here."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ from quarkfast.targets.dot_products import DOT_PRODUCTS
 from quarkfast.targets.ort_cpu import ORT_CPU
 from quarkfast.targets.ort_dynamic import ORT_DYNAMIC
 from quarkfast.targets.rules import Flow, Rule
-from quarkfast.targets.ryzenai_a8w8 import RYZENAI_A8W8
-from quarkfast.targets.ryzenai_bf16 import RYZENAI_BF16
-from quarkfast.targets.ryzenai_transformer import RYZENAI_TRANSFORMER
-from quarkfast.targets.ryzenai_vint8 import RYZENAI_VINT8
-from quarkfast.targets.ryzenai_xint8 import RYZENAI_XINT8
+from quarkfast.targets.ryzenai import RYZENAI_A8W8, RYZENAI_BF16, RYZENAI_TRANSFORMER, RYZENAI_VINT8, RYZENAI_XINT8
 from quarkfast.targets.target import Check, Constraint, Target, Transform
 
 __all__ = [

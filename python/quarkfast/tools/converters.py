@@ -20,9 +20,8 @@ from quarkfast.graph.notes import notes_of
 from quarkfast.graph.opset import choose_ir_version, convert_opset, convert_opset_exactly, opset_version
 from quarkfast.graph.shape_inference import drop_stale_shapes
 from quarkfast.pipeline.quantize import quantize
-from quarkfast.transforms.channels_last import move_channels_last
 from quarkfast.transforms.clean import lift_constants, sort
-from quarkfast.transforms.fix_shapes import fix_inputs, fix_shapes
+from quarkfast.transforms.fix_shapes import fix_inputs, fix_shapes, move_channels_last
 from quarkfast.transforms.float_types import change_float_type
 from quarkfast.transforms.half_precision import widen_ends, widen_half
 from quarkfast.transforms.infer_types import infer_types, open_outputs

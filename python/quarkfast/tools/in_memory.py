@@ -8,8 +8,8 @@ from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
 from quarkfast.graph.load import ModelSource, load_model
 from quarkfast.graph.shape_inference import drop_stale_shapes, restore_map_types
-from quarkfast.transforms.channels_last import move_channels_last
 from quarkfast.transforms.clean import lift_constants, sort
+from quarkfast.transforms.fix_shapes import move_channels_last
 from quarkfast.transforms.half_precision import widen_ends
 from quarkfast.transforms.infer_types import infer_types, open_outputs
 

@@ -12,8 +12,8 @@ from quarkfast import ort
 from quarkfast.deferred import ir
 from quarkfast.errors import DependencyError, ModelError, UnsupportedError
 from quarkfast.graph.access import is_standard, is_untyped, mark_as_no_tensor, name_of, shape_of
-from quarkfast.graph.contrib import keeps_shape, type_outputs
 from quarkfast.graph.external_constants import proto_and_folder, with_constants_as_inputs
+from quarkfast.graph.schemas import keeps_shape, type_outputs
 from quarkfast.graph.shape_inference import holds_map, inferred, large_tensors_aside, may_propagate, protos_of
 from quarkfast.graph.subgraphs import graphs_of
 from quarkfast.transforms.clean import sort

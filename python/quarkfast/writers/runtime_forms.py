@@ -19,7 +19,7 @@ from quarkfast.graph.access import (
     tensor_of,
 )
 from quarkfast.graph.builder import GraphBuilder, drop
-from quarkfast.graph.normalization import find_normalization
+from quarkfast.graph.functions import find_normalization
 from quarkfast.graph.operators import BIASED_LAYERS, RUNTIME_DROPPERS, RUNTIME_MOVERS
 from quarkfast.graph.opset import opset_version
 from quarkfast.graph.rewriting import splice

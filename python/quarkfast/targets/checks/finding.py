@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of
-from quarkfast.graph.contrib import key_of
+from quarkfast.graph.schemas import key_of
 
 __all__ = ["Audit", "Finding", "Takes", "describe_nodes", "dimensions"]
 
