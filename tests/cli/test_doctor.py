@@ -12,6 +12,7 @@ from quarkfast.cli import diagnosis, main
 from quarkfast.cli import operator_selftest as trial
 from quarkfast.cli.diagnosis import Diagnosis, examine, onnxruntime, operators, package
 from quarkfast.cli.exit_codes import ExitCode
+from quarkfast.evaluate.processor import saturates
 
 OPERATOR_SOURCES = Path(__file__).parents[2] / "csrc" / "ort" / "ops"
 
@@ -80,6 +81,11 @@ def test_without_onnxruntime_it_tells_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setattr(diagnosis.importlib, "import_module", refuse)
     (fault,) = [finding for finding in operators() if finding.remedy]
     assert "pip install onnxruntime" in fault.value
+
+
+def test_it_says_what_8_bit_models_gain_here() -> None:
+    (found,) = [finding for finding in operators() if finding.what == "8-bit models here"]
+    assert ("no VNNI" in found.value) == saturates()
 
 
 @pytest.mark.parametrize("variable", ["QUARKFAST_ISA", "QUARKFAST_NUM_THREADS"])

@@ -260,7 +260,7 @@ def test_measured_ratios_get_a_line_and_a_column_and_lead_the_table():
     assert re.findall(r"<code>(.*?)</code>", lowest) == [names[0], names[2]]
     assert re.findall(r"<code>(.*?)</code>", all_of_them) == [*names[:3], "elsewhere"]
     assert re.findall(r"<td[^>]*>(.*?)</td>", all_of_them)[:6] == [
-        "int8", "44.5", "33.2", "25 %", "50 %", "3: 12.5, 4: \u221e",
+        "int8", "44.5", "33.2", "25 %", "50 %", "3: 12.5 dB, 4: exact",
     ]  # fmt: skip
     assert "on 8 samples" in all_of_them
     assert "<away>" not in all_of_them
@@ -271,6 +271,58 @@ def test_measured_ratios_get_a_line_and_a_column_and_lead_the_table():
     assert found["l"] == 0.25
     assert "m" not in tensors[names[1]]
     assert "\u221e" in text
+
+
+def verdict_of(**more) -> str:
+    text = render_page(content(**more))
+    section = re.search(r'<section id="verdict".*?</section>', text, re.DOTALL).group()
+    assert text.index(section) < text.index('class="tiles"'), "the verdict is not first"
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", section)).split())
+
+
+def test_the_verdict_is_said_in_words_with_what_to_do_next():
+    poor = verdict_of(outputs=[("y", 11.5)], output="q.onnx", latency=None)
+    assert (
+        "The quantized model has poor outputs: noise is 27 % of the signal in 'y' (11.5 dB on the first sample)" in poor
+    )
+    assert "4 times smaller" in poor
+    assert "--min-sqnr 25" in poor
+    assert "quarkfast evaluate folder/y.onnx q.onnx --data PATH" in poor
+    assert "1 warning below" in poor
+    good = verdict_of(outputs=[("y", 34.0)], preflight=[])
+    assert "stays close to the float model" in good
+    assert "--min-sqnr" not in good
+    assert "warning" not in good
+    assert "gives the numbers of the float model" in verdict_of(outputs=[("y", None)])
+    assert "Nobody has measured" in verdict_of(outputs=[])
+
+
+def test_the_head_figure_is_over_all_samples_and_names_a_channel_that_is_lost():
+    row = measured("y", "output", 29.5, None, worst_channels=((4, -0.02), (0, 18.5)))
+    text = render_page(replace(content(), compared=[row], samples=8, device="ryzenai-xint8"))
+    assert "'y' over 8 samples" in html.unescape(text)
+    assert "11.5" not in text
+    assert "Channel 4 of 'y' is lost (-0.0 dB)" in html.unescape(text)
+    assert "How fast ryzenai-xint8 runs it cannot be measured here." in text
+
+
+def test_a_simulation_is_called_so():
+    latency = {
+        **{"reference_ms": 10.0, "model_ms": 20.0, "rows": 1, "runs": 25, "threads": 2},
+        **{"processor": "A Chip", "runtime": "1.30.0"},
+    }
+    text = render_page(replace(content(latency=latency), device="ryzenai-xint8"))
+    assert "a run, simulated here" in text
+    assert "not the speed of ryzenai-xint8; A Chip" in text
+    assert "times as fast" not in text
+
+
+def test_what_rounding_takes_away_is_explained():
+    gone = measured("y", "activation", 0.0, 0.0, used=0.0)
+    assert gone.channels_told == "too small for its scale: nearly all values become one code"
+    assert (
+        measured("w", "weight", 30.0, 30.0, worst_channels=((6, 0.0), (2, 9.5))).channels_told == "6: all 0, 2: 9.5 dB"
+    )
 
 
 def test_what_is_as_good_as_exact_does_not_stretch_the_plot():

@@ -63,7 +63,6 @@ def _show(found: "quarkfast.Prediction") -> None:
 
 
 def _cells(found: "quarkfast.TensorComparison") -> list[str]:
-    channels = ", ".join(f"{channel}: {_decibels(sqnr)}" for channel, sqnr in found.worst_channels)
     return [
         found.tensor,
         found.dtype or found.kind,
@@ -71,7 +70,7 @@ def _cells(found: "quarkfast.TensorComparison") -> list[str]:
         _decibels(found.sqnr),
         _percent(found.clipped),
         _percent(found.used),
-        channels,
+        found.channels_told,
     ]
 
 

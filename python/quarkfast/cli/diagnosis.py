@@ -122,6 +122,7 @@ def operators() -> Iterator[Diagnosis]:
         trial = importlib.import_module("quarkfast.cli.operator_selftest")
         yield Diagnosis("operator library", ort.get_library_path())
         ort.session_options()
+        yield Diagnosis("8-bit models here", importlib.import_module("quarkfast.evaluate.processor").speed_here())
     except (ImportError, QuarkfastError) as error:
         yield Diagnosis("operator library", str(error), "install what is named above, then run quarkfast doctor again")
         return

@@ -27,7 +27,7 @@ from quarkfast.cli.options import (
 )
 from quarkfast.errors import CalibrationError, ModelError, OutputError, UnsupportedError
 
-_VERIFIED = 8  # samples that --verify and the page run, where the model does not fix its batch
+_VERIFIED = 8  # samples that --verify and the page run
 
 
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Where to write; MODEL_PRESET.onnx by default.")]
@@ -147,7 +147,9 @@ def _first_rows(model: Path, given: Mapping[str, Any]) -> int:
     from quarkfast.calibration.data.inputs import batch_of
     from quarkfast.graph.load import load_model
 
-    return batch_of(model_inputs(load_model(model))) or min(_VERIFIED, given.get("samples", _VERIFIED))
+    batch = batch_of(model_inputs(load_model(model))) or 1
+    most: int = min(_VERIFIED, given.get("samples", _VERIFIED))
+    return max(batch, most // batch * batch)
 
 
 def _verified(

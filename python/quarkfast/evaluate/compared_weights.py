@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quarkfast.deferred import ir
 from quarkfast.evaluate.tensor_comparison import TensorComparison, worst_channels
 from quarkfast.graph.access import array_of
 from quarkfast.graph.operators import find_operator
@@ -36,7 +37,7 @@ def compare_weight(pair: TracedPair) -> TensorComparison | str:
     if scale is None:
         return f"{pair.tensor!r}: scales of a form that is not read here"
     step, wide, noise = np.abs(scale), original.astype(np.float64), codes.astype(np.float64)
-    inside = (codes > codes.min(initial=0)) & (codes < codes.max(initial=0))
+    inside = _inside(codes, pair.codes.dtype)
     # In place: a matrix of the size of a language model's head is 8 bytes a weight in doubles.
     noise -= 0.0 if zero is None else zero
     noise *= scale
@@ -44,13 +45,25 @@ def compare_weight(pair: TracedPair) -> TensorComparison | str:
     np.abs(noise, out=noise)
     if codes.size and np.mean((noise > step * (1 + 2**-10)) & inside) > _REWRITTEN:
         return f"{pair.tensor!r}: rewritten in floats before it was quantized"
-    clipped = float(np.mean(noise > step * (0.5 + 2**-10))) if codes.size else 0.0
+    # Codes that make up for others, as of corrected biases, lie further off than half a step, and are not at an end.
+    clipped = float(np.mean((noise > step * (0.5 + 2**-10)) & ~inside)) if codes.size else 0.0
     axis = _channel_axis(pair, codes.ndim) % max(codes.ndim, 1)
     rest = tuple(each for each in range(codes.ndim) if each != axis)
     sums = np.stack([np.square(each, out=each).sum(axis=rest).reshape(-1) for each in (wide, noise)], axis=-1)
     ratio = decibels(*map(float, sums.sum(axis=0)))
     dtype = "" if pair.codes.dtype is None else pair.codes.dtype.name.lower()
     return TensorComparison(pair.tensor, "weight", dtype, ratio, ratio, clipped, None, worst_channels(sums))
+
+
+def _inside(codes: NDArray[Any], dtype: ir.DataType | None) -> NDArray[np.bool_]:
+    """Returns which codes lie between the ends of their type; symmetric ones have none at the lowest."""
+    signed = dtype is not None and dtype.name.startswith("INT")
+    if dtype is None or not (signed or dtype.name.startswith("UINT")):
+        return np.asarray((codes > codes.min(initial=0)) & (codes < codes.max(initial=0)))
+    high = (1 << (dtype.bitwidth - signed)) - 1
+    low = -high if signed else 0
+    wide = codes.astype(np.int64)
+    return np.asarray((wide > low) & (wide < high))
 
 
 def _spread(found: NDArray[Any] | None, pair: TracedPair, shape: tuple[int, ...]) -> NDArray[np.float64] | None:

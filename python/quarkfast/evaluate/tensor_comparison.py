@@ -26,6 +26,10 @@ LOW, HIGH = 2, 3
 """Columns of the operator Compare that do not add up over runs: the least and the largest value."""
 
 
+# A tensor whose own rounding leaves fewer dB, and whose values reach over less of its codes, is gone.
+_GONE, _SMALL = 3.0, 0.01
+
+
 @dataclass(frozen=True, slots=True)
 class TensorComparison:
     """One tensor.
@@ -53,6 +57,13 @@ class TensorComparison:
     used: float | None = None
     worst_channels: tuple[tuple[int, float], ...] = ()
     not_finite: int = 0
+
+    @property
+    def channels_told(self) -> str:
+        """The worst channels in words, and of a tensor that its own rounding takes away, why."""
+        if self.rounding_sqnr is not None and self.rounding_sqnr < _GONE and (self.used or 0) < _SMALL:
+            return "too small for its scale: nearly all values become one code"
+        return ", ".join(f"{channel}: {_told(ratio)}" for channel, ratio in self.worst_channels)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON, which has no infinity: None stands for it."""
@@ -150,6 +161,13 @@ def worst_channels(sums: NDArray[np.float64], count: int = 3) -> tuple[tuple[int
     ratios = [decibels(float(row[0]), float(row[1])) for row in sums]
     order = sorted(range(len(ratios)), key=lambda channel: ratios[channel])
     return tuple((channel, ratios[channel]) for channel in order[:count])
+
+
+def _told(ratio: float) -> str:
+    """Returns a ratio of a channel: 0 where as much is lost as there was, since all its codes stand for 0."""
+    if ratio == 0:
+        return "all 0"
+    return f"{ratio:.1f} dB" if math.isfinite(ratio) else "exact" if ratio > 0 else "lost"
 
 
 def _plain(value: Any) -> Any:

@@ -12,6 +12,7 @@ from quarkfast.atomic_files import save_bytes
 from quarkfast.calibration.data import CalibrationData
 from quarkfast.config import Scheme
 from quarkfast.errors import ConfigError
+from quarkfast.evaluate.processor import speed_here
 from quarkfast.graph.access import name_of
 from quarkfast.graph.external import check_not_a_source
 from quarkfast.graph.load import ModelSource, external_bytes, external_files, load_model, model_bytes
@@ -156,6 +157,7 @@ def _copy_unchanged(context: Context) -> None:
 def _summarize(context: Context, before: int) -> Summary:
     scheme, nodes, found, written = context.scheme, context.nodes, context.quantizers, context.written
     assert written is not None
+    row = scheme.activation.format
     before_it = () if scheme.weights_only else context.placement.before
     weights = len(found.constants) if found else 0
     if scheme.weights_only:
@@ -185,4 +187,5 @@ def _summarize(context: Context, before: int) -> Summary:
         reductions=found.reductions if found else (),
         records=context.records,
         opset_before=context.opset_before,
+        speed=speed_here() if context.target.cpu_kernels and row.is_integer and row.bits <= 8 else "",
     )

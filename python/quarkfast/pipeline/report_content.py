@@ -12,6 +12,7 @@ from quarkfast._version import version
 from quarkfast.graph.byte_counts import count_bytes
 from quarkfast.quantization import Records
 from quarkfast.report import Content
+from quarkfast.targets import TARGETS
 
 if TYPE_CHECKING:
     from quarkfast.evaluate.tensor_comparison import Comparison
@@ -39,6 +40,7 @@ def report_content(
     proto.ParseFromString(model_bytes)
     # A model that was copied as it is has whatever its author wrote there.
     props = {each.key: each.value for each in proto.metadata_props} if summary.quantized else {}
+    target = TARGETS.get(summary.target)
     return Content(
         document={**summary.to_dict(), **more},
         facts=summary.rows(),
@@ -47,6 +49,7 @@ def report_content(
         compared=() if compared is None else compared.tensors,
         samples=0 if compared is None else compared.samples,
         not_compared=() if compared is None else compared.not_compared,
+        device="" if target is None or target.cpu_kernels else target.name,
         version=version(),
         made={title: _indented(props[key]) for title, key in _MADE.items() if key in props},
     )

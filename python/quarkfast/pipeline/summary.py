@@ -124,6 +124,7 @@ class Summary:
         records: Every node and every quantized tensor, for the page that `QuantizedModel.write_report` writes; no part
             of the plain data.
         opset_before: Version of the standard operators in the float model; 0 if it is not known.
+        speed: For 8-bit models that ONNX Runtime's processor kernels run, what they gain on this processor.
 
     Example:
         >>> s = Summary("A8W8", "ryzenai-a8w8", "int8", "int8", {"Conv": 2}, (), 3, 2, 2, 8, 13, 1000, 300, {}, ())
@@ -157,6 +158,7 @@ class Summary:
     above_8_bits: WideShares | None = None
     records: Records | None = field(default=None, repr=False)
     opset_before: int = 0
+    speed: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON, which has no infinity: None stands for it."""
@@ -192,7 +194,9 @@ class Summary:
         if self.saturated:
             rows.append(("saturated", ", ".join(map(repr, self.saturated))))
         if self.worst:
-            rows.append(("expected SQNR", ", ".join(f"{name!r} {value:.1f} dB" for name, value in self.worst)))
+            rows.append(
+                ("expected SQNR", ", ".join(f"{name!r} {round(value, 1) + 0.0:.1f} dB" for name, value in self.worst))
+            )
         if self.outputs:
             shown = ", ".join(f"{name!r} {value:.1f} dB" for name, value in self.outputs[:_SHOWN])
             rows.append(("measured SQNR", f"{shown} (outputs on the first sample, exact sums)"))
@@ -203,6 +207,8 @@ class Summary:
             rows.append(("judged on", _judged(self.judged)))
         if self.above_8_bits is not None:
             rows.append(("above 8 bits", str(self.above_8_bits)))
+        if self.speed:
+            rows.append(("this processor", self.speed))
         rows += [("NPU", finding) for finding in self.preflight]
         return rows + [("note", note) for note in self.notes]
 

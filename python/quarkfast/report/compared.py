@@ -15,7 +15,7 @@ __all__ = ["compared_tables", "lowest_table", "measured_places", "places_of"]
 # Rows of the table of tensors that cost most.
 _LOWEST = 10
 
-_MEASURED = ("own rounding dB", "all errors dB", "clipped", "range used", "worst channels (dB)")
+_MEASURED = ("own rounding dB", "all errors dB", "clipped", "range used", "worst channels")
 
 
 def places_of(records: Records) -> dict[str, int]:
@@ -73,13 +73,12 @@ def compared_tables(
 
 
 def _cells(found: TensorComparison) -> tuple[str, ...]:
-    channels = ", ".join(f"{channel}: {decibels(ratio)}" for channel, ratio in found.worst_channels)
     return (
         decibels(found.rounding_sqnr),
         decibels(found.sqnr),
         percent(found.clipped),
         percent(found.used),
-        channels or "\u2013",
+        found.channels_told or "\u2013",
     )
 
 

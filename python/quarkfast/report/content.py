@@ -26,6 +26,7 @@ class Content:
             measured them.
         samples: Rows on which they were measured.
         not_compared: Which were left out, and why.
+        device: Name of the device that the model is for, where this processor simulates it; empty otherwise.
         version: Version of quarkfast.
         made: What made the model -> how: versions, and the scheme as JSON.
     """
@@ -37,5 +38,6 @@ class Content:
     compared: Sequence[TensorComparison] = ()
     samples: int = 0
     not_compared: Sequence[str] = ()
+    device: str = ""
     version: str = ""
     made: Mapping[str, str] = field(default_factory=dict)

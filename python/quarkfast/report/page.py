@@ -21,12 +21,10 @@ from quarkfast.report.figures import (
 )
 from quarkfast.report.layers import float_table, layer_section, state_counts
 from quarkfast.report.markup import Markup, decibels, element, join, milliseconds, size, table
+from quarkfast.report.verdict import judged_on, judged_outputs, verdict_section
 from quarkfast.report.verified import latency_section, verified_section
 
 __all__ = ["render_page"]
-
-# Below it the summary calls an output poor: noise of a quarter of the signal's amplitude.
-_POOR = 12.0
 
 # Ratio in dB at which the bar of an output is full: that of 10 bits.
 _FULL = 60.0
@@ -64,6 +62,7 @@ def render_page(content: Content) -> str:
         element("title", f"{title} \u2013 quarkfast"),
         element("style", Markup(style)),
     )
+    verdict = _section("verdict", "Verdict", verdict_section(content))
     sections = [each for each in _sections(content) if each is not None]
     links = [element("li", element("a", text, href=f"#{name}")) for name, text, _ in sections]
     body = element(
@@ -71,7 +70,7 @@ def render_page(content: Content) -> str:
         element("a", "Skip to the content", href="#content", class_="skip"),
         element("header", element("h1", title), element("p", _subtitle(content))),
         element("nav", element("ul", *links), aria_label="Sections"),
-        element("main", _figures(content), *(_section(*each) for each in sections), id="content"),
+        element("main", verdict, _figures(content), *(_section(*each) for each in sections), id="content"),
         element("footer", element("p", f"Written by quarkfast {content.version}. Nothing was loaded from a network.")),
         element("script", Markup(details_json(content)), type="application/json", id="data"),
         element("script", Markup(script)),
@@ -115,15 +114,15 @@ def _sections(content: Content) -> list[tuple[str, str, Markup] | None]:
     )
     tried, seconds = tried_figure(found), seconds_figure(found.get("seconds", {}))
     space = bytes_figure(found.get("bytes_before", 0), found.get("bytes_after", 0), content.sizes)
-    layers = join([layer_section(content), _reading()]) if content.records.nodes else None
+    layers = layer_section(content) if content.records.nodes else None
     made: list[tuple[str, str, Markup | None]] = [
         ("summary", "Summary", table("What was done", ("what", "result"), facts)),
         ("notes", "Warnings and notes", notes),
-        ("outputs", "Outputs", _outputs(found.get("outputs", ()))),
+        ("outputs", "Outputs", _outputs(content)),
         ("error", "Error along the network", depth),
         ("space", "Where the bytes are", space if found.get("bytes_after") else None),
         ("tries", "What was tried", tried),
-        ("latency", "How long a run takes", latency_section(found.get("latency"))),
+        ("latency", "How long a run takes", latency_section(found.get("latency"), content.device)),
         ("verified", "On this processor", verified_section(found.get("verification"))),
         ("layer-table", "Layers and tensors", layers),
         (
@@ -157,16 +156,16 @@ def _figures(content: Content) -> Markup:
     before, after = found.get("bytes_before"), found.get("bytes_after")
     if before and after:
         tiles.append(("size", f"{size(before)} \u2192 {size(after)}", f"{before / after:.2f} times smaller"))
-    outputs = found.get("outputs") or ()
-    if outputs:
-        name, ratio = outputs[0]
-        said = "" if ratio is None or ratio >= _POOR else "; poor"
-        tiles.append(("worst output", f"{_ratio(ratio)} dB", f"{name!r} on the first sample{said}"))
+    if outputs := judged_outputs(content):
+        tiles.append(("worst output", f"{_ratio(outputs[0].ratio)} dB", f"{outputs[0].name!r} {judged_on(content)}"))
     latency = found.get("latency")
     if latency:
         reference, quantized = latency["reference_ms"], latency["model_ms"]
         said = f"{reference / quantized:.2f} times as fast; {latency['processor']}"
-        tiles.append(("a run here", f"{milliseconds(reference)} \u2192 {milliseconds(quantized)}", said))
+        if content.device:
+            said = f"not the speed of {content.device}; {latency['processor']}"
+        title = "a run, simulated here" if content.device else "a run here"
+        tiles.append((title, f"{milliseconds(reference)} \u2192 {milliseconds(quantized)}", said))
     counts = state_counts(content.records)
     if content.records.nodes:
         whole = counts["quantized"] + counts["float"]
@@ -204,24 +203,21 @@ def _notes(notes: Sequence[str], preflight: Sequence[str]) -> Markup | None:
     return element("div", element("ul", *items[:_NOTES]), more, class_="notes")
 
 
-def _outputs(outputs: Sequence[tuple[str, float | None]]) -> Markup | None:
-    """Returns what the outputs have on the first sample."""
+def _outputs(content: Content) -> Markup | None:
+    """Returns what the outputs have, and their worst channels where these were compared."""
+    outputs = judged_outputs(content)
     if not outputs:
         return None
+    channels = any(each.channels for each in outputs)
     rows = [
-        (element("code", name), _ratio(ratio), bar(min((_FULL if ratio is None else ratio) / _FULL, 1.0)))
-        for name, ratio in outputs
+        (
+            element("code", name),
+            _ratio(ratio),
+            bar(min(max(_FULL if ratio is None else ratio, 0.0) / _FULL, 1.0)),
+            *([told or "\u2013"] if channels else []),
+        )
+        for name, ratio, _, told in outputs
     ]
-    caption = f"Signal to quantization noise in dB, on the first sample with exact sums; the bar ends at {_FULL:.0f}"
-    return table(caption, ("output", "dB", "bar"), rows, numbers=(1,))
-
-
-_HINTS = (
-    "Expected ratios come from calibration: even rounding and what is cut off; measured ones from two models.",
-    "A tensor that stands out below its neighbours is where to look: exclude its node, or give it 16 bits.",
-    "Select a node to see the histograms of its tensors, the range that codes keep, and the channels of its weight.",
-)
-
-
-def _reading() -> Markup:
-    return element("details", element("summary", "How to read this"), join(element("p", hint) for hint in _HINTS))
+    heads = ("output", "dB", "bar", *(["worst channels"] if channels else []))
+    caption = f"Signal to quantization noise in dB, {judged_on(content)} with exact sums; the bar ends at {_FULL:.0f}"
+    return table(caption, heads, rows, numbers=(1,))

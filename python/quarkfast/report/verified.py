@@ -26,11 +26,12 @@ def verified_section(found: Mapping[str, Any] | None) -> Markup | None:
     return join([facts, float_table(found["float_layers"], "Convolutions and products that compute in float here")])
 
 
-def latency_section(found: Mapping[str, Any] | None) -> Markup | None:
+def latency_section(found: Mapping[str, Any] | None, device: str = "") -> Markup | None:
     """Returns how long both models took; None where nobody measured it.
 
     Args:
         found: `quarkfast.Latency.to_dict`.
+        device: What the quantized model is for, where this processor simulates it.
     """
     if not found:
         return None
@@ -42,7 +43,8 @@ def latency_section(found: Mapping[str, Any] | None) -> Markup | None:
         ("rows in a run", str(found["rows"])),
         ("runs of each, in turn", str(found["runs"])),
     ]
-    return table("Median time of a run on the first sample; an NPU has others", ("what", "result"), rows)
+    told = f"; a simulation of {device}, which has a speed of its own" if device else ""
+    return table(f"Median time of a run on the first sample{told}", ("what", "result"), rows)
 
 
 def _facts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
