@@ -6,7 +6,7 @@ import onnxruntime
 import pytest
 
 from quarkfast.algorithms.cross_layer_equalization import CrossLayerEqualizationSettings, equalize
-from quarkfast.algorithms.shrunk_bias import shrunk_bias
+from quarkfast.algorithms.scaled_pairs import shrunk_bias
 from quarkfast.config import PRESETS
 from quarkfast.config.options import scheme_from
 from quarkfast.graph.load import load_model

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from quarkfast.algorithms.rounding import CoordinateDescent, GptqSolver, RoundingProblem, descent
-from quarkfast.algorithms.rounding.inverse_factors import InverseFactors, inverse_factor
+from quarkfast.algorithms.rounding.error_feedback import InverseFactors, inverse_factor
 from quarkfast.reconstruction import set_aside
 from quarkfast.reconstruction.set_aside import SetAside
 

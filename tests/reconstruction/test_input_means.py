@@ -7,7 +7,7 @@ import pytest
 
 from quarkfast.graph.load import load_model
 from quarkfast.reconstruction import InputMeans, linear_layers
-from quarkfast.reconstruction.input_rows import count_rows, rows_at
+from quarkfast.reconstruction.input_means import count_rows, rows_at
 from support.tiny_models import tiny_model
 
 LAYERS = {

@@ -5,7 +5,7 @@ import pytest
 
 from quarkfast.graph.load import load_model
 from quarkfast.reconstruction import linear_layers
-from quarkfast.reconstruction.input_rows import count_rows, rows_at, spread_places
+from quarkfast.reconstruction.input_means import count_rows, rows_at, spread_places
 from support.tiny_models import run_exactly, tiny_model
 
 # Text of a node, shape of its input and of its weight.

@@ -6,9 +6,9 @@ import pytest
 import quarkfast
 from quarkfast.graph.load import load_model
 from quarkfast.reconstruction import linear_layers
-from quarkfast.reconstruction.input_rows import places_of
-from quarkfast.reconstruction.models import Models
+from quarkfast.reconstruction.input_means import places_of
 from quarkfast.reconstruction.reconstruct import reconstruct
+from quarkfast.reconstruction.walk import Models
 from support.tiny_models import tiny_model
 
 TEXT = """g (float[N, 4, 3] x, int64[N, 4] attention_mask) => (float[N, 4, 2] y) {

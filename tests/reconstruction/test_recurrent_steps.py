@@ -7,7 +7,7 @@ import pytest
 
 from quarkfast.graph.load import load_model
 from quarkfast.reconstruction import linear_layers
-from quarkfast.reconstruction.input_rows import count_rows, rows_at
+from quarkfast.reconstruction.input_means import count_rows, rows_at
 from quarkfast.reconstruction.stages import StagedModel
 from support.tiny_models import run_exactly, tiny_model
 

@@ -5,9 +5,9 @@ import pytest
 
 from quarkfast.graph.load import load_model
 from quarkfast.reconstruction import linear_layers
-from quarkfast.reconstruction.models import Models
 from quarkfast.reconstruction.reconstruct import reconstruct
 from quarkfast.reconstruction.shared_weights import shared_weights
+from quarkfast.reconstruction.walk import Models
 from support.tiny_models import tiny_model
 
 # Two levels of a pyramid, of which the second is computed from the first, and one head for both.

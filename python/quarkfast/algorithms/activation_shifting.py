@@ -1,20 +1,21 @@
-"""Activation shifting: tensors lose an offset, and what stands around them makes up for it."""
+"""Activation shifting: tensors lose an offset, what stands around them makes up for it, and biases for its rounding."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from quarkfast.algorithms.algorithm import AlgorithmContext
 from quarkfast.algorithms.offset_groups import OffsetGroups, pads_of
 from quarkfast.deferred import ir
-from quarkfast.graph.access import array_of, name_of
+from quarkfast.graph.access import array_of, array_of_tensor, name_of
 from quarkfast.graph.builder import GraphBuilder, drop_unread
 from quarkfast.graph.linear_layers import BiasedLayer
 from quarkfast.graph.walks import clip_limits
 
-__all__ = ["Shifted", "shift_tensors"]
+__all__ = ["Shifted", "correct_offset_biases", "shift_tensors"]
 
 
 class Shifted(NamedTuple):
@@ -161,3 +162,30 @@ def _padded_shape(shape: ir.Shape | None, sizes: np.ndarray) -> ir.Shape | None:
     added = (sizes[: len(shape)] + sizes[len(shape) :]).tolist()
     sized = [size + more if isinstance(size, int) else None for size, more in zip(shape, added, strict=True)]
     return ir.Shape([own if not more else size for own, size, more in zip(shape, sized, added, strict=True)])
+
+
+def correct_offset_biases(context: AlgorithmContext, layers: Iterable[tuple[BiasedLayer, float]]) -> bool:
+    """Adds offsets times the rounded weights to biases, where those of float weights were added.
+
+    A layer of data less ``c`` adds ``c`` times the sum of its weights to its bias. With the weights that codes stand
+    for it loses nothing by the offset: ``W^ (x - c) + W^ c = W^ x``.
+
+    Args:
+        context: With a plan; its biases change.
+        layers: Layers, with what their data have lost.
+
+    Returns:
+        Whether any bias changed.
+    """
+    weights, biases = context.coded_weights(), context.movable_biases()
+    changed = {}
+    for layer, offset in layers:
+        weight, bias = weights.get(name_of(layer.weight)), biases.get(name_of(layer.bias))
+        if weight is None or bias is None:
+            continue
+        floats, rounded = (np.asarray(each, np.float64) for each in (array_of_tensor(weight.values), weight.decoded()))
+        given = np.asarray(array_of_tensor(bias.values), np.float64)
+        missing = layer.response(offset, rounded - floats).reshape(given.shape)
+        changed[name_of(layer.bias)] = bias.with_nearest((given + missing).astype(np.float32))
+    context.replace_codes(changed)
+    return bool(changed)

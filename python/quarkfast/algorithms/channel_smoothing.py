@@ -10,8 +10,13 @@ from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
 from quarkfast.algorithms.channel_range_estimation import estimate_channel_absmax
-from quarkfast.algorithms.channel_rewriting import divide_channels
-from quarkfast.algorithms.product_channels import powers_of_two, rewrite_channels, smoothable_axes, smoothing_note
+from quarkfast.algorithms.channel_rewriting import (
+    divide_channels,
+    powers_of_two,
+    rewrite_channels,
+    smoothable_axes,
+    smoothing_note,
+)
 from quarkfast.config import POLICY, Policy, Scheme
 from quarkfast.deferred import ir
 

@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
-from quarkfast.algorithms.gated_pairs import carry_factors
-from quarkfast.algorithms.pair_noise import channel_absmax, lessens_noise
-from quarkfast.algorithms.scaled_pairs import ScaledPair, find_scaled_pairs
-from quarkfast.algorithms.shrunk_bias import shrunk_bias
+from quarkfast.algorithms.layer_pairs import carry_factors
+from quarkfast.algorithms.scaled_pairs import ScaledPair, channel_absmax, find_scaled_pairs, lessens_noise, shrunk_bias
 from quarkfast.config import POLICY, Policy, Scheme
 from quarkfast.config.scheme import Factors
 from quarkfast.deferred import ir
@@ -58,7 +56,7 @@ class CrossLayerEqualizationSettings:
         through_clip: Whether layers with a Clip between them, from zero to a limit, are pairs, too, where samples show
             which channels it never clips. These may be multiplied by more than 4: no channel reaches further than the
             furthest one.
-        through_gates: Whether layers with a gate between them (`quarkfast.algorithms.gated_pairs`) are pairs, too: each
+        through_gates: Whether layers with a gate between them (`quarkfast.algorithms.layer_pairs`) are pairs, too: each
             that is scaled costs a Mul.
         policy: What weights have to gain with useful octaves before activations may lose, and how far factors go.
     """
@@ -115,7 +113,7 @@ def equalize(
        With `through_clip` a Clip from zero to a limit, such as ReLU6, may stand there as well, for channels that
        samples leave below 0.8 of the limit and that stay below it with their factors; others keep theirs. With
        `through_gates` a pair may have the gate of a hard-swish between its layers, and several second layers
-       (`quarkfast.algorithms.gated_pairs`).
+       (`quarkfast.algorithms.layer_pairs`).
     2. With ``r0`` the largest magnitude of the first layer's weights of a channel and ``r1`` that of the second's,
        ``s = sqrt(r1 / r0)``, limited to [1/8, 8]; 1 where either is zero. All but ``"exact"`` round it to a power of
        two and limit it to [1/4, 4].

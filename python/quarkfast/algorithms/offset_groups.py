@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from quarkfast.algorithms.tensor_groups import TensorGroups
+from quarkfast.algorithms.scale_groups import TensorGroups
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard
 from quarkfast.graph.affine import Affine, data_index

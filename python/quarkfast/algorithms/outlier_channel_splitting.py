@@ -9,8 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
-from quarkfast.algorithms.channel_rewriting import split_channels
-from quarkfast.algorithms.product_channels import powers_of_two, rewrite_channels, smoothable_axes, smoothing_note
+from quarkfast.algorithms.channel_rewriting import (
+    powers_of_two,
+    rewrite_channels,
+    smoothable_axes,
+    smoothing_note,
+    split_channels,
+)
 from quarkfast.config import POLICY, Policy, Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of

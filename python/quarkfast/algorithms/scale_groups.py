@@ -1,21 +1,53 @@
-"""Groups of tensors that one positive factor multiplies, and the layers between which factors may differ."""
+"""Tensor groups that share one factor, by union-find, and the layers between which factors may differ."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from quarkfast.algorithms.tensor_groups import TensorGroups
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard
 from quarkfast.graph.operators import SHAPE_READERS, VARIABLE_PRODUCTS, find_operator
 from quarkfast.graph.walks import clip_limits
 
-__all__ = ["Groups", "ScaledLayer", "find_groups"]
+__all__ = ["Groups", "ScaledLayer", "TensorGroups", "find_groups"]
+
+
+@dataclass
+class TensorGroups:
+    """Disjoint sets of tensors, some of which are pinned: their number is the neutral one."""
+
+    _parents: dict[ir.Value, ir.Value] = field(default_factory=dict, kw_only=True)
+    _pinned: set[ir.Value] = field(default_factory=set, kw_only=True)
+
+    def of(self, value: ir.Value) -> ir.Value:
+        """Returns the tensor that stands for the group of `value`."""
+        root = value
+        while self._parents.get(root, root) is not root:
+            root = self._parents[root]
+        while self._parents.get(value, root) is not root:
+            self._parents[value], value = root, self._parents[value]
+        return root
+
+    def join(self, values: Iterable[ir.Value]) -> None:
+        """Gives tensors one number."""
+        roots = list(dict.fromkeys(map(self.of, values)))
+        for other in roots[1:]:
+            self._parents[other] = roots[0]
+            if other in self._pinned:
+                self._pinned.add(roots[0])
+
+    def pin(self, values: Iterable[ir.Value | None]) -> None:
+        """Keeps the number of tensors neutral."""
+        self._pinned.update(self.of(value) for value in values if value is not None)
+
+    def is_pinned(self, value: ir.Value) -> bool:
+        """Whether the number of `value` is neutral."""
+        return self.of(value) in self._pinned
 
 
 class ScaledLayer(NamedTuple):

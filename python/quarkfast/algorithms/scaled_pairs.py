@@ -1,24 +1,116 @@
-"""Pairs of layers as cross-layer equalization scales them: their channels, and how far these may go."""
+"""Scaled pairs of cross-layer equalization: channels, how far they may go, what biases count, and the noise of both."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.gated_pairs import Gate, find_gated_pairs
-from quarkfast.algorithms.layer_pairs import by_input, by_output, next_layer, reads_rows, values_between
+from quarkfast.algorithms.layer_pairs import (
+    Gate,
+    by_input,
+    by_output,
+    find_gated_pairs,
+    next_layer,
+    reads_rows,
+    values_between,
+)
 from quarkfast.config import Policy
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of
 
-__all__ = ["ScaledPair", "find_scaled_pairs"]
+__all__ = ["ScaledPair", "channel_absmax", "find_scaled_pairs", "lessens_noise", "shrunk_bias"]
 
 Values = NDArray[np.float64]
+
+# What stands for the weights of a channel that has none, and is still a number to divide by.
+_NONE = 1e-7
+
+
+def shrunk_bias(bias: Values, weights: Values) -> Values:
+    """Returns a bias divided by what keeps it from outweighing the weights of its channel.
+
+    With ``f`` the magnitude of the bias over that of each weight: if no bias reaches 10 nor 20 times the largest
+    weight, it is divided by 5 where the median of ``f`` lies above 100 or its mean above 1000, else by 2; otherwise by
+    20 where the median lies above 30 or the mean above 500, by 10 from 15 and 100 on, else by 5.
+
+    Args:
+        bias: ``[channels]``.
+        weights: ``[channels, n]``. A weight of zero counts as the least magnitude of its channel; a channel of zeros
+            has no bias to count.
+
+    Source:
+        AMD Quark 0.13, CLEScaleAppendBias.
+
+    Example:
+        >>> import numpy as np
+        >>> shrunk_bias(np.array([1.0, 40.0]), np.array([[1.0, -2.0], [4.0, 0.0]])).tolist()
+        [0.2, 8.0]
+    """
+    magnitudes = np.abs(weights)
+    least = np.where(magnitudes > 0, magnitudes, np.inf).min(axis=1, initial=np.inf, keepdims=True)
+    live = np.isfinite(least)
+    counted = np.where(live[:, 0], np.abs(bias), 0.0)
+    filled = np.where(magnitudes > 0, magnitudes, np.where(live, least, _NONE))
+    ratios = counted[:, None] / filled
+    median, mean = float(np.median(ratios)), float(ratios.mean())
+    if counted.max(initial=0.0) < 10 and counted.max(initial=0.0) < 20 * magnitudes.max(initial=0.0):
+        divisor = 5 if median > 100 or mean > 1000 else 2
+    elif median > 30 or mean > 500:
+        divisor = 20
+    else:
+        divisor = 10 if median > 15 or mean > 100 else 5
+    return np.where(live[:, 0], bias, 0.0) / divisor
+
+
+def channel_absmax(rows: Values) -> Values:
+    """Returns the largest magnitude of each row.
+
+    Example:
+        >>> channel_absmax(np.array([[1.0, -3.0], [2.0, 0.5]])).tolist()
+        [3.0, 2.0]
+    """
+    found: Values = np.abs(rows).max(axis=1, initial=0.0)
+    return found
+
+
+def lessens_noise(written: Values, read: Sequence[Values], factors: Values, least_gain: float) -> bool:
+    """Whether rounding the weights on both sides of channels adds clearly less to the outputs once they are scaled.
+
+    Args:
+        written: Weights that make each channel, ``[channels, n0]``.
+        read: Weights that read it, ``[channels, n1]``, of each layer that does.
+        factors: One for each channel.
+        least_gain: The least ratio of noise before and after.
+
+    Example:
+        >>> unlike = np.array([[1.0], [0.01]])
+        >>> lessens_noise(unlike, [unlike[::-1]], np.array([1.0, 8.0]), 1.26)
+        True
+    """
+    made, used = np.einsum("ij,ij->i", written, written), [np.einsum("ij,ij->i", rows, rows) for rows in read]
+    reach, reaches = channel_absmax(written), [channel_absmax(rows) for rows in read]
+    sizes, up, down = [rows.shape[1] for rows in read], factors, 1 / factors
+    before = sum(_noise(written.shape[1], reach, made, *each) for each in zip(sizes, reaches, used, strict=True))
+    after = sum(
+        _noise(written.shape[1], reach * up, made * up**2, size, other * down, energy * down**2)
+        for size, other, energy in zip(sizes, reaches, used, strict=True)
+    )
+    return before > least_gain * after
+
+
+def _noise(n0: int, reach0: Values, energy0: Values, n1: int, reach1: Values, energy1: Values) -> float:
+    """Returns what the roundings of two layers' weights add to the outputs, up to a factor that scaling leaves alone.
+
+    The square of a step is in proportion to that of a layer's largest magnitude; through a channel pass the ``n0``
+    roundings that make it, times the energy of what reads it, and its own energy times the ``n1`` roundings there.
+    """
+    square0, square1 = reach0.max(initial=0.0) ** 2, reach1.max(initial=0.0) ** 2
+    return float((square0 * n0 * energy1 + energy0 * square1 * n1).sum())
 
 
 @dataclass(eq=False)

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.algorithms.channel_range_estimation import reads_columns
-from quarkfast.algorithms.channel_rewriting import divide_channels
-from quarkfast.algorithms.product_channels import rewrite_channels
+from quarkfast.algorithms.channel_rewriting import divide_channels, rewrite_channels
 from quarkfast.config import POLICY, Policy
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, name_of

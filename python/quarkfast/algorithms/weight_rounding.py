@@ -14,9 +14,8 @@ from quarkfast.algorithms.algorithm import AlgorithmContext
 from quarkfast.algorithms.bias_correction import bias_of
 from quarkfast.algorithms.held_apart import Gains, split_samples
 from quarkfast.algorithms.rounding import DESCENDING, SOLVERS, CoordinateDescent, GptqSolver, RoundingProblem, Solver
-from quarkfast.algorithms.rounding.error_feedback import round_with_feedback
+from quarkfast.algorithms.rounding.error_feedback import InverseFactors, round_with_feedback
 from quarkfast.algorithms.rounding.group_scales import solve_with_scales
-from quarkfast.algorithms.rounding.inverse_factors import InverseFactors
 from quarkfast.config import POLICY, Scheme
 from quarkfast.graph.access import array_of_tensor
 from quarkfast.reconstruction import LinearLayer, linear_layers

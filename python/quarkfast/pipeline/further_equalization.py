@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from quarkfast.algorithms.cross_layer_equalization import CrossLayerEqualizationSettings, has_pairs_through_clip
-from quarkfast.algorithms.gated_pairs import find_gated_pairs
+from quarkfast.algorithms.layer_pairs import find_gated_pairs
 from quarkfast.config import Scheme
 from quarkfast.config.equalization import read_equalization
 from quarkfast.graph.load import ModelSource, load_model

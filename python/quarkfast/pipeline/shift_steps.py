@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from quarkfast.algorithms.activation_shifting import shift_tensors
-from quarkfast.algorithms.offset_biases import correct_offset_biases
+from quarkfast.algorithms.activation_shifting import correct_offset_biases, shift_tensors
 from quarkfast.algorithms.offset_groups import find_offset_groups
 from quarkfast.algorithms.offset_search import Reach, find_shifts, reach_of
 from quarkfast.deferred import ir

@@ -5,6 +5,6 @@
 
 from quarkfast.reconstruction.input_means import InputMeans
 from quarkfast.reconstruction.linear_layer import LinearLayer, linear_layers
-from quarkfast.reconstruction.models import Models
+from quarkfast.reconstruction.walk import Models
 
 __all__ = ["InputMeans", "LinearLayer", "Models", "linear_layers"]

@@ -12,11 +12,10 @@ from quarkfast import _core
 from quarkfast.graph.external import read_constant
 from quarkfast.reconstruction.blas_threads import blas_threads_for
 from quarkfast.reconstruction.gram import GramMatrices, fixed_point_step
-from quarkfast.reconstruction.input_rows import count_rows, places_of, rows_at
+from quarkfast.reconstruction.input_means import count_rows, places_of, rows_at
 from quarkfast.reconstruction.linear_layer import LinearLayer
-from quarkfast.reconstruction.models import Models
 from quarkfast.reconstruction.stages import StagedModel
-from quarkfast.reconstruction.walk import Feed, go_through
+from quarkfast.reconstruction.walk import Feed, Models, go_through
 
 __all__ = ["LayerStatistics", "reconstruct"]
 

@@ -16,8 +16,7 @@ from quarkfast.evaluate.partial_model import Piece
 from quarkfast.graph.external import read_constant
 from quarkfast.graph.subgraphs import names_read
 from quarkfast.reconstruction.activation_store import ActivationStore
-from quarkfast.reconstruction.linear_layer import LinearLayer
-from quarkfast.reconstruction.recurrent_steps import FIRST_STATE, LENGTHS, states_before, without_padding
+from quarkfast.reconstruction.linear_layer import FIRST_STATE, LENGTHS, LinearLayer, states_before, without_padding
 
 __all__ = ["StagedModel"]
 

@@ -1,21 +1,39 @@
-"""The walk: a model layer by layer, with what each sees once the layers before it have their final weights."""
+"""The walk: a float and a quantized model layer by layer, each behind layers that have their final weights."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core
 from quarkfast.graph.external import replace_constant
 from quarkfast.reconstruction.linear_layer import LinearLayer
-from quarkfast.reconstruction.models import Models
 from quarkfast.reconstruction.stages import StagedModel
 
-__all__ = ["Feed", "go_through"]
+__all__ = ["Feed", "Models", "go_through"]
+
+
+class Models(NamedTuple):
+    """The float model and the quantized one, with the same names of nodes and of initializers.
+
+    Attributes:
+        float_model: The float model.
+        quantized: The same with pairs behind activations; its weights are float32 values that codes stand for.
+        float_folder: Where the files are that the float model refers to, or None where all its constants are in it.
+        quantized_folder: The same of the quantized model. Its weights have a file of their own, which is written again.
+    """
+
+    float_model: onnx.ModelProto
+    quantized: onnx.ModelProto
+    float_folder: Path | None = None
+    quantized_folder: Path | None = None
+
 
 # Bytes of tensors between two stages to keep in memory, of each of the two models: none, for a file costs no time that
 # could be measured, and small arrays among what sessions take keep the memory of these from being given back.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.rounding.inverse_factors import InverseFactors
+from quarkfast.algorithms.rounding.error_feedback import InverseFactors
 from quarkfast.algorithms.rounding.problem import RoundingProblem, better_rows
 
 __all__ = ["feedback_codes"]

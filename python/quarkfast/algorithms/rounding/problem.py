@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.rounding.inverse_factors import InverseFactors
+from quarkfast.algorithms.rounding.error_feedback import InverseFactors
 from quarkfast.reconstruction.set_aside import SetAside
 
 __all__ = ["RoundingProblem", "Solver", "better_rows"]
