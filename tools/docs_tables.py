@@ -94,10 +94,11 @@ def policy_table() -> str:
 def keys_table() -> str:
     """Every key of Quark's, by groups, and how many there are of each kind."""
     found = [holds(row) for row in KEYS.values()]
-    honoured, anyway = found.count("honoured"), found.count("so anyway")
+    honoured, anyway, noted, refused = (found.count(each) for each in ("honoured", "so anyway", "noted", "refused"))
     counted = (
         f"{len(found)} keys: for {honoured} some values change the result, {anyway} are so anyway whatever the value,\n"
-        f"and {len(found) - honoured - anyway} are refused with any value but those that ask for nothing."
+        f"of {noted} a warning says that they have no effect, and {refused} are refused with any value but those that\n"
+        "ask for nothing."
     )
     return "\n\n".join([counted, *("\n".join(_keys(group)) for group in KEY_GROUPS)])
 

@@ -276,8 +276,8 @@ def test_quarks_older_configuration_asks_for_it():
     assert written(UseRandomHad=True).graph != rotated
     with pytest.raises(quarkfast.ConfigError, match="option UseRandomHad: expected QuaRot beside it, got none"):
         written(wanted=False, UseRandomHad=True)
-    with pytest.raises(UnsupportedError, match=r"RConfigPath: expected None .* streams are found in the graph"):
-        written(RConfigPath="pairs.json")
+    with pytest.warns(UserWarning, match="RConfigPath: 'pairs.json' has no effect: streams are found in the graph"):
+        assert written(RConfigPath="pairs.json").graph == rotated
 
 
 @pytest.mark.parametrize("alone", ["WeightsOnly", "UseGPTQ", "UseMatMulNBits"])
@@ -291,10 +291,11 @@ def test_no_configuration_of_quarks_rotates_weights_alone(alone):
         scheme_of(older)
 
 
-def test_a_file_of_pairs_is_refused():
-    message = "QuarotConfig: r_config_path: expected None, for streams are found in the graph, got 'pairs.json'"
-    with pytest.raises(UnsupportedError, match=message):
-        with_algorithms(PRESETS["A8W8"], [quarkfast.QuarotConfig(r_config_path="pairs.json")])
+def test_a_file_of_pairs_is_not_read():
+    found = with_algorithms(PRESETS["A8W8"], [quarkfast.QuarotConfig(r_config_path="pairs.json")])
+    assert found == with_algorithms(PRESETS["A8W8"], [quarkfast.QuarotConfig()])
+    with pytest.raises(quarkfast.ConfigError, match="QuarotConfig: r_config_path: expected a path or None, got 3"):
+        with_algorithms(PRESETS["A8W8"], [quarkfast.QuarotConfig(r_config_path=3)])
 
 
 def test_weights_alone_are_not_rotated():

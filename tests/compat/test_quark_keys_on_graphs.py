@@ -88,6 +88,8 @@ def arrays_of(proto):
         ("AlignSlice", "A8W8", (True, False)),
         ("CalibOptimizeMem", "S8S8_AAWS", (True, False)),
         ("CalibWorkerNum", "S8S8_AAWS", (1, 7)),
+        ("CryptoMode", "XINT8", (True, False)),
+        ("EncryptionAlgorithm", "XINT8", ("AES-256", None)),
         ("FoldRelu", "U8S8_AAWS", (True, False)),
         ("FuseGelu", "A8W8", (True, False)),
         ("FuseInstanceNorm", "A8W8", (True, False)),
@@ -97,6 +99,7 @@ def arrays_of(proto):
         ("PrintSummary", "A8W8", (True, False)),
         ("QuantizeFP16", "A8W8", (True, False)),
         ("RemoveFusedQDQ", "BFP16", (True, False)),
+        ("TmpDir", "A8W8", (".", None)),
     ],
 )
 def test_every_value_gives_the_same_model(key, preset, values, capsys):

@@ -123,11 +123,11 @@ def told(code: str, model: object, folder: Path) -> str:
 
 
 def compared(shared: Path, monkeypatch: pytest.MonkeyPatch) -> subprocess.CompletedProcess[str]:
-    """Runs the command of the pages; ``evaluate.py`` there is the module `evaluate`, which no Python finds."""
+    """Runs the command of the pages, which have ``.py`` behind the module's name."""
     pages = "\n".join(path.read_text(encoding="utf-8") for path in sorted((shared / "seeds").glob("*.txt")))
     (line,) = re.findall(r"^python -m quark\.(.*)$", pages, re.MULTILINE)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    words = os.path.expandvars(line.replace("evaluate.py", "evaluate")).split()
+    words = os.path.expandvars(line).split()
     command = [sys.executable, "-m", f"quarkfast.compat.quark.{words[0]}", *words[1:]]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import quarkfast
-from quarkfast.config.options.kinds import Kind
+from quarkfast.config.options.kinds import NAME, Kind
 from quarkfast.config.quark import get_default_config, scheme_of
 from quarkfast.config.quark.keys import KEYS, holds
 from quarkfast.errors import ConfigError, UnsupportedError
@@ -23,7 +23,10 @@ FAMILIES = {
 
 
 def values_of(values):
-    return (1, 3) if isinstance(values, Kind) else values
+    if not isinstance(values, Kind):
+        return values
+    single = {int: (1, 3), str: ("a", "b")}[values.word]
+    return (list(single),) if values.many else single
 
 
 def accepted(key, family):
@@ -49,11 +52,18 @@ def test_what_asks_for_nothing_is_as_if_it_were_left_out(key):
             assert scheme(preset, **{key: value}) == scheme(preset), (family, value)
 
 
+@pytest.mark.parametrize("key", [key for key, row in KEYS.items() if row.noted != ()])
+def test_what_is_noted_is_as_if_it_were_left_out(key):
+    for value in values_of(KEYS[key].noted):
+        assert scheme("A8W8", **{key: value}) == scheme("A8W8")
+
+
 @pytest.mark.parametrize("key", REFUSED)
 def test_any_other_value_is_refused(key):
+    other = 0.5 if KEYS[key].noted is NAME or KEYS[key].already is NAME else "another"
     for preset in FAMILIES.values():
-        with pytest.raises((ConfigError, UnsupportedError), match=f"option {key}: expected .* got 'another'"):
-            scheme(preset, **{key: "another"})
+        with pytest.raises((ConfigError, UnsupportedError), match=f"option {key}: expected .* got {other!r}"):
+            scheme(preset, **{key: other})
 
 
 # What `quarkfast.config.quark.plain` reads for the quantizer: tests/compat/test_quark_data.py.

@@ -131,8 +131,6 @@ class Mine(Enum):
             "quant_format: expected QDQ in this ver",
         ),
         ({"quant_format": Mine.Other}, ConfigError, "quant_format: expected QuantFormat.QDQ or Ext.*, got <Mine.Other"),
-        ({"execution_providers": ["CUDAExecutionProvider"]}, UnsupportedError, "execution_providers: expected its def"),
-        ({"debug_mode": True}, UnsupportedError, "debug_mode: expected its default in this version, got True"),
     ],
 )
 def test_a_field_that_cannot_be_honoured_is_refused(given, error, message):
@@ -301,7 +299,7 @@ def test_keys_beside_weights_alone_are_honoured_or_refused(chosen):
     assert legacy("S8S8_AAWS", **{chosen: True}, Percentile=99.0) == legacy("S8S8_AAWS", **{chosen: True})
     refused = {
         "AutoMixprecision": {"ActTargetQuantType": QuantType.QInt8}, "BFPAttributes": {"bit_width": 13}, "CLESteps": 5,
-        "ConvertLeakyReluToDPUVersion": True, "EnableNPUCnn": True, "Int16Bias": True, "QuantizeAllOpTypes": True,
+        "ConvertLeakyReluToDPUVersion": True, "Int16Bias": True, "QuantizeAllOpTypes": True,
         "UseQDQContribOps": True,
     }  # fmt: skip
     for key, value in refused.items():
@@ -322,7 +320,7 @@ def test_layers_beside_weights_alone_are_excluded_or_refused():
 def test_what_dynamic_quantization_has_not_is_refused():
     dynamic = "UINT8_DYNAMIC_QUANT"
     assert legacy(dynamic, BF16QDQToCast=False, NumBins=2048, CalibMovingAverage=False) == legacy(dynamic)
-    for key, value in {"Percentile": 99.0, "CalibTensorRangeSymmetric": True, "EnableNPUCnn": True}.items():
+    for key, value in {"Percentile": 99.0, "CalibTensorRangeSymmetric": True}.items():
         with pytest.raises((ConfigError, UnsupportedError), match=r"expected .* got .*; leave"):
             legacy(dynamic, **{key: value})
     for key, value in {"Int16Bias": True, "Int32Bias": False}.items():

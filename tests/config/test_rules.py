@@ -145,5 +145,5 @@ def test_a_rule_of_a_tensor_survives_plain_data():
 
 
 def test_dynamic_quantization_takes_no_rules():
-    with pytest.raises(ConfigError, match="DYNAMIC: expected no layers and tensors of their own, got some"):
+    with pytest.raises(ConfigError, match="tensors: expected none of their own for DYNAMIC, got some"):
         scheme_from("DYNAMIC", {"tensors": {"x": {"dtype": "int8"}}})

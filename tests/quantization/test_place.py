@@ -125,6 +125,14 @@ def test_excluding_a_node_that_does_not_exist_is_one_sentence():
         _place(conv_relu_model(), exclude=["relu_2"])
 
 
+def test_a_subgraph_cannot_begin_at_a_node_that_became_part_of_another():
+    text = "g (float[N, 3, 8, 8] x) => (float[N, 3, 8, 8] y) { c = Conv(x, w) m = Mul(c, two) y = Relu(m) }"
+    model = tiny_model(text, {"w": np.ones((3, 3, 1, 1), np.float32), "two": np.float32(2)})
+    message = "exclude: expected a node that preparation leaves as start of a subgraph, got 'mul_1', which is part of"
+    with pytest.raises(ConfigError, match=message):
+        quarkfast.quantize(model, preset="BF16", exclude=[(["mul_1"], ["relu_2"])])
+
+
 def test_an_operator_type_that_does_not_exist_is_one_sentence():
     message = r"op_types: expected operator types of the model \(Add, Conv, Relu\), got 'Gemm'"
     with pytest.raises(ConfigError, match=message):
@@ -313,6 +321,12 @@ def test_an_excluded_result_has_to_be_in_the_model():
         _place(tiny_model(ENDS), exclude_outputs=["add_9"])
     with pytest.raises(ConfigError, match="exclude_output_types: expected operator types of the model"):
         _place(tiny_model(ENDS), exclude_output_types=["Adds"])
+
+
+def test_types_of_onnx_that_a_model_has_not_are_left_out_of_it_anyway():
+    without = _place(tiny_model(ENDS))
+    assert _place(tiny_model(ENDS), exclude_output_types=["Gemm"]).activations == without.activations
+    assert _place(tiny_model(ENDS), exclude_op_types=["Gemm"]).quantized == without.quantized
 
 
 def test_no_pair_stands_between_operators_that_are_named():

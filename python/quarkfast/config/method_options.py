@@ -32,13 +32,15 @@ def is_method(value: Any) -> bool:
 def choose(part: str, field: str) -> Callable[[Scheme, Any], Scheme]:
     """Returns what sets a parameter of the method of ``"activation"`` or ``"weight"``."""
 
+    where = "weight_method" if (part, field) == ("weight", "method") else field
+
     def apply(scheme: Scheme, value: Any) -> Scheme:
         spec: TensorSpec = getattr(scheme, part)
         if not spec.needs_range:
-            raise ConfigError(f"{field}: expected a type with a scale, got {spec.dtype} ({part}); leave the option out")
+            raise ConfigError(f"{where}: expected a type with a scale, got {spec.dtype} ({part}); leave the option out")
         if part == "activation" and scheme.encoding == "dynamic":
             raise ConfigError(
-                f"{field}: expected a preset that quantizes activations before the model runs, got {scheme.name}; "
+                f"{where}: expected a preset that quantizes activations before the model runs, got {scheme.name}; "
                 "leave the option out"
             )
         changed: dict[str, Any] = {field: tuple(value) if isinstance(value, list) else value}
@@ -51,13 +53,15 @@ def choose(part: str, field: str) -> Callable[[Scheme, Any], Scheme]:
 def choose_method(part: str) -> Callable[[Scheme, Any], Scheme]:
     """Returns what sets the method of ``"activation"`` or ``"weight"``, by its name in any spelling or a member."""
 
+    where = "method" if part == "activation" else "weight_method"
+
     def apply(scheme: Scheme, value: Any) -> Scheme:
         name = str(getattr(value, "name", value))
         known = {method.replace("_", ""): method for method in METHODS}
         found = known.get(name.replace("_", "").lower())
         if found is None:
             listed, hint = ", ".join(known.values()), did_you_mean(name, known.values())
-            raise ConfigError(f"method: expected one of {listed}, got {name!r}{hint}")
+            raise ConfigError(f"{where}: expected one of {listed}, got {name!r}{hint}")
         if part == "activation" and scheme.search_ranges is None:
             scheme = replace(scheme, search_ranges=False)  # who names a method wants its ranges
         return choose(part, "method")(scheme, found)

@@ -150,7 +150,8 @@ def _check_dynamic(scheme: Scheme) -> None:
     if scheme.keep_float_weights:
         raise ConfigError(f"{scheme.name}: expected keep_float_weights left out, got True")
     if scheme.layers or scheme.tensors:
-        raise ConfigError(f"{scheme.name}: expected no layers and tensors of their own, got some; leave them out")
+        where = "layers" if scheme.layers else "tensors"
+        raise ConfigError(f"{where}: expected none of their own for {scheme.name}, got some; leave them out")
 
 
 def _is_integer(spec: TensorSpec) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
+import onnx
+
 from quarkfast.config import BiasKind, LayerRule, Scheme, TensorRule, TensorSpec, match_names
 from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError, did_you_mean
@@ -37,9 +39,9 @@ class Choices:
         self._types = {node.op_type for node in self._nodes} | op_types_in_file(model)
         self._check_types("op_types", scheme.op_types)
         self._check_types("extra_op_types", (each for each in scheme.extra_op_types if each != "*"))
-        self._check_types("exclude_output_types", scheme.exclude_output_types)
+        self._check_types("exclude_output_types", scheme.exclude_output_types, left_out=True)
         self._outputs = self._match(scheme.exclude_outputs, "exclude_outputs")
-        self._check_types("exclude_op_types", scheme.exclude_op_types)
+        self._check_types("exclude_op_types", scheme.exclude_op_types, left_out=True)
         single = [item for item in scheme.exclude if isinstance(item, str)]
         self._excluded = self._match(single, "exclude")
         for item in scheme.exclude:
@@ -207,9 +209,14 @@ class Choices:
         found = match_names(tuple(patterns), self._known, where)
         return frozenset(name_of(node) for node in self._nodes if names_of(node) & found)
 
-    def _check_types(self, where: str, names: Iterable[str]) -> None:
+    def _check_types(self, where: str, names: Iterable[str], *, left_out: bool = False) -> None:
+        """Makes sure that operator types are in the model; those of ONNX may be left out where there are none.
+
+        Raises:
+            ConfigError: If one is not.
+        """
         for name in names:
-            if name not in self._types:
+            if name not in self._types and not (left_out and onnx.defs.has(name)):
                 known = ", ".join(sorted(self._types))
                 raise ConfigError(f"{where}: expected operator types of the model ({known}), got {name!r}")
 
@@ -246,6 +253,11 @@ class Choices:
             found = [node for node in self._nodes if any(name_of(value) == name for value in node.inputs)]
         else:
             found = [node for node in self._nodes if any(name_of(value) == name for value in node.outputs)]
+        if not found and name in self._known:
+            raise ConfigError(
+                f"exclude: expected a node that preparation leaves as {end} of a subgraph, got {name!r}, which is part "
+                "of another now; name a node or tensor beside it"
+            )
         if not found:
             raise ConfigError(
                 f"exclude: expected the name of a node or tensor as {end} of a subgraph, got {name!r}"

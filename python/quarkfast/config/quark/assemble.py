@@ -44,7 +44,7 @@ def make_scheme(activation: TensorSpec, weight: TensorSpec, npu_cnn: bool, force
     Source:
         Specification of Quark, sections 1.3 and 6.
     """
-    if npu_cnn:
+    if npu_cnn and activation.scale != "float32":  # beside float scales no quantizer of Quark's reads it
         target = "ryzenai-xint8"
     elif activation.format.is_integer and not activation.symmetric:
         target = "ort-cpu"

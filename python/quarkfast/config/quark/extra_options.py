@@ -62,8 +62,6 @@ def translated_options(options: Mapping[str, Any], scheme: Scheme) -> dict[str, 
     kept |= _constraints(options, family_of(scheme), scheme.weights_only)
     check_attributes([spec.dtype for spec in scheme.specs()], options)
     check_equalized(scheme, options)
-    if options.get("EnableNPUCnn") is True and family_of(scheme) != "cnn":
-        raise UnsupportedError(f"option EnableNPUCnn: expected False beside {scheme.name}, got True; leave it out")
     for key, switch in _SWITCHES.items():
         if options.get(key) and switch not in options:
             raise ConfigError(f"option {key}: expected {switch} beside it, got none; leave it out")
@@ -146,16 +144,17 @@ def check_keys(options: Mapping[str, Any], family: Family) -> None:
         row = KEYS.get(key)
         if row is None and key not in OPTIONS:
             raise ConfigError(f"option: expected a known name, got {key!r}{did_you_mean(key, [*KEYS, *OPTIONS])}")
-        accepted = row is None or any(accepts(values, value) for values in row.accepted(family))
+        accepted = row is None or any(accepts(values, value) for values in (*row.accepted(family), row.noted))
         if row is not None and not accepted and not _is_honoured(row, value):
             _refuse(row, value, family)
 
 
 def _is_left_out(key: str, value: Any, scheme: Scheme) -> bool:
     """Whether a value asks for nothing: settings of ranges beside weights alone and, as Quark has them, where there are
-    none beforehand; no casts where there are no pairs."""
-    if key == "BF16QDQToCast" and value is False:
-        return scheme.weights_only or scheme.encoding == "dynamic"
+    none beforehand; casts where no activation is a float of 8 or 16 bits between pairs, which Quark passes over too."""
+    if key == "BF16QDQToCast":
+        pairs = not scheme.weights_only and scheme.encoding != "dynamic"
+        return isinstance(value, bool) and not (pairs and (value is False or scheme.activation.format.cast_opset))
     without = not scheme.activation.needs_range or scheme.encoding == "dynamic"
     return key in _RANGES if scheme.weights_only else without and key in _OF_RANGES and value == _OF_RANGES[key]
 

@@ -13,11 +13,15 @@ from quarkfast.config.quark.algorithm import AlgoConfig, FinetuningConfig
 from quarkfast.config.scheme import Scheme, WeightRounding
 from quarkfast.errors import ConfigError, UnsupportedError, did_you_mean
 
-__all__ = ["FINETUNING_KEYS", "FinetuningKey", "finetuned", "finetuning_of"]
+__all__ = ["DEVICES", "FINETUNING_KEYS", "FinetuningKey", "finetuned", "finetuning_of"]
 
 _NAMES = {"adaround": "AdaRound", "adaquant": "AdaQuant", "descent": "descent"}
 _ROUNDINGS: Mapping[str, WeightRounding] = {"adaround": "adaround", "adaquant": "adaquant", "descent": "descent"}
 _STEPS = ("adaround", "adaquant")
+
+DEVICES = ("OptimDevice", "InferDevice")
+"""Keys of processors of another kind."""
+
 _ROUND = ("adaround",)
 
 
@@ -73,6 +77,10 @@ def _flag(value: Any) -> bool:
     return isinstance(value, bool)
 
 
+def _device(value: Any) -> bool:
+    return isinstance(value, str)
+
+
 def _is_among(value: Any, values: tuple[Any, ...]) -> bool:
     """Whether a value is one of some; True is not 1, and 1 is 1.0."""
     flags = isinstance(value, bool)
@@ -109,9 +117,9 @@ FINETUNING_KEYS: Mapping[str, FinetuningKey] = MappingProxyType(
         "MemOptLevel": _only(1, 0, 2),
         "NumWorkers": FinetuningKey(_whole, "a whole number"),
         "PinMemory": FinetuningKey(_flag, "True or False"),
-        # Processors of another kind, other teachers and other losses do not exist here.
-        "OptimDevice": _only("cpu"),
-        "InferDevice": _only("cpu"),
+        # `quarkfast.config.quark.notes` says of other devices that the CPU does it.
+        **dict.fromkeys(DEVICES, FinetuningKey(_device, "the name of a device")),
+        # Other teachers and other losses do not exist here.
         "LRAdjust": _only(None, (), []),
         "OutputIndex": _only(0),
         "OutputQDQ": _only(False),

@@ -38,9 +38,9 @@ _METHODS = {
 # Formats by member -> the key of the attributes that activations and weights have then.
 _FORMATS = {"QDQ": "", "FixNeuron": "", "BFPFixNeuron": "BFPAttributes", "MXFixNeuron": "MXAttributes"}
 _BLOCK_ATTRIBUTES = {"QBFP": "BFPAttributes", "QMX": "MXAttributes"}
-# Fields that only concern how Quark itself runs, or a model's ends (`quarkfast.config.quark.plain`).
+# Fields that only concern how Quark itself runs (`quarkfast.config.quark.notes`), or a model's ends (`plain`).
 _NEUTRAL_FIELDS = {
-    "convert_fp16_to_fp32", "convert_nchw_to_nhwc",
+    "convert_fp16_to_fp32", "convert_nchw_to_nhwc", "crypto_mode", "debug_mode", "execution_providers",
     "use_external_data_format", "print_summary", "ignore_warnings", "include_fast_ft", "include_auto_mp",
 }  # fmt: skip
 _TRANSLATED_FIELDS = {

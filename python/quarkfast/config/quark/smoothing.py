@@ -108,7 +108,8 @@ def rotated_as_asked(
 ) -> Scheme:
     """Returns a scheme with Hadamard rotations if `QuarotConfig` is among the algorithms, or they are wanted.
 
-    `r_matrix_dim` and ``RMatrixDim`` say nothing: a matrix has as many channels as the stream that it turns.
+    `r_matrix_dim` and ``RMatrixDim`` say nothing: a matrix has as many channels as the stream that it turns. No more do
+    `r_config_path` and ``RConfigPath``: streams are found in the graph.
 
     Args:
         scheme: Any.
@@ -117,7 +118,6 @@ def rotated_as_asked(
         wanted: Whether anything else asks for rotations.
 
     Raises:
-        UnsupportedError: Pairs of layers come from a file.
         ConfigError: Activations are not quantized, a setting stands beside no rotation, or it is of another kind.
 
     Example:
@@ -127,11 +127,8 @@ def rotated_as_asked(
     """
     found = [each for each in algorithms or () if isinstance(each, QuarotConfig)]
     for each in found:
-        if each.r_config_path is not None:
-            got = each.r_config_path
-            raise UnsupportedError(
-                f"QuarotConfig: r_config_path: expected None, for streams are found in the graph, got {got!r}"
-            )
+        if not isinstance(each.r_config_path, str | None):
+            raise ConfigError(f"QuarotConfig: r_config_path: expected a path or None, got {each.r_config_path!r}")
         size, wished = each.r_matrix_dim, each.use_random_had
         if type(size) is not int or size < 1:
             raise ConfigError(f"QuarotConfig: r_matrix_dim: expected a whole number above 0, got {size!r}")

@@ -82,7 +82,8 @@ def with_scales(scheme: Scheme, options: Mapping[str, Any]) -> Scheme:
         'dyadic'
     """
     for key, value, kind in _SCALE_KEYS:
-        if options.get(key) is value:
+        # A float16 model whose weights alone are stored gives their scales its own type.
+        if options.get(key) is value and not (kind == "half" and scheme.weights_only):
             scheme = replace(
                 scheme,
                 activation=_scaled(scheme.activation, scheme, f"{key}={value}", kind),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from quarkfast.config.options.kinds import NAME, NAMES
 from quarkfast.config.quark.keys.row import BOTH, Key
 
 __all__ = ["NPU", "PREPARATION", "RUNNING"]
@@ -9,6 +10,8 @@ __all__ = ["NPU", "PREPARATION", "RUNNING"]
 _ANYWAY = "identities are dropped and constants are computed in any case"
 
 _FOLDS = "both False: option `fold_batch_norm`, unless FoldBatchNorm says so; one alone folds in Quark too"
+
+_ALONE = "no file is written but the result"
 
 _PATTERNS = "a function that is written in several operators stays so"
 
@@ -78,7 +81,7 @@ PREPARATION = (
         honoured="True",
         constraint="clip_to_relu",
     ),
-    Key("RemoveInputInit", "constants are no inputs of the result", default=(True,)),
+    Key("RemoveInputInit", "constants are no inputs of the result", default=(True,), noted=(False,)),
 )
 
 
@@ -166,13 +169,13 @@ _QUIET = "nothing is printed"
 RUNNING = (
     Key("PrintSummary", _QUIET, already=BOTH),
     Key("IgnoreWarnings", "warnings are Python's, for its own filters", already=BOTH),
-    Key("DebugMode", "a plan and a report say what was done", default=(False,)),
-    Key("ExecutionProviders", "calibration runs on the CPU", default=(["CPUExecutionProvider"],)),
-    Key("TmpDir", "there are no temporary files to place", default=(None,)),
+    Key("DebugMode", "a plan and a report say what was done", default=(False,), noted=(True,)),
+    Key("ExecutionProviders", "calibration runs on the CPU", default=(["CPUExecutionProvider"],), noted=NAMES),
+    Key("TmpDir", _ALONE, default=(None,), already=NAME),
     Key("UserCustomOpLibPath", "sessions register quarkfast's library alone", default=(None,)),
-    Key("CryptoMode", "models are written as they are", default=(False,)),
-    Key("EncryptionAlgorithm", "models are written as they are", default=(None,)),
-    Key("EvalMetrics", "use `quarkfast evaluate`", default=(False, None)),
+    Key("CryptoMode", _ALONE, already=BOTH),
+    Key("EncryptionAlgorithm", _ALONE, default=(None,), already=NAME),
+    Key("EvalMetrics", "use `quarkfast evaluate`", default=(False, None), noted=(True,)),
     Key("EvalDataReader", "use `quarkfast evaluate`", default=(None,)),
     Key("FillAllValueInfo", "types and shapes are written as far as onnx infers them", default=(False,)),
 )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from quarkfast.config.equalization import SETTINGS
-from quarkfast.config.options.kinds import COUNT
+from quarkfast.config.options.kinds import COUNT, NAME
 from quarkfast.config.quark.keys.row import BOTH, Family, Key, Values
 
 __all__ = ["ALGORITHMS", "CALIBRATION", "PLACEMENT", "SELECTION", "TYPES"]
@@ -81,7 +81,8 @@ TYPES = (
     Key("QuantizeFP16", "a float16 model is recognized by itself", already=BOTH),
     Key(
         "UseFP32Scale",
-        "option `float16_scales`: a float16 model stays in float16, which becomes float32 otherwise",
+        "option `float16_scales`: a float16 model stays in float16, which becomes float32 otherwise; the scales of "
+        "weights alone have its type anyway",
         default=(True, None),
         honoured="False",
     ),
@@ -229,7 +230,7 @@ ALGORITHMS = (
         default=(False,),
         honoured="True",
     ),
-    Key("RConfigPath", "streams are found in the graph", default=(None,)),
+    Key("RConfigPath", "streams are found in the graph", default=(None, ""), noted=NAME),
     Key("CLEBalanceMethod", "largest magnitudes are made alike, as Quark does whatever this says", default=("max",)),
     _cle("CLESteps"),
     _cle("CLEWeightThreshold"),

@@ -14,7 +14,7 @@ __all__ = ["BOTH", "NONE", "Family", "Holds", "Key", "Values", "accepts", "famil
 Family = Literal["cnn", "transformer", "dynamic", "block", "float", "integer"]
 """What Quark's defaults depend on: `enable_npu_cnn`, `enable_npu_transformer`, and the types of activations."""
 
-Holds = Literal["honoured", "so anyway", "refused"]
+Holds = Literal["honoured", "so anyway", "noted", "refused"]
 """What holds for the values of a key that ask for something."""
 
 Values: TypeAlias = tuple[Any, ...] | Kind
@@ -27,17 +27,18 @@ BOTH = (True, False)
 class Key(NamedTuple):
     """One of Quark's keys.
 
-    For each value one of three holds: something is done for it (`honoured`), it describes what is done anyway
-    (`default`, `already`), or it is refused.
+    For each value one of four holds: something is done for it (`honoured`), it describes what is done anyway
+    (`default`, `already`), nothing is done and a warning says so (`noted`), or it is refused.
 
     Attributes:
         name: The key.
-        why: What is done, or why values are refused: a clause for messages and pages.
+        why: What is done, or why values are noted or refused: a clause for messages and pages.
         default: Quark's default and its equals, which ask for nothing: as if the key were left out.
         already: Values that describe what is done whatever the key says.
         families: What is accepted in place of `default` and `already` for some models of configuration.
         honoured: The values that change the result, in words; a module of `quarkfast.config.quark` or an option reads
             them, and refuses others.
+        noted: Values that are accepted without effect.
         constraint: The rule of the target that other values turn on or off (`quarkfast.targets.switches`).
         dead: Whether the key has no effect in Quark itself.
     """
@@ -48,6 +49,7 @@ class Key(NamedTuple):
     already: Values = ()
     families: Mapping[Family, Values] = NONE
     honoured: str = ""
+    noted: Values = ()
     constraint: str = ""
     dead: bool = False
 
@@ -57,7 +59,7 @@ class Key(NamedTuple):
 
 
 def holds(row: Key) -> Holds:
-    """Returns what holds for a key: something is done for a value, all are so anyway, or all but defaults are refused.
+    """Returns what holds for a key: something is done for a value, all are so anyway, or others are noted or refused.
 
     Example:
         >>> holds(Key("PrintSummary", already=BOTH)), holds(Key("TmpDir", default=(None,)))
@@ -66,7 +68,9 @@ def holds(row: Key) -> Holds:
     if row.honoured:
         return "honoured"
     values = [row.already, *row.families.values()]
-    return "so anyway" if all(isinstance(each, Kind) or set(BOTH) <= set(each) for each in values) else "refused"
+    if all(isinstance(each, Kind) or set(BOTH) <= set(each) for each in values):
+        return "so anyway"
+    return "noted" if row.noted != () else "refused"
 
 
 def accepts(values: Values, value: Any) -> bool:

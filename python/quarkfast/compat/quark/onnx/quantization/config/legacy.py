@@ -1,0 +1,5 @@
+"""``quark.onnx.quantization.config.legacy``."""
+
+from quarkfast.config.quark import QuantizationConfig
+
+__all__ = ["QuantizationConfig"]

@@ -1,0 +1,3 @@
+"""``quark.onnx.quantization.quant_utils``."""
+
+from quarkfast.config.quark.enums import *  # noqa: F403
