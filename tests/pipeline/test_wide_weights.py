@@ -163,8 +163,8 @@ def test_samples_that_do_not_run_leave_a_note(rng):
     assert _types(made)["narrow_quantized"] == np.int8
 
 
-def test_many_weights_are_not_read_to_be_tried(rng, monkeypatch):
+def test_many_weights_are_not_read_to_be_tried(rng):
     """Two forms of them would be in memory, of a model that is larger than memory perhaps."""
-    monkeypatch.setattr("quarkfast.pipeline.wide_weight_steps.MOST_TRIED", 4 * 8 * 256)
-    made = quarkfast.quantize(_model(), preset="INT8_WO", calibration_data=_samples(rng))
+    few = {"tried_bytes": 4 * 8 * 256}
+    made = quarkfast.quantize(_model(), preset="INT8_WO", calibration_data=_samples(rng), policy=few)
     assert np.float16 not in _types(made).values()

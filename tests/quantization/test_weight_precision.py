@@ -127,14 +127,14 @@ def _hidden() -> tuple[np.ndarray, np.ndarray]:
     return weights, rows
 
 
-def test_samples_behind_the_first_tell_where_outputs_have_few_numbers(monkeypatch):
+def test_samples_behind_the_first_tell_where_outputs_have_few_numbers():
     weights, rows = _hidden()
     result = quarkfast.quantize(model(weights), preset="A8W8", calibration_data={"x": rows})
     assert scale_of(result).size == CHANNELS
     (note,) = notes_of(result)
     assert "leave the outputs 0.0 dB on the first 6 samples; " in note
-    monkeypatch.setattr("quarkfast.pipeline.weight_precision_steps._ENOUGH_NUMBERS", 1)
-    result = quarkfast.quantize(model(weights), preset="A8W8", calibration_data={"x": rows})
+    few = {"alone_outputs": 1}
+    result = quarkfast.quantize(model(weights), preset="A8W8", calibration_data={"x": rows}, policy=few)
     assert scale_of(result).ndim == 0
 
 

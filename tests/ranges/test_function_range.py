@@ -34,7 +34,8 @@ def _noise(low, high, spec, compute):
 @pytest.mark.parametrize("name", ["HardSwish", "SiLU", "Mish", "Gelu by Tanh", "Sigmoid", "HardSigmoid", "Tanh"])
 def test_the_error_falls_by_a_decibel_or_nothing_changes(name, spec):
     compute = SCALAR_FUNCTIONS[name].compute
-    found = range_for_function(H, SEEN, spec, compute)
+    worth = 1 / 4 if spec.scale == "power_of_two" else 10**-0.1
+    found = range_for_function(H, SEEN, spec, compute, worth)
     if found is None:
         return
     before, after = _noise(*SEEN, spec, compute), _noise(found.low, found.high, spec, compute)
@@ -45,7 +46,7 @@ def test_the_error_falls_by_a_decibel_or_nothing_changes(name, spec):
 
 
 def test_hard_swish_loses_what_is_constant_and_no_more():
-    found = range_for_function(H, SEEN, SPECS["uint8"], SCALAR_FUNCTIONS["HardSwish"].compute)
+    found = range_for_function(H, SEEN, SPECS["uint8"], SCALAR_FUNCTIONS["HardSwish"].compute, 0.8)
     assert -3.3 < found.low < -2.7
     assert found.high > SEEN[1] * (1 - 1 / 510)
 
@@ -53,7 +54,7 @@ def test_hard_swish_loses_what_is_constant_and_no_more():
 @pytest.mark.parametrize("name", ["SiLU", "Mish", "Gelu", "Sigmoid", "HardSigmoid"])
 def test_results_for_what_is_cut_differ_by_half_a_step_of_theirs(name):
     compute = SCALAR_FUNCTIONS[name].compute
-    found = range_for_function(H, SEEN, SPECS["uint8"], compute)
+    found = range_for_function(H, SEEN, SPECS["uint8"], compute, 0.8)
     results = compute(VALUES.astype(np.float64))
     at_ends = compute(np.clip(VALUES, found.low, found.high).astype(np.float64))
     assert found.low > SEEN[0]
@@ -61,12 +62,12 @@ def test_results_for_what_is_cut_differ_by_half_a_step_of_theirs(name):
 
 
 def test_where_the_function_rises_nothing_changes():
-    assert range_for_function(H, SEEN, SPECS["uint8"], lambda x: x**3) is None
+    assert range_for_function(H, SEEN, SPECS["uint8"], lambda x: x**3, 0.8) is None
 
 
 def test_scores_of_which_none_is_above_zero_keep_what_a_sigmoid_tells_apart():
     logits = histogram(-(np.abs(VALUES) ** 3) - np.float32(2))
-    found = range_for_function(logits, (-4000.0, -2.0), SPECS["int8"], SCALAR_FUNCTIONS["Sigmoid"].compute)
+    found = range_for_function(logits, (-4000.0, -2.0), SPECS["int8"], SCALAR_FUNCTIONS["Sigmoid"].compute, 0.8)
     # Below -8.3 a Sigmoid gives less than half of a 255th of the 0.12 that it gives at -2; ends are tried at 64ths.
     assert -16 < found.low < -8.3
     assert found.high == 0
@@ -74,9 +75,9 @@ def test_scores_of_which_none_is_above_zero_keep_what_a_sigmoid_tells_apart():
 
 def test_powers_of_two_give_up_an_octave_that_nothing_is_lost_by():
     compute, spec = SCALAR_FUNCTIONS["Sigmoid"].compute, SPECS["power of two"]
-    assert range_for_function(histogram(VALUES * 16), (-256.0, 256.0), spec, compute).low > -64
-    assert range_for_function(histogram(VALUES * np.float32(0.3)), (-6.0, 6.0), spec, compute) is None
+    assert range_for_function(histogram(VALUES * 16), (-256.0, 256.0), spec, compute, 1 / 4).low > -64
+    assert range_for_function(histogram(VALUES * np.float32(0.3)), (-6.0, 6.0), spec, compute, 1 / 4) is None
 
 
 def test_what_a_method_has_cut_off_stays_so():
-    assert range_for_function(H, (-2.0, 3.0), SPECS["uint8"], SCALAR_FUNCTIONS["SiLU"].compute) is None
+    assert range_for_function(H, (-2.0, 3.0), SPECS["uint8"], SCALAR_FUNCTIONS["SiLU"].compute, 0.8) is None

@@ -20,7 +20,7 @@ TAILS = {
 
 def _range(seen, spec, samples=64):
     seen = np.asarray(seen, np.float32)
-    return range_with_tails(histogram(seen), (float(seen.min()), float(seen.max())), spec, samples)
+    return range_with_tails(histogram(seen), (float(seen.min()), float(seen.max())), spec, samples, 5)
 
 
 def _noise(values, low, high, spec):
@@ -78,7 +78,7 @@ def test_a_channel_that_stands_out_is_no_tail_of_the_others():
     seen[:, 3] = rng.uniform(95, 100, 24)
     # The root of 768 values is 27: three more than the channel has.
     assert _range(seen, SYMMETRIC, 24)[1] < 1.1 * seen.max()
-    assert _range(seen, SYMMETRIC, 64)[1] > 1.5 * seen.max()
+    assert _range(seen, SYMMETRIC, 64, 5)[1] > 1.5 * seen.max()
 
 
 def test_no_end_moves_to_more_than_twice_its_distance():
@@ -107,4 +107,4 @@ def test_infinity_and_nan_say_nothing():
     seen = np.random.default_rng(4).normal(0, 1, 100).astype(np.float32)
     known = histogram(np.concatenate([seen, np.float32([np.inf, -np.inf, np.nan])]))
     kept = (float(seen.min()), float(seen.max()))
-    assert range_with_tails(known, kept, SYMMETRIC, 64) == range_with_tails(histogram(seen), kept, SYMMETRIC, 64)
+    assert range_with_tails(known, kept, SYMMETRIC, 64, 5) == range_with_tails(histogram(seen), kept, SYMMETRIC, 64, 5)

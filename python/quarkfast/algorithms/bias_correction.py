@@ -190,7 +190,7 @@ def _noise(
     proto, folder = proto_and_folder(with_constants_as_inputs(context.model, own))
     floats = {name: array_of_tensor(tensor.values) for name, tensor in own.items()}
     trial = ConstantTrial(judge_also(judge_logits(judge_unranked(proto)), features), folder, floats, judges)
-    found = trial.compare(*kinds) if trial.is_steady else (0.0, 0.0)
+    found = trial.compare(*kinds, context.scheme.policy) if trial.is_steady else (0.0, 0.0)
     trial.close()
     return found
 

@@ -18,6 +18,7 @@ from quarkfast.config.scheme import Factors
 from quarkfast.deferred import ir
 from quarkfast.graph.access import name_of
 from quarkfast.graph.notes import add_equalized, add_note
+from quarkfast.ranges.decibels import ratio_of
 from quarkfast.wording import counted
 
 __all__ = [
@@ -224,7 +225,7 @@ def _wanted(pair: ScaledPair, settings: CrossLayerEqualizationSettings) -> Value
 def _is_worthwhile(pair: ScaledPair, factors: Values, settings: CrossLayerEqualizationSettings) -> bool:
     """Whether weights gain enough by some factors, where that is asked for."""
     policy = settings.policy
-    gain = policy.equalization_clip_gain if pair.is_clipped else 10 ** (policy.equalization_gain / 10)
+    gain = policy.equalization_clip_gain if pair.is_clipped else ratio_of(policy.equalization_gain)
     return settings.factors != "useful_octaves" or lessens_noise(*pair.weights(), factors, gain)
 
 

@@ -15,6 +15,7 @@ from quarkfast.config import POLICY, Policy, Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of
 from quarkfast.graph.notes import add_note
+from quarkfast.ranges.decibels import ratio_of
 
 __all__ = ["HADAMARD_ROTATION", "HadamardRotationSettings", "rotate_streams"]
 
@@ -86,7 +87,7 @@ def _rotate(stream: ResidualStream, settings: HadamardRotationSettings) -> bool:
         new[value] = rotation.T @ new[value]
     for value in (*stream.writers, *stream.biases):
         new[value] = new[value] @ rotation
-    least = 10 ** (settings.policy.rotation_gain / 10)
+    least = ratio_of(settings.policy.rotation_gain)
     if not least * _expected_noise(stream, new) < _expected_noise(stream, old):
         return False
     for value, array in new.items():

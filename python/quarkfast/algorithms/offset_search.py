@@ -14,6 +14,7 @@ from quarkfast.deferred import ir
 from quarkfast.formats.scalar import qtype
 from quarkfast.graph.walks import limits_of
 from quarkfast.kernels import Range
+from quarkfast.ranges.decibels import ratio_of
 
 __all__ = ["Reach", "Shifts", "find_shifts", "reach_of"]
 
@@ -115,7 +116,7 @@ def find_shifts(groups: OffsetGroups, reaches: Mapping[ir.Value, Reach], policy:
     starts = np.zeros(len(free)), np.array([_best(costs, parts, np.zeros(len(free)), i)[0] for i in range(len(free))])
     found = min((_descend(costs, parts, start) for start in starts), key=lambda each: costs.total(parts @ each))
     gain = costs.total(np.zeros(len(rows))) / costs.total(parts @ found)
-    if gain < 10 ** (policy.shift_gain / 10):
+    if gain < ratio_of(policy.shift_gain):
         return None
     chosen = dict(zip(free, map(float, found), strict=True))
     for root in free:

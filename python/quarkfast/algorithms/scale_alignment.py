@@ -22,6 +22,7 @@ from quarkfast.graph.access import array_of, name_of
 from quarkfast.graph.builder import GraphBuilder, set_constant
 from quarkfast.graph.walks import clip_limits
 from quarkfast.kernels import Range
+from quarkfast.ranges.decibels import ratio_of
 from quarkfast.statistics.scaling import scale_statistics
 
 __all__ = ["SCALE_ALIGNMENT", "ScaleAlignmentSettings"]
@@ -94,7 +95,7 @@ def _run(context: AlgorithmContext, settings: ScaleAlignmentSettings) -> bool:
         feeds = context.read_samples(policy.kinds_samples)
     judged = settings.judged and len(feeds) >= policy.kinds_least_samples
     tried = {powers: search.find(powers, settings.sweeps) for powers in (settings.powers if judged else (_UNJUDGED,))}
-    least = 10 ** (policy.alignment_gain / 10)
+    least = ratio_of(policy.alignment_gain)
     found = {(powers, True): each for powers, each in tried.items() if each.gain >= least}
     if not found:
         return False

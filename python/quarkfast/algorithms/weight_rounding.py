@@ -218,7 +218,7 @@ def round_weights(context: AlgorithmContext, settings: WeightRoundingSettings) -
     if context.scheme.rounding in DESCENDING:
         context.notes.append(f"rounding: {context.scheme.rounding!r} runs 'descent', which solves the same problem")
     fitting, apart = split_samples(context, settings.samples)
-    both = settings.from_float_input
+    both, policy = settings.from_float_input, context.scheme.policy
     models = context.simulate([name for layer in layers for name in (layer.weight, layer.bias) if name])
     rounding = _Rounding(context, settings)
     halves = both and settings.part_of_error is None
@@ -232,9 +232,9 @@ def round_weights(context: AlgorithmContext, settings: WeightRoundingSettings) -
     features = "" if layers[-1].steps else layers[-1].data
     with ReferenceOutputs(models.float_model, apart, features, models.float_folder) as reference:
         before = reference.ratios_of(models.quantized, models.quantized_folder)
-        reconstruct(models, layers, fitting, rounding.solve, both=both, halves=halves, report=report)
+        reconstruct(models, layers, fitting, rounding.solve, both=both, halves=halves, report=report, policy=policy)
         gains = Gains(before, reference.ratios_of(models.quantized, models.quantized_folder))
-    if not gains.any() or gains.are_losses(context.scheme.policy):
+    if not gains.any() or gains.are_losses(policy):
         context.notes.append(f"weight rounding was undone, for it made the model no better: {gains}")
         return False
     context.replace_codes(rounding.changed)

@@ -51,6 +51,53 @@ class Policy:
     # Three models are in memory at once.
     judged_bytes: int = _row(1 << 30, "bytes", "model up to which a second result is judged beside the first")
 
+    # What rounding one kind of tensors alone takes from the outputs.
+    # 8-bit activations leave sound networks 20 to 30 dB; weights of one scale residual ones 26 to 35, others 2 to 18.
+    alone_sqnr: float = _row(25.0, "dB", "that weights alone, or attention weights alone, must leave the outputs")
+    # What activations that are rounded as they come leave sound networks is 20 to 40 dB.
+    dynamic_sqnr: float = _row(20.0, "dB", "the same of layers that round what they read as it comes")
+    dynamic_bias_samples: int = _row(5, "samples", "that give means for the biases of these", 1)
+    # An orientation classifier has 43 dB on a page that it is sure of, and 12 dB on six pages.
+    alone_outputs: int = _row(10_000, "numbers", "outputs of all samples that tell what is taken")
+    alone_samples: int = _row(6, "samples", "most that are run for as many outputs", 1)
+    form_gain: float = _row(1.0, "dB", "what outputs, and a weight, must gain by a form that costs no bytes")
+    form_noise: float = _row(0.5, "share", "of the noise that a form which costs bytes may leave")
+    form_halvings: int = _row(8, "halvings", "of a set of weights, to find those that make most noise")
+    wide_share: float = _row(0.25, "share", "of the bytes of weights, and of activations, that may have over 8 bits")
+    # One for each tensor of most networks.
+    activation_runs: int = _row(192, "runs", "most that find out which activations make most noise")
+    activation_negligible: float = _row(50.0, "ratio", "of the noise aimed at to that of a group left unsplit", 1)
+    # Embeddings of text models have 39 to 46 dB; a quarter trained, 30, where outputs have more than 40.
+    table_sqnr: float = _row(25.0, "dB", "that codes must leave a table which would stay float")
+    # The scales of fewer take as many bytes as are saved.
+    table_rows: int = _row(16, "rows", "fewest of a table that has a scale for each column")
+    trial_certainty: float = _row(2.0, "standard errors", "what the mean of samples must be from zero to end a trial")
+    trial_least_samples: int = _row(3, "samples", "fewest that end it", 2)
+    # 1.6 GB of activations took 5.5 GB without optimizations, and 2.5 with them.
+    measured_bytes: int = _row(256 << 20, "bytes", "activations of a sample up to which outputs are measured")
+    # A sentence encoder in U8S8 has 24.0 dB with 64 and with 16.
+    channel_samples: int = _row(16, "samples", "that show how far channels reach")
+
+    # Ranges of activations.
+    # More than half of the channels reach further on other images, a quarter by a tenth: -0.16 dB without, -0.04 with.
+    portable_margin: float = _row(1.1, "ratio", "what other data may reach, beside samples, in sums of 16 bits", 1)
+    # Rounding in 15 bits lies 80 dB below an activation, weights of 8 bits at 40.
+    headroom: float = _row(2.0, "ratio", "of ranges of 16 bits to what samples showed", 1)
+    # Three of eight bits: the smallest input keeps five.
+    join_ratio: float = _row(8.0, "ratio", "of ranges up to which inputs of a Concat share a scale", 1)
+    # Samples without events show nothing of what a detector is there to tell.
+    bounded_share: float = _row(
+        0.25, "share", "of a function's limits; results that showed less reach over all of them"
+    )
+    # Another calibration could undo less.
+    function_gain: float = _row(1.0, "dB", "what results of a function must gain for the range that it reads to end")
+    # Lossless octaves take three quarters; by a decibel a text recognizer in XINT8 read 8 words of 128 fewer.
+    function_octave_noise: float = _row(0.25, "share", "of the error that the range an octave smaller may leave")
+    tail_values: int = _row(5, "numbers", "fewest of the largest values that show how a tail falls off", 1)
+    fold_ratio: float = _row(2.0, "ratio", "of factors of channels that may lie behind one scale", 1)
+    # Two of eight bits.
+    fold_concat_ratio: float = _row(4.0, "ratio", "of factors of two inputs from which on they move before a Concat", 1)
+
     # Samples held apart, by which rounding and biases are judged.
     # Of 16 images of CIFAR-10 three draws in ten show 0.5 dB of gain as a loss, of 40 one in seven.
     apart_one_in: int = _row(5, "one in", "samples that is held apart to judge")
@@ -136,6 +183,9 @@ class Policy:
     rounding_narrow_rows: int = _row(64, "rows", "the same where narrow weights are all that is rounded")
     # The same in INT8_WO: 31.1 dB with the rows of narrow ones, 33.6 with the others, 31.2 with nearest codes.
     rounding_narrow_bits: int = _row(8, "bits", "weights of fewer are narrow there")
+    rounding_rows_taken: int = _row(8, "rows", "that are taken for each input of a layer")
+    rounding_least_rows: int = _row(2048, "rows", "fewest that are taken", 1)
+    rounding_most_rows: int = _row(16384, "rows", "most that are taken", 1)
     rounding_samples: int = _row(64, "samples", "most that layers are run on", 1)
     rounding_damping: float = _row(0.01, "ratio", "of a Gram matrix's mean diagonal that is added to it")
 

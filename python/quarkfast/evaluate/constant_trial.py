@@ -13,6 +13,7 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core, ort
+from quarkfast.config import POLICY, Policy
 from quarkfast.evaluate.common_shape import in_one_shape, is_float_array
 from quarkfast.evaluate.output_parts import judge_parts
 from quarkfast.evaluate.partial_model import Feed
@@ -20,9 +21,6 @@ from quarkfast.evaluate.ranked_outputs import judge_unranked
 from quarkfast.graph.operators import DRAWERS
 
 __all__ = ["ConstantTrial", "Constants", "decibels"]
-
-# Samples have decided where the mean of what they say is this many of its standard errors from nothing.
-_DECISIVE, _LEAST_TO_DECIDE = 2.0, 3
 
 
 Constants = Mapping[str, NDArray[Any]]
@@ -102,7 +100,7 @@ class ConstantTrial:
                 sums[key] = sums.get(key, 0) + _powers([(expected[index], found[index]) for index in group])
         return max(float(noise / power) for noise, power in sums.values())
 
-    def compare(self, one: Constants, other: Constants) -> tuple[float, float]:
+    def compare(self, one: Constants, other: Constants, policy: Policy = POLICY) -> tuple[float, float]:
         """Returns the noise with either of two kinds of constants, on as many samples as tell which is the better.
 
         It is the geometric mean over samples, and over outputs that have noise: each shows the same in another place.
@@ -111,7 +109,7 @@ class ConstantTrial:
         for sample in range(len(self._feeds)):
             noises = self._noise_on(sample, one, other)
             pairs += [(_geometric_mean(noises[0]), _geometric_mean(noises[1]))] if noises[0] else []
-            if _is_decided(pairs):
+            if _is_decided(pairs, policy):
                 break
         return _geometric_mean([pair[0] for pair in pairs]), _geometric_mean([pair[1] for pair in pairs])
 
@@ -177,12 +175,13 @@ def _geometric_mean(noises: Sequence[float]) -> float:
     return math.exp(statistics.fmean(logarithms)) if logarithms else 0.0
 
 
-def _is_decided(pairs: Sequence[tuple[float, float]]) -> bool:
+def _is_decided(pairs: Sequence[tuple[float, float]], policy: Policy) -> bool:
     """Whether samples tell which of two is the better, by the logarithm of their noise."""
-    if len(pairs) < _LEAST_TO_DECIDE or not all(map(all, pairs)):
+    if len(pairs) < policy.trial_least_samples or not all(map(all, pairs)):
         return False
     gains = [math.log(one) - math.log(other) for one, other in pairs]
-    return abs(statistics.fmean(gains)) > _DECISIVE * statistics.stdev(gains) / math.sqrt(len(gains))
+    error = statistics.stdev(gains) / math.sqrt(len(gains))
+    return abs(statistics.fmean(gains)) > policy.trial_certainty * error
 
 
 def decibels(noise: float) -> str:

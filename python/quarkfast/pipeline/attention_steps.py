@@ -24,13 +24,11 @@ from quarkfast.pipeline.placing_anew import place_anew
 from quarkfast.pipeline.simulate import simulate_activations
 from quarkfast.quantization import Plan, needs_ranges
 from quarkfast.quantization.scales import quantizer_for_range
-from quarkfast.quantization.weight_precision import MOST_NOISE, has_eight_bits
+from quarkfast.quantization.weight_precision import has_eight_bits
+from quarkfast.ranges.decibels import ratio_of
 from quarkfast.wording import counted, first_names
 
 __all__ = ["may_raise_attention", "raise_attention"]
-
-# One sample of a classifier says little of others.
-_ENOUGH_NUMBERS, _MOST_SAMPLES = 10_000, 6
 
 
 def may_raise_attention(context: Context) -> bool:
@@ -52,7 +50,7 @@ def raise_attention(context: Context) -> bool:
     if not names or not may_judge_activations(context):
         return False
     noise = context.once("attention", (names, context.scheme.activation), lambda: _noise(context, names))
-    if noise <= MOST_NOISE:
+    if noise <= ratio_of(-context.scheme.policy.alone_sqnr):
         return False
     results = f"{counted(len(names), 'result')} of Softmax ({first_names(names)})"
     begin = f"attention: 8 bits of {results} leave the outputs {decibels(noise)} by themselves"
@@ -92,7 +90,7 @@ def _noise(context: Context, names: Sequence[str]) -> float:
     it: to the largest number, where that is below a half.
     """
     noise = _noise_up_to(context, dict.fromkeys(names, 1.0))
-    if noise <= MOST_NOISE:
+    if noise <= ratio_of(-context.scheme.policy.alone_sqnr):
         return noise
     largest = _largest(context, names)
     ends = {name: 1.0 if 2 * each >= 1 else each for name, each in largest.items()}
@@ -101,11 +99,11 @@ def _noise(context: Context, names: Sequence[str]) -> float:
 
 def _noise_up_to(context: Context, ends: Mapping[str, float]) -> float:
     """Returns the noise with codes that reach from zero to an end of each tensor."""
-    samples = context.source.samples(context.model, context.scheme)
+    samples, policy = context.source.samples(context.model, context.scheme), context.scheme.policy
     with closing(activation_judge(context, [_rounded(context, ends)])) as judge:
         judge.see(samples.row())
-        if judge.numbers < _ENOUGH_NUMBERS:
-            for feed in samples.rows(_MOST_SAMPLES)[1:]:
+        if judge.numbers < policy.alone_outputs:
+            for feed in samples.rows(policy.alone_samples)[1:]:
                 judge.see(feed)
         (noise,) = judge.noises()
     return float(noise.mean()) if noise.size else 0.0

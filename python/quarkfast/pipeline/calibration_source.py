@@ -34,7 +34,7 @@ NEUTRAL = (
 )
 
 # But for these thresholds.
-_REWRITING = ("equalization_", "rotation_")
+_REWRITING = ("equalization_", "fold_", "rotation_")
 
 
 def calibration_key(model: ir.Model, scheme: Scheme) -> str:
@@ -48,10 +48,6 @@ def calibration_key(model: ir.Model, scheme: Scheme) -> str:
     text = fingerprint(model) + json.dumps(settings, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
-
-# Bytes of activations up to which the outputs are measured. Without optimizations ONNX Runtime holds up to four times
-# as much: Segment Anything's encoder at 1024 pixels (1.6 GB) took 5.5 GB so, and 2.5 GB with them.
-_MOST_MEASURED = 256 << 20
 
 _SINGLE = (
     "rows of the samples change each other's outputs in this model, so that each ran alone; where several are one "
@@ -148,7 +144,8 @@ class CalibrationSource:
         if samples.random:
             return None, told
         first = samples.row()
-        most = min(_MOST_MEASURED if self.limit is None else self.limit // 4, _MOST_MEASURED)
+        most = scheme.policy.measured_bytes
+        most = most if self.limit is None else min(self.limit // 4, most)
         live = self._live_bytes(model, first, most // _MOST_GROWTH)
         if live <= most:
             return first, told

@@ -20,6 +20,7 @@ from quarkfast.pipeline.simulate import clone_model
 from quarkfast.pipeline.weight_precision_steps import choose_forms_if_run, note_of
 from quarkfast.quantization import place
 from quarkfast.quantization.weight_precision import Form, Weight, weights_of
+from quarkfast.ranges.decibels import ratio_of
 from quarkfast.reconstruction import InputMeans, LinearLayer, linear_layers
 
 __all__ = ["leave_layers_float"]
@@ -27,12 +28,6 @@ __all__ = ["leave_layers_float"]
 _FLOAT = Form("32 bits", Change.of({"dtype": "float32"}, "weights"), is_free=False)
 
 _REASON = "8 bits of its weight take too much from the outputs"
-
-# 20 dB: what is left of sound networks by activations that are rounded as they come is 20 to 40 dB.
-_ENOUGH = 0.01
-
-# Samples that give the means for biases.
-_FOR_MEANS = 5
 
 
 class _Means:
@@ -45,7 +40,7 @@ class _Means:
     def of(self) -> Mapping[str, NDArray[np.float64]]:
         """They, ``[groups, inputs]``, by the names of the nodes."""
         session = InputMeans(*proto_and_folder(self._context.model), self._layers)
-        means, _ = session.run(self._context.read_samples(_FOR_MEANS))
+        means, _ = session.run(self._context.read_samples(self._context.scheme.policy.dynamic_bias_samples))
         session.close()
         return {node: rows.mean(axis=0) for node, rows in means.items()}
 
@@ -124,7 +119,8 @@ def leave_layers_float(context: Context) -> bool:
     """
     model = clone_model(context.model)
     weights = _candidates(context, model)
-    choice = choose_forms_if_run(context, weights, [_FLOAT], model, context.effort.up_to(_ENOUGH))
+    effort = context.effort.up_to(ratio_of(-context.scheme.policy.dynamic_sqnr))
+    choice = choose_forms_if_run(context, weights, [_FLOAT], model, effort)
     if choice is None or not choice.names:
         return False
     nodes = set[str]().union(*(each.nodes for each in weights if each.name in choice.names[_FLOAT.name]))

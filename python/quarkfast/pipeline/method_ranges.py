@@ -53,7 +53,7 @@ def plan_fitted(context: Context, ranges: Mapping[str, Range]) -> Planned:
     functions = functions_of(context)
     had = notes_of_cuts(functions, context.cut)
     fitting = {name: each for name, each in functions.items() if name not in context.wider}
-    fitted, cut = fit_function_inputs(fitting, context.placement, ranges, context.statistics)
+    fitted, cut = fit_function_inputs(fitting, context.placement, ranges, context.statistics, context.scheme.policy)
     notes = [*notes_of_cuts(functions, cut), *(note for note in context.range_notes if note not in had)]
     return plan_with(context, fitted)._replace(chosen=MethodRanges(fitted, cut, context.wider, notes))
 
@@ -70,19 +70,19 @@ def method_ranges(
         samples: How many samples were seen; 0 for random ones, of which nothing follows about others.
     """
     found = estimate_ranges({name: statistics[name] for name in context.placement.observed}, specs)
-    functions = functions_of(context)
-    ranges, cut = fit_function_inputs(functions, context.placement, found, statistics)
+    functions, policy = functions_of(context), context.scheme.policy
+    ranges, cut = fit_function_inputs(functions, context.placement, found, statistics, policy)
     results = bounded_of(context)
     wider, notes = dict[str, Range](), list[str]()
     if samples:
         names = [name for name in few_valued_of(context) if name not in cut]
-        wider = widen_tails(names, context.placement, ranges, statistics, samples)
+        wider = widen_tails(names, context.placement, ranges, statistics, samples, policy.tail_values)
         unbounded = {name: each for name, each in ranges.items() if name not in results}
-        doubled = {} if context.scheme.strict else with_headroom(context.placement, unbounded)
+        doubled = {} if context.scheme.strict else with_headroom(context.placement, unbounded, policy.headroom)
         notes = [*note_of_tails(wider, ranges), *note_of_headroom(doubled)]
         wider |= doubled
     seen = {name: each.range for name, each in statistics.items()}
-    whole = whole_ranges(results, context.placement, {**ranges, **wider}, seen)
+    whole = whole_ranges(results, context.placement, {**ranges, **wider}, seen, policy.bounded_share)
     notes += note_of_whole(results, context.placement, ranges, whole)
     cut = {name: ratio for name, ratio in cut.items() if name not in whole}
     wider |= whole

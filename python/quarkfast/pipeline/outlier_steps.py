@@ -28,10 +28,6 @@ from quarkfast.statistics import StatisticsRequest
 
 __all__ = ["may_split_outliers", "observe_channels", "observe_channels_between", "observes_channels", "split_outliers"]
 
-# Samples that show which channels stand out, which are the same ones in all of them: a sentence encoder in U8S8,
-# calibrated with 64 sentences, has 24.0 dB with 64 and with 16 of them.
-_SAMPLES = 16
-
 
 def observe_channels(
     context: Context, kind: str, axes: Mapping[str, int]
@@ -44,7 +40,7 @@ def observe_channels(
         axes: The axis of the channels, by tensor. One with an infinity or a NaN, which may lie in any channel, is left
             out of the result.
     """
-    feeds = context.source.samples(context.model, context.scheme).rows(_SAMPLES)
+    feeds = context.source.samples(context.model, context.scheme).rows(context.scheme.policy.channel_samples)
     request = StatisticsRequest.of_channels(axes)
     seen, count = context.once(kind, request, lambda: observe(context.model, request, feeds))
     finite = {name: each for name, each in seen.items() if each.range.finite == each.range.count}

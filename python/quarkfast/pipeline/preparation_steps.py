@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from quarkfast.config import Policy
 from quarkfast.deferred import ir
 from quarkfast.graph.notes import carry_over, remember, settle_calls
 from quarkfast.graph.opset import choose_ir_version, convert_opset, convert_opset_exactly, opset_version
@@ -23,6 +24,7 @@ __all__ = [
     "converts_for_target",
     "copy_shared_constants",
     "fix_input_shapes",
+    "fold",
     "folds",
     "has_shapes",
     "inline_calls",
@@ -41,6 +43,11 @@ def rewrite(
         return function(context.model)
 
     return FunctionStep(name, "prepare", run) if applies is None else FunctionStep(name, "prepare", run, applies)
+
+
+def fold(name: str, function: Callable[[ir.Model, Policy], bool]) -> FunctionStep:
+    """Returns a step that moves constant factors, where they may move, by the thresholds of the scheme."""
+    return FunctionStep(name, "prepare", lambda context: function(context.model, context.scheme.policy), folds)
 
 
 def folds(context: ModelContext) -> bool:

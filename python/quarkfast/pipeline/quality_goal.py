@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from quarkfast.config import POLICY
 from quarkfast.errors import ConfigError
 from quarkfast.pipeline.user_metric import Metric, measure_metric, read_metric
-from quarkfast.quantization.activation_precision import LARGEST_SHARE
 
 __all__ = ["LEAST_GAIN", "Goal", "Quality", "read_goal"]
 
@@ -63,7 +63,7 @@ class Goal:
     max_drop: float | None = None
     metric: Metric | None = None
     data: Any = None
-    largest_share: float = LARGEST_SHARE
+    largest_share: float = POLICY.wide_share
 
     @property
     def name(self) -> str:
@@ -161,5 +161,5 @@ def read_goal(
         raise ConfigError(f"max_above_8_bits: expected a part of the bytes from 0 to 1, got {max_above_8_bits}")
     if min_sqnr is None and max_drop is None:
         raise ConfigError("max_above_8_bits: expected min_sqnr or max_drop, whose levers it limits, got neither")
-    share = LARGEST_SHARE if max_above_8_bits is None else float(max_above_8_bits)
+    share = POLICY.wide_share if max_above_8_bits is None else float(max_above_8_bits)
     return Goal(min_sqnr, max_drop, function, metric_data, share)

@@ -185,7 +185,7 @@ def _fingerprint(statistics: TensorStatistics) -> tuple[float, ...]:
 
 def compute_scales(context: Context) -> bool:
     """Resolves conflicts of scales, computes scales and zero points, and brings them to what the target allows."""
-    placement, conflicts = resolve_conflicts(context.model, context.placement, context.ranges)
+    placement, conflicts = resolve_conflicts(context.model, context.placement, context.ranges, context.scheme.policy)
     take_placement(context, placement)
     context.quantizers = quantizers_for(context, context.ranges)
     context.notes += [*conflicts, *context.quantizers.notes]

@@ -100,6 +100,7 @@ def quantize_model(
         raise ConfigError(
             f"rounding: expected calibration_data to run layers on with {scheme.rounding}, got none; pass samples"
         )
+    effort = Effort.of(scheme.policy) if effort == USUAL else effort
     if source.is_table and scheme.equalize:  # of another tool, which tells of the model as it is
         scheme = replace(scheme, equalize=False)
     key = calibration_key(loaded, scheme) if source.calibration is not None else ""

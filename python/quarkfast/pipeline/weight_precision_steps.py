@@ -33,7 +33,6 @@ from quarkfast.wording import first_names
 from quarkfast.writers import lowest_opset
 
 __all__ = [
-    "MOST_TRIED",
     "choose_forms_if_run",
     "forms_taken",
     "may_raise_precision",
@@ -41,16 +40,6 @@ __all__ = [
     "note_of",
     "raise_precision",
 ]
-
-# One sample of a classifier says nothing of others: where outputs have few numbers, weights of one scale each leave an
-# orientation classifier 43 dB on a page that it is sure of, and 12 dB on six pages.
-_ENOUGH_NUMBERS, _MOST_SAMPLES = 10_000, 6
-
-MOST_TRIED = 256 << 20
-"""Bytes of weights up to which they are tried: two forms of them are in memory beside the model."""
-
-# Bytes of constants up to which a model runs that nothing else runs: weights are stored of models larger than memory.
-_MOST_RUN = 1 << 30
 
 
 def may_raise_precision(context: Context) -> bool:
@@ -68,7 +57,7 @@ def raise_precision(context: Context) -> bool:
     """
     feed, _ = context.source.sample_to_measure(context.model, context.scheme)
     weights = weights_of(context.model, context.placement, context.scheme)
-    if feed is None or not weights or sum(each.values.nbytes for each in weights) > MOST_TRIED:
+    if feed is None or not weights or sum(each.values.nbytes for each in weights) > context.scheme.policy.tried_bytes:
         return False
     forms = forms_taken(context.scheme, context.target)
     asked = [(each.slot, each.axis) for each in weights], forms, context.effort
@@ -84,7 +73,7 @@ def may_run_for_weights(context: Context) -> bool:
     Weights of fewer than 8 bits, which most outputs notice, are looked at where that is asked for.
     """
     scheme, asked = context.scheme, context.effort.most is not None
-    small = tensor_bytes(context.model) <= _MOST_RUN
+    small = tensor_bytes(context.model) <= scheme.policy.run_bytes
     return small and not scheme.strict and (asked or has_eight_bits(scheme.weight)) and context.source.has_data
 
 
@@ -105,7 +94,7 @@ def choose_forms_if_run(
         effort: How far they are improved; None for the context's own.
     """
     feed, _ = context.source.sample_to_measure(context.model, context.scheme)
-    if feed is None or not weights or sum(each.values.nbytes for each in weights) > MOST_TRIED:
+    if feed is None or not weights or sum(each.values.nbytes for each in weights) > context.scheme.policy.tried_bytes:
         return None
     effort = context.effort if effort is None else effort
     moving = [(each.name, *each.companions) for each in weights]  # biases that are moved along with codes
@@ -141,7 +130,8 @@ def _choose(
     trial = ConstantTrial(proto, folder, values, [feed])
     choice = None
     if trial.is_steady:
-        count = min(-(-_ENOUGH_NUMBERS // trial.numbers), _MOST_SAMPLES)
+        policy = context.scheme.policy
+        count = min(-(-policy.alone_outputs // trial.numbers), policy.alone_samples)
         if count > 1:
             others = context.source.samples(context.model, context.scheme).rows(count)[1:]
             trial.add_samples(others)

@@ -16,7 +16,7 @@ from quarkfast.config.rules import Change
 from quarkfast.formats import wider_integer
 from quarkfast.graph.access import array_of_tensor
 from quarkfast.pipeline.context import Context
-from quarkfast.pipeline.weight_precision_steps import MOST_TRIED, choose_forms_if_run, note_of
+from quarkfast.pipeline.weight_precision_steps import choose_forms_if_run, note_of
 from quarkfast.quantization import FloatBias
 from quarkfast.quantization.weight_precision import Form, expected_noise
 from quarkfast.reconstruction import LinearLayer, linear_layers
@@ -99,7 +99,7 @@ def widen_weights(context: Context) -> bool:
     corrected are corrected for the codes of the other form.
     """
     plan, scheme = context.weight_plan, context.scheme
-    if sum(each.values.nbytes for each in plan.coded(scheme).values()) > MOST_TRIED:
+    if sum(each.values.nbytes for each in plan.coded(scheme).values()) > scheme.policy.tried_bytes:
         return False
     weights = _stored(context)
     choice = choose_forms_if_run(context, weights, forms_of_stored(scheme))

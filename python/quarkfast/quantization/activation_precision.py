@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-__all__ = ["LARGEST_SHARE", "choose_activations", "most_runs"]
+from quarkfast.config import POLICY, Policy
 
-LARGEST_SHARE = 0.25
-"""At most this part of the bytes of activations, and of weights, as floats, gets more than 8 bits by default."""
-
-# Runs that find out which tensors make most noise: one for each tensor of most networks.
-_MOST_RUNS = 192
-
-# A group that makes this part of the noise to come down to, or less, is not looked into.
-_NEGLIGIBLE = 50
+__all__ = ["choose_activations", "most_runs"]
 
 Noise = Callable[[Collection[str]], float]
 
@@ -26,18 +19,18 @@ class _ActivationGroup:
     size: int
 
 
-def most_runs(count: int) -> int:
+def most_runs(count: int, policy: Policy = POLICY) -> int:
     """Returns how often the choice among so many tensors asks for noise, at most."""
-    return min(2 * count, _MOST_RUNS + 1) + 2 + count.bit_length()
+    return min(2 * count, policy.activation_runs + 1) + 2 + count.bit_length()
 
 
 def choose_activations(
-    sizes: Mapping[str, int], own: Noise, noise: Noise, most: float, limit: float
+    sizes: Mapping[str, int], own: Noise, noise: Noise, most: float, limit: float, policy: Policy = POLICY
 ) -> tuple[str, ...]:
     """Returns the fewest tensors without whose rounding the outputs have at most the noise `most`.
 
     1. All tensors are one group. The group that makes most noise by itself is halved, over and over, as long as that
-       is more than a fiftieth of `most`.
+       is more than a small part of `most` (`Policy.activation_negligible`).
     2. Groups are ranked by their noise for each element, as long as they take at most `limit` elements.
     3. The shortest beginning of that rank that suffices is found by bisection; all of it is taken where none does.
 
@@ -47,11 +40,12 @@ def choose_activations(
         noise: From the tensors that are rounded to the noise of the worst output, as a part of its power.
         most: The noise to come down to, as a part of the power.
         limit: At most so many elements are chosen.
+        policy: How often models run, and what noise is not looked into.
     """
     names = tuple(sizes)
     if not names or noise(names) <= most:
         return ()
-    size, ranked, groups = 0, list[_ActivationGroup](), _split(sizes, own, most / _NEGLIGIBLE)
+    size, ranked, groups = 0, list[_ActivationGroup](), _split(sizes, own, most, policy)
     for group in sorted(groups, key=lambda each: each.noise / max(each.size, 1), reverse=True):
         if size + group.size <= limit:
             ranked.append(group)
@@ -67,16 +61,16 @@ def choose_activations(
     return tuple(name for group in ranked[:low] for name in group.names)
 
 
-def _split(sizes: Mapping[str, int], own: Noise, least: float) -> list[_ActivationGroup]:
-    """Returns all tensors in groups with the noise that each makes by itself, those of more than `least` single."""
+def _split(sizes: Mapping[str, int], own: Noise, most: float, policy: Policy) -> list[_ActivationGroup]:
+    """Returns all tensors in groups with the noise that each makes by itself, those that are not negligible single."""
 
     def group(names: tuple[str, ...]) -> _ActivationGroup:
         return _ActivationGroup(names, own(names), sum(sizes[name] for name in names))
 
     runs, groups = 1, [group(tuple(sizes))]
-    while runs < _MOST_RUNS and (several := [each for each in groups if len(each.names) > 1]):
+    while runs < policy.activation_runs and (several := [each for each in groups if len(each.names) > 1]):
         worst = max(several, key=lambda each: each.noise)
-        if worst.noise <= least:
+        if worst.noise <= most / policy.activation_negligible:
             break
         half = len(worst.names) // 2
         groups.remove(worst)

@@ -43,8 +43,6 @@ _BOUNDED: Mapping[str, tuple[Limits, Compute | None]] = MappingProxyType(
 _SIGMOIDS = ("HardSigmoid", "HardSigmoid of slope 0.2", "Sigmoid", "Sigmoid of -x")
 _IN_PARTS = dict.fromkeys(_SIGMOIDS, (0.0, 1.0)) | {"Tanh": (-1.0, 1.0)}
 
-# Of the limits, so little of which samples showed that they had nothing of what an output is there to tell.
-_NOTHING = 0.25
 
 # Below this share of the limits the summary tells that samples showed a part.
 _LITTLE = 0.5
@@ -153,12 +151,13 @@ def whole_ranges(
     placement: Placement,
     ranges: Mapping[str, Range],
     seen: Mapping[str, Range],
+    nothing: float,
 ) -> dict[str, Range]:
     """Returns the ranges of those activations that reach as far as the limits of what they hold.
 
     1. With 16 bits, and in float types, any result of a bounded function does.
-    2. With 8 bits or fewer outputs of the model, and what is moved to them, of which samples showed less than a
-       quarter: no digits of what lies there make up for the rest. Others would lose digits for what may never come.
+    2. With 8 bits or fewer outputs of the model, and what is moved to them, of which samples showed
+       nothing: no digits of what lies there make up for the rest. Others would lose digits for what may never come.
     3. Activations that outputs are moved to hold what these do, beside their own.
     4. What the function of such an output reads reaches as far as the function is not flat to within half a step of it,
        also where the function itself stays float.
@@ -170,6 +169,7 @@ def whole_ranges(
         placement: Where pairs go.
         ranges: What the methods keep, of results without headroom.
         seen: What calibration saw.
+        nothing: The share of the limits below which samples showed nothing.
     """
     whole = dict[str, Range]()
 
@@ -188,7 +188,7 @@ def whole_ranges(
         share = _share(ranges.get(name), result, spec) if name in ranges else _share_by_input(seen.get(entry), result)
         if share is None:
             continue
-        if _is_narrow(spec) and (result.moved is None or share >= _NOTHING):
+        if _is_narrow(spec) and (result.moved is None or share >= nothing):
             continue
         for each in (name, *(result.moved or ())):
             reach(each, *result.limits)

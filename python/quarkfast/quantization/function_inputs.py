@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from quarkfast.config import TensorSpec
+from quarkfast.config import Policy, TensorSpec
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_standard, name_of
 from quarkfast.graph.operators import PACKERS, SHAPE_READERS
 from quarkfast.graph.placement import Placement
 from quarkfast.graph.scalar_functions import ScalarFunction, find_scalar_functions
 from quarkfast.kernels import Range
+from quarkfast.ranges.decibels import ratio_of
 from quarkfast.ranges.function_range import range_for_function
 from quarkfast.ranges.summary import TensorSummary
 
@@ -78,6 +79,7 @@ def fit_function_inputs(
     placement: Placement,
     ranges: Mapping[str, Range],
     statistics: Mapping[str, TensorSummary],
+    policy: Policy,
 ) -> FittedRanges:
     """Returns `ranges` in which those of `functions` leave the least error in what the functions compute.
 
@@ -88,13 +90,17 @@ def fit_function_inputs(
         placement: Where pairs go.
         ranges: What the methods keep.
         statistics: What calibration gathered.
+        policy: What results have to gain.
     """
     fitted, cut = dict(ranges), dict[str, float]()
+    worth = policy.function_octave_noise, ratio_of(-policy.function_gain)
     for name, function in functions.items():
         histogram, kept = statistics[name].histogram, ranges[name]
         if histogram is None or kept.min > kept.max:
             continue
-        found = range_for_function(histogram, (kept.min, kept.max), placement.specs[name], function.compute)
+        spec = placement.specs[name]
+        least = worth[spec.scale != "power_of_two"]
+        found = range_for_function(histogram, (kept.min, kept.max), spec, function.compute, least)
         if found is not None:
             fitted[name] = replace(kept, min=found.low, max=found.high)
             cut[name] = found.sqnr

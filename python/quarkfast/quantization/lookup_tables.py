@@ -8,13 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from quarkfast import kernels
-from quarkfast.config import Scheme
+from quarkfast.config import Policy, Scheme
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, name_of, rank_of
 from quarkfast.graph.opset import opset_version
 from quarkfast.graph.selection import Choices
 from quarkfast.graph.written_codes import table_behind, takes_rows
 from quarkfast.quantization.eligibility import Eligibility, count_infinities, moves_to_floats
+from quarkfast.ranges.decibels import ratio_of
 from quarkfast.targets import Target
 
 __all__ = ["COLUMNS", "LookupTables", "find_tables", "takes_tables"]
@@ -24,13 +25,6 @@ COLUMNS = 1
 
 # DequantizeLinear has an axis from this operator set on.
 _OPSET = 13
-
-# Fewer rows are no table: their scales would take as many bytes as are saved.
-_FEWEST_ROWS = 16
-
-# 25 dB. Word and character embeddings of text models have 39 to 46 dB, those of which three quarters are as they were
-# before training 30 dB, and the outputs of that model more than 40 dB.
-_MOST_NOISE = 10**-2.5
 
 
 class LookupTables(NamedTuple):
@@ -82,7 +76,7 @@ def find_tables(graph: ir.Graph, scheme: Scheme, choices: Choices, nodes: Eligib
             if any(each is None for each in behind):
                 continue
             moves.update(node for each in behind if each is not None for node in each)
-        elif not _is_precise(value):
+        elif not _is_precise(value, scheme.policy):
             continue
         lookups.update(readers)
     for node in graph if scheme.force_pass_through else ():
@@ -97,7 +91,7 @@ def _is_table(value: ir.Value, scheme: Scheme) -> bool:
     if any(rule.tensor == name_of(value) for rule in scheme.tensors):
         return False
     rows, columns = array_of(value).shape
-    return rows >= _FEWEST_ROWS and columns > 0 and not count_infinities(value)
+    return rows >= scheme.policy.table_rows and columns > 0 and not count_infinities(value)
 
 
 def _may_be_coded(node: ir.Node, scheme: Scheme, choices: Choices, nodes: Eligibility) -> bool:
@@ -107,11 +101,11 @@ def _may_be_coded(node: ir.Node, scheme: Scheme, choices: Choices, nodes: Eligib
     return same and not nodes.objection(node) and not rows.is_graph_output()
 
 
-def _is_precise(table: ir.Value) -> bool:
+def _is_precise(table: ir.Value, policy: Policy) -> bool:
     """Whether the noise of even rounding is small beside all rows but the largest hundredth, which make it large."""
     values = array_of(table)
     low, high = kernels.extremes(values, channel_axis=COLUMNS)
     steps = np.maximum(-low.astype(np.float64), high) / 127
     power = np.sort(np.einsum("ij,ij->i", values, values, dtype=np.float64))
     usual = power[: -math.ceil(len(power) / 100)].mean()
-    return float(np.square(steps).sum()) / 12 <= _MOST_NOISE * float(usual)
+    return float(np.square(steps).sum()) / 12 <= ratio_of(-policy.table_sqnr) * float(usual)

@@ -33,12 +33,6 @@ __all__ = [
     "saturation_note",
 ]
 
-# What other data may reach beyond the samples: of three classifiers of images on 512 test images, more
-# than half of the channels reach further than on 256 samples, a quarter of them more than a tenth further. Hardly ever
-# do both of a pair: without the tenth a default session without VNNI loses 0.16 dB at most, after 4 to 32 samples, and
-# with it 0.04.
-_MARGIN = 1.1
-
 
 class Int8Layer(NamedTuple):
     """A layer that onnxruntime computes on int8 weights.
@@ -178,11 +172,11 @@ def make_portable(
     found, reductions = dict(constants), []
     for slot, readers in _by_weight(model, placement, scheme, target).items():
         values, quantizer = array_of(model.graph.initializers[slot.tensor]), constants[slot]
+        known = [(activations.get(layer.data), channel_absmax.get(layer.data)) for layer in readers]
+        margin = scheme.policy.portable_margin
         pairs = tuple(
-            Pairs(
-                layer.order, _highest(layer, values.shape, activations.get(layer.data), channel_absmax.get(layer.data))
-            )
-            for layer in readers
+            Pairs(layer.order, _highest(layer, values.shape, *each, margin))
+            for layer, each in zip(readers, known, strict=True)
         )
         codes = codes_of(values, quantizer)
         fitted = replace(quantizer, pairs=pairs)
@@ -206,7 +200,11 @@ def _by_weight(
 
 
 def _highest(
-    layer: Int8Layer, shape: tuple[int, ...], data: Quantizer | None, absmax: NDArray[np.float32] | None
+    layer: Int8Layer,
+    shape: tuple[int, ...],
+    data: Quantizer | None,
+    absmax: NDArray[np.float32] | None,
+    margin: float,
 ) -> NDArray[np.int64] | None:
     """Returns the largest code, as uint8, that each code of the weight's rows is multiplied with; None for 255."""
     channels = shape[1] * layer.groups if layer.order == "kernel" else shape[-1 if layer.order == "rows" else -2]
@@ -214,7 +212,7 @@ def _highest(
         return None
     # int8 activations become uint8 on such processors, 128 higher.
     zero = int(data.zero_point) - int(qtype(data.dtype).qmin)
-    codes = np.rint(absmax.astype(np.float64) * _MARGIN / float(data.scale)) + zero
+    codes = np.rint(absmax.astype(np.float64) * margin / float(data.scale)) + zero
     codes = np.clip(codes, zero, HIGHEST).astype(np.int64)
     if layer.order != "kernel":
         return np.broadcast_to(codes, (int(np.prod(shape)) // channels, channels))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from quarkfast.config import Policy
 from quarkfast.deferred import ir
 from quarkfast.graph.access import is_constant, is_standard, name_of, range_of
 from quarkfast.graph.operators import HEAD_FUNCTIONS
@@ -14,12 +15,9 @@ from quarkfast.kernels import Range
 
 __all__ = ["resolve_conflicts"]
 
-# Three of eight bits: the smallest input keeps at least five.
-_RATIO = 8.0
-
 
 def resolve_conflicts(
-    model: ir.Model, placement: Placement, ranges: Mapping[str, Range]
+    model: ir.Model, placement: Placement, ranges: Mapping[str, Range], policy: Policy
 ) -> tuple[Placement, tuple[str, ...]]:
     """Returns a placement without scales that inputs of a Concat cannot share, and a sentence for each change.
 
@@ -39,11 +37,12 @@ def resolve_conflicts(
         model: The prepared model.
         placement: Where pairs go.
         ranges: What is kept of each activation's values.
+        policy: Says which ranges may share a scale.
     """
     notes: list[str] = []
     for head in _heads(model, placement):
         found = _ratio([value for node in head for value in _data_of(node)], head, placement, ranges)
-        if found <= _RATIO:
+        if found <= policy.join_ratio:
             continue
         names = ", ".join(repr(name_of(node)) for node in head if node.op_type == "Concat")
         one, reason = ", " not in names, f"a factor of {found:.3g}"
@@ -54,7 +53,7 @@ def resolve_conflicts(
         )
     for node in model.graph:
         found = _ratio(node.inputs, (), placement, ranges) if _is_joined(node, placement) else 0.0
-        reader = _reader(model, placement, name_of(node.outputs[0])) if found > _RATIO else ""
+        reader = _reader(model, placement, name_of(node.outputs[0])) if found > policy.join_ratio else ""
         if reader:
             notes.append(
                 f"node {name_of(node)!r}: ranges of its inputs differ by a factor of {found:.3g}, and {reader!r} reads "

@@ -17,14 +17,12 @@ from quarkfast.ranges.tail_range import range_with_tails
 
 __all__ = ["few_valued", "has_bits_to_spare", "note_of_headroom", "note_of_tails", "widen_tails", "with_headroom"]
 
-_FACTOR = 2.0
-
 # Formats of so many bits have one to spare: rounding in 15 lies 80 dB below an activation, weights of 8 bits at 40.
 _LEAST_BITS = 16
 
 
-def with_headroom(placement: Placement, ranges: Mapping[str, Range]) -> dict[str, Range]:
-    """Returns the ranges of those activations that are doubled.
+def with_headroom(placement: Placement, ranges: Mapping[str, Range], factor: float) -> dict[str, Range]:
+    """Returns the ranges of those activations that are multiplied.
 
     What saturates costs as much in 16 bits as in 8, and a calibration of few samples shows few of the largest values.
     Ranges that the user or the target gives stay, and those of power-of-two scales, which are rounded up.
@@ -32,9 +30,10 @@ def with_headroom(placement: Placement, ranges: Mapping[str, Range]) -> dict[str
     Args:
         placement: Where pairs go.
         ranges: What the methods keep.
+        factor: How many times as far they reach (`quarkfast.config.Policy.headroom`).
     """
     return {
-        name: replace(kept, min=_FACTOR * kept.min, max=_FACTOR * kept.max)
+        name: replace(kept, min=factor * kept.min, max=factor * kept.max)
         for name, kept in ranges.items()
         if kept.min <= kept.max and name not in placement.fixed and has_bits_to_spare(placement.specs[name])
     }
@@ -114,6 +113,7 @@ def widen_tails(
     ranges: Mapping[str, Range],
     statistics: Mapping[str, TensorSummary],
     samples: int,
+    fewest: int,
 ) -> dict[str, Range]:
     """Returns the ranges of those of `names` that reach further than what the methods keep.
 
@@ -125,13 +125,14 @@ def widen_tails(
         ranges: What the methods keep.
         statistics: What calibration gathered.
         samples: Of how many samples.
+        fewest: Fewest values that show how a tail falls off.
     """
     wider: dict[str, Range] = {}
     for name in names:
         histogram, kept = statistics[name].histogram, ranges[name]
         if histogram is None or kept.min > kept.max:
             continue
-        low, high = range_with_tails(histogram, (kept.min, kept.max), placement.specs[name], samples)
+        low, high = range_with_tails(histogram, (kept.min, kept.max), placement.specs[name], samples, fewest)
         if (low, high) != (kept.min, kept.max):
             wider[name] = replace(kept, min=low, max=high)
     return wider

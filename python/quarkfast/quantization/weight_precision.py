@@ -9,19 +9,18 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.config import Scheme, TensorSpec
+from quarkfast.config import POLICY, Policy, Scheme, TensorSpec
 from quarkfast.config.rules import Change, TensorRule
 from quarkfast.deferred import ir
 from quarkfast.formats import find
 from quarkfast.graph.access import array_of, name_of, rank_of
 from quarkfast.graph.operators import GATE_AXIS, RECURRENT_WEIGHTS, find_operator, is_recurrent
 from quarkfast.graph.placement import ConstantSlot, Placement
-from quarkfast.quantization.activation_precision import LARGEST_SHARE
 from quarkfast.quantization.codes import codes_of, decode
 from quarkfast.quantization.compute_qparams import constant_quantizer
+from quarkfast.ranges.decibels import ratio_of
 
 __all__ = [
-    "MOST_NOISE",
     "USUAL",
     "Choice",
     "Effort",
@@ -38,17 +37,6 @@ __all__ = [
 
 Noise = Callable[[Mapping[str, NDArray[np.float32]]], float]
 """From other values of some weights to the noise of the outputs, as a part of their power."""
-
-MOST_NOISE = 10**-2.5
-"""The noise that weights may add where nobody asks for less, as a part of the power of outputs: 25 dB.
-
-Activations of 8 bits leave the outputs of sound networks 20 to 30 dB, and weights should not take more than they do. On
-one sample, weights alone rounded with one scale each: classifiers of images 26 to 35 dB, superresolution 35; a
-sentence encoder 18, a pitch estimator 14, a text detector 18 (its scores), a text recognizer 2.
-"""
-
-# What outputs, and a weight itself, must gain by a form that costs no bytes: a decibel.
-_DECIBEL = 10**0.1
 
 _WIDE = "int16"
 
@@ -128,14 +116,21 @@ class Effort(NamedTuple):
         logits: Whether logits count as outputs do.
         of_worst: Whether the noise is that of the worst sample, and not of all together.
         largest_share: At most this part of the bytes of weights gets a form of more than 8 bits.
+        policy: What is enough, and what a form that costs no bytes must bring.
     """
 
     most: float | None = None
-    gain: float = 0.5
-    splits: int = 8
+    gain: float = POLICY.form_noise
+    splits: int = POLICY.form_halvings
     logits: bool = False
     of_worst: bool = False
-    largest_share: float = LARGEST_SHARE
+    largest_share: float = POLICY.wide_share
+    policy: Policy = POLICY
+
+    @classmethod
+    def of(cls, policy: Policy) -> Effort:
+        """Returns as far as a quantization with a policy goes where nobody asks for more."""
+        return cls(gain=policy.form_noise, splits=policy.form_halvings, largest_share=policy.wide_share, policy=policy)
 
     def up_to(self, most: float) -> Effort:
         """Returns the same with `most` where nobody asks for more."""
@@ -189,7 +184,7 @@ class Choice:
     rules: tuple[TensorRule, ...]
     before: float
     after: float
-    most: float = MOST_NOISE
+    most: float
     samples: int = 1
 
     @property
@@ -289,8 +284,8 @@ class _FormSearch:
 
     def __init__(self, weights: Sequence[WeightCandidate], noise: Noise, effort: Effort) -> None:
         self._weights, self._effort = tuple(weights), effort
-        self.most = MOST_NOISE if effort.most is None else effort.most
-        self._run = noise
+        self.most = ratio_of(-effort.policy.alone_sqnr) if effort.most is None else effort.most
+        self._run, self._least = noise, ratio_of(effort.policy.form_gain)
         self._last: dict[str, tuple[Change | None, NDArray[np.float32]]] = {}
         self.changes: dict[str, Change] = {}
         self.noise = self._noise_of(self._weights, {})
@@ -305,7 +300,7 @@ class _FormSearch:
         """Gives weights a form where it is needed and pays."""
         if self.noise <= self.most:
             return
-        wanted = self.noise * (max(self._effort.gain, 1 / _DECIBEL) if form.is_free else self._effort.gain)
+        wanted = self.noise * (max(self._effort.gain, 1 / self._least) if form.is_free else self._effort.gain)
         # Before the weights of another form take the place of these in memory.
         errors = {each.name: self._error(each, self.changes) for each in self._weights} if form.is_free else {}
         everywhere = self._with(form.change, self._weights)
@@ -313,7 +308,7 @@ class _FormSearch:
         if least > wanted:
             return
         if form.is_free:
-            gain = [each for each in self._weights if errors[each.name] > _DECIBEL * self._error(each, everywhere)]
+            gain = [each for each in self._weights if errors[each.name] > self._least * self._error(each, everywhere)]
             chosen = frozenset(gain)
         else:
             most, share = max(self.most - least, 0.0), self._effort.largest_share if form.is_wide else 1.0

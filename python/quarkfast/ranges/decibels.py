@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["decibels"]
+__all__ = ["decibels", "ratio_of"]
 
 
 def decibels(signal: float, noise: float) -> float:
@@ -26,3 +26,13 @@ def decibels(signal: float, noise: float) -> float:
     if signal == 0 or math.isinf(noise):
         return -math.inf
     return 10 * (math.log10(signal) - math.log10(noise))
+
+
+def ratio_of(decibels: float) -> float:
+    """Returns the ratio of two powers that differ by so many dB.
+
+    Example:
+        >>> ratio_of(20.0), ratio_of(-20.0)
+        (100.0, 0.01)
+    """
+    return float(10 ** (decibels / 10))

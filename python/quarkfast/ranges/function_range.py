@@ -24,13 +24,6 @@ Values: TypeAlias = NDArray[np.float64]
 _PLACES = 64
 _SHARES = np.arange(_PLACES - 1, 0, -1, dtype=np.float64) / _PLACES
 
-# The range changes where the error falls by a decibel or more: below that another calibration could undo it.
-_WORTH = 10**-0.1
-
-# Powers of two change by octaves: one that nothing is lost by takes three quarters of the error. A text recognizer in
-# XINT8 of which a decibel decided read 8 words of 128 fewer, with the same SQNR.
-_WORTH_OCTAVES = 1 / 4
-
 # Values of a bin are taken for evenly spread: each stands for as many numbers, in the middle of equal parts.
 _PARTS = 4
 
@@ -54,6 +47,7 @@ def range_for_function(
     kept: ClippingRange,
     spec: RangeSpec,
     compute: Callable[[Values], Values],
+    worth: float,
 ) -> FunctionRange | None:
     """Returns the range within `kept` that leaves the results of a function of the values the least squared error.
 
@@ -68,13 +62,14 @@ def range_for_function(
         kept: The range that a method has found for them; codes reach to zero in any case.
         spec: Their type, of 8 bits at most, since a step must hold several bins.
         compute: The function, of a float64 array.
+        worth: The part of the error with `kept` that another range may leave at the most.
 
     Example:
         >>> from quarkfast.config import TensorSpec
         >>> from quarkfast.kernels import histogram
         >>> h = histogram(np.linspace(-12, 3, 1001, dtype=np.float32))
         >>> spec = TensorSpec("uint8", symmetric=False)
-        >>> found = range_for_function(h, (-12.0, 3.0), spec, lambda x: x * np.clip(x / 6 + 0.5, 0, 1))
+        >>> found = range_for_function(h, (-12.0, 3.0), spec, lambda x: x * np.clip(x / 6 + 0.5, 0, 1), 0.8)
         >>> found.low, found.high
         (-3.0, 3.0)
     """
@@ -93,7 +88,6 @@ def range_for_function(
         if left.min() < least:
             place = int(left.argmin())
             best, least = (float(found[0, place]), float(found[1, place])), float(left[place])
-    worth = _WORTH_OCTAVES if spec.scale == "power_of_two" else _WORTH
     if least is None or best == tuple(kept) or least > worth * error(*kept):
         return None
     return FunctionRange(*best, error.decibels(least))

@@ -16,10 +16,6 @@ from quarkfast.ranges.summary import ClippingRange, RangeSpec
 
 __all__ = ["range_with_tails"]
 
-# Of the largest values the root of the number of all of them shows how a tail falls off, but half as many as there are
-# samples at the most, or a channel that stands out would be taken for the tail of the others. Fewer show nothing.
-_FEWEST = 5
-
 # Ends are tried at every 32nd of themselves outwards, and none further than at twice its distance from zero, so that
 # one sample of another kind does not decide alone.
 _PLACES = 32
@@ -45,7 +41,9 @@ class _Tail(NamedTuple):
         return self.part * 2 * slope * slope * math.exp(-(end * root - self.start) / self.excess)
 
 
-def range_with_tails(histogram: Histogram, kept: ClippingRange, spec: RangeSpec, samples: int) -> ClippingRange:
+def range_with_tails(
+    histogram: Histogram, kept: ClippingRange, spec: RangeSpec, samples: int, fewest: int
+) -> ClippingRange:
     """Returns `kept`, an end moved outwards where that leaves values that were not seen the least squared error.
 
     Other samples exceed the largest of a few hundred values, and what saturates then is the largest that there is. Of
@@ -60,13 +58,14 @@ def range_with_tails(histogram: Histogram, kept: ClippingRange, spec: RangeSpec,
         kept: The range that a method has found for them.
         spec: An integer type.
         samples: How many samples the values are from.
+        fewest: Fewest values that make a tail.
 
     Example:
         >>> import numpy as np
         >>> from quarkfast.config import TensorSpec
         >>> from quarkfast.kernels import histogram
         >>> seen = np.random.default_rng(0).normal(0, 1, 160).astype(np.float32)
-        >>> low, high = range_with_tails(histogram(seen), (seen.min(), seen.max()), TensorSpec("int8"), 16)
+        >>> low, high = range_with_tails(histogram(seen), (seen.min(), seen.max()), TensorSpec("int8"), 16, 5)
         >>> bool(low < seen.min() or high > seen.max())
         True
 
@@ -79,10 +78,12 @@ def range_with_tails(histogram: Histogram, kept: ClippingRange, spec: RangeSpec,
     levels = int(params.qmax) - int(params.qmin)
     if spec.symmetric:
         end = max(-low, high)
-        found = _end(_tail(histogram, _above(histogram) + _below(histogram), samples), end, lambda t: 2 * t / levels)
+        found = _end(
+            _tail(histogram, _above(histogram) + _below(histogram), samples, fewest), end, lambda t: 2 * t / levels
+        )
         return (low, high) if found == end else (low, found) if high >= -low else (-found, high)
-    upper = _end(_tail(histogram, _above(histogram), samples), high, lambda t: (t - low) / levels)
-    lower = _end(_tail(histogram, _below(histogram), samples), -low, lambda t: (high + t) / levels)
+    upper = _end(_tail(histogram, _above(histogram), samples, fewest), high, lambda t: (t - low) / levels)
+    lower = _end(_tail(histogram, _below(histogram), samples, fewest), -low, lambda t: (high + t) / levels)
     return -lower, upper
 
 
@@ -98,11 +99,15 @@ def _below(histogram: Histogram) -> NDArray[np.int64]:
     return histogram.counts[HISTOGRAM_SIDE - 1 :: -1].astype(np.int64)
 
 
-def _tail(histogram: Histogram, counts: NDArray[np.int64], samples: int) -> _Tail | None:
-    """Returns the tail of magnitudes, given how many lie in each bin; None where too few of them are known."""
+def _tail(histogram: Histogram, counts: NDArray[np.int64], samples: int, fewest: int) -> _Tail | None:
+    """Returns the tail of magnitudes, given how many lie in each bin; None where too few of them are known.
+
+    It has half as many as there are samples at the most, or a channel that stands out would be taken for the tail of
+    the others.
+    """
     total, outwards = int(histogram.counts.sum()), np.flatnonzero(counts)
     size = min(math.isqrt(total), samples // 2, int(counts.sum()) - 1)
-    if size < _FEWEST:
+    if size < fewest:
         return None
     powers, left = list[tuple[int, float]](), size
     for place in outwards[::-1].tolist():

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast import _core
+from quarkfast.config import POLICY, Policy
 from quarkfast.graph.external import read_constant
 from quarkfast.reconstruction.blas_threads import blas_threads_for
 from quarkfast.reconstruction.gram import GramMatrices, fixed_point_step
@@ -18,9 +19,6 @@ from quarkfast.reconstruction.stages import StagedModel
 from quarkfast.reconstruction.walk import Feed, Models, go_through
 
 __all__ = ["LayerStatistics", "reconstruct"]
-
-# Rows of a layer's input for each number in a row, and the least and the most of them.
-_ROWS_PER_INPUT, _FEWEST, _MOST = 8, 2048, 16384
 
 # Rows to multiply at once: at least so many, and of few numbers so many bytes. Their copies in float64 take four times
 # as much.
@@ -74,6 +72,7 @@ def reconstruct(
     both: bool,
     halves: bool = False,
     report: Callable[[int], None] = lambda done: None,
+    policy: Policy = POLICY,
 ) -> None:
     """Solves the weights of `layers` in the order of the graph, and puts what comes of it into the quantized model.
 
@@ -88,6 +87,7 @@ def reconstruct(
         both: Whether to run the float model too, so that layers make up for the errors in front of them.
         halves: Whether to tell what every second sample shows, and what the others do, by itself.
         report: Called with the number of weights that are done.
+        policy: How many rows are taken.
 
     Raises:
         ModelError: ONNX Runtime does not take a part of a model.
@@ -97,7 +97,7 @@ def reconstruct(
     def see(readers: Sequence[LinearLayer], paths: Sequence[StagedModel]) -> Mapping[str, NDArray[np.float32]]:
         own = read_constant(weights[readers[0].weight], models.float_folder)
         with blas_threads_for(readers[0].matrix_shape[2]):
-            return solve(_statistics(readers, own, paths, feeds, halves))
+            return solve(_statistics(readers, own, paths, feeds, halves, policy))
 
     go_through(models, layers, feeds, see, both=both, report=report)
 
@@ -108,6 +108,7 @@ def _statistics(
     paths: Sequence[StagedModel],
     feeds: Sequence[Feed],
     halves: bool,
+    policy: Policy,
 ) -> LayerStatistics:
     layer, samples = readers[0], range(len(feeds))
     inputs = ([path.input_of(each, sample) for path in paths] for each in readers for sample in samples)
@@ -119,7 +120,7 @@ def _statistics(
     for place in range(1 + halves):
         if place:
             parts.append(parts[0].without_rows())
-        for rows in _rows(readers, paths, feeds, samples[place :: 1 + halves]):
+        for rows in _rows(readers, paths, feeds, samples[place :: 1 + halves], policy):
             parts[place].add(*rows)
             del rows
         parts[place].set_aside()
@@ -135,7 +136,11 @@ def _missing(own: NDArray[np.float32], *floats: NDArray[np.float32]) -> Iterator
 
 
 def _rows(
-    readers: Sequence[LinearLayer], paths: Sequence[StagedModel], feeds: Sequence[Feed], part: Sequence[int]
+    readers: Sequence[LinearLayer],
+    paths: Sequence[StagedModel],
+    feeds: Sequence[Feed],
+    part: Sequence[int],
+    policy: Policy,
 ) -> Iterator[list[NDArray[np.float32]]]:
     """Yields rows of the quantized model and what they lack to those of the float model, if that is run, in chunks.
 
@@ -145,7 +150,8 @@ def _rows(
     as it has of all places.
     """
     inputs = readers[0].matrix_shape[2]
-    wanted = -(-min(max(_ROWS_PER_INPUT * inputs, _FEWEST), _MOST) // len(feeds))
+    rows = max(policy.rounding_rows_taken * inputs, policy.rounding_least_rows)
+    wanted = -(-min(rows, policy.rounding_most_rows) // len(feeds))
     chunk: list[list[NDArray[np.float32]]] = []
     for sample in part:
         counts = [count_rows(each, paths[0].input_of(each, sample)) for each in readers]

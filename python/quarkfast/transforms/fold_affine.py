@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from quarkfast.config import POLICY, Policy
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_read_once, is_standard, name_of
 from quarkfast.graph.affine import Affine, affine_of, data_index
@@ -21,11 +22,8 @@ __all__ = ["fold_affine"]
 Values = NDArray[np.float64]
 Targets = list[tuple[BiasedLayer, Affine]]
 
-# Channels behind which one scale lies may differ by this factor before and after: one bit of that scale.
-_LARGEST_RATIO = 2.0
 
-
-def fold_affine(model: ir.Model) -> bool:
+def fold_affine(model: ir.Model, policy: Policy = POLICY) -> bool:
     """Folds Mul, Div, Add, Sub and Neg with constants into linear layers, in place; returns whether there was one.
 
     A step is one whose constant holds one number, or one for each channel. Steps that follow each other, the only
@@ -37,7 +35,7 @@ def fold_affine(model: ir.Model) -> bool:
     2. Otherwise the layers that alone read ``y`` take it: ``W' = W * factor``, ``b' = b + W * offset``. No padding may
        lie in front of them if something is added; in that case they take the factor, and ``offset / factor`` is added.
        Where ``x`` is a graph input nothing is added later: an input in kelvin has no 8 bits to spare. Factors of
-       channels that differ by more than 2 stay as well, which another tool may have balanced on purpose.
+       channels that differ by more (`Policy.fold_ratio`) stay as well, which another tool may have balanced on purpose.
     3. Otherwise three steps or more become one Mul and one Add, and what multiplies by 1 and adds 0 goes.
     4. Weights that other nodes read too stay as they are; such a bias is copied. Parts of a function that is computed
        in float stay. What lies in bodies of If, Loop and Scan stays.
@@ -50,7 +48,7 @@ def fold_affine(model: ir.Model) -> bool:
     if not any(data_index(node) is not None for node in model.graph):
         return False
     infer_types(model)
-    folding = _Folding(model)
+    folding = _Folding(model, policy)
     changed = False
     while folding.sweep():
         changed = True
@@ -61,9 +59,9 @@ def fold_affine(model: ir.Model) -> bool:
 class _Folding:
     """The weights and biases that have changed, in float64, while steps are folded."""
 
-    def __init__(self, model: ir.Model) -> None:
+    def __init__(self, model: ir.Model, policy: Policy) -> None:
         self._builder = GraphBuilder(model)
-        self._graph = model.graph
+        self._graph, self._policy = model.graph, policy
         self._exact: dict[ir.Value, Values] = {}
         self._within = nodes_within_functions(model.graph)
 
@@ -151,7 +149,7 @@ class _Folding:
         while waiting:
             value, affine = waiting.pop()
             factors = np.abs(affine.factor)
-            if value.is_graph_output() or not value.uses() or factors.max() > _LARGEST_RATIO * factors.min():
+            if value.is_graph_output() or not value.uses() or factors.max() > self._policy.fold_ratio * factors.min():
                 return None
             for reader, index in value.uses():
                 layer = layer_behind(reader, index) if reader.graph is self._graph else None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from quarkfast.config import POLICY, Policy
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_read_once, is_standard, name_of
 from quarkfast.graph.affine import Affine, affine_of, data_index, dims_of
@@ -17,14 +18,11 @@ from quarkfast.transforms.infer_types import infer_types
 
 __all__ = ["split_affine"]
 
-# Two of eight bits, which the inputs with large factors lose where all of them have one scale.
-_RATIO = 4.0
-
 # ONNX's default of BatchNormalization's attribute.
 _EPSILON = 1e-5
 
 
-def split_affine(model: ir.Model) -> bool:
+def split_affine(model: ir.Model, policy: Policy = POLICY) -> bool:
     """Moves the factors of steps behind a Concat in front of it, in place; returns whether there was such a Concat.
 
     A BatchNormalization behind a Concat brings features together that lie far apart: in front of it embeddings reach
@@ -32,7 +30,8 @@ def split_affine(model: ir.Model) -> bool:
 
     1. Steps are those of affine folding and BatchNormalization: ``y = factor * x + offset`` for each channel. The first
        of them alone reads the Concat, each of the others the one before; none but the last is a graph output.
-    2. They move where the largest magnitudes of the factors of two inputs differ by more than 4, or where one is a
+    2. They move where the largest magnitudes of the factors of two inputs differ by more than
+       `Policy.fold_concat_ratio`, or where one is a
        BatchNormalization and each input comes from a linear layer of its own, which takes its part. Each input is
        multiplied by its part of the factors, and one Add stays behind the Concat.
     3. A Concat with a constant among its inputs stays.
@@ -45,7 +44,7 @@ def split_affine(model: ir.Model) -> bool:
         return False
     infer_types(model)
     builder = GraphBuilder(model)
-    changed = [_split(builder, concat) for concat in concats]
+    changed = [_split(builder, concat, policy) for concat in concats]
     drop_unread(model.graph)
     return any(changed)
 
@@ -73,10 +72,10 @@ def _is_norm(node: ir.Node) -> bool:
     )
 
 
-def _split(builder: GraphBuilder, concat: ir.Node) -> bool:
+def _split(builder: GraphBuilder, concat: ir.Node, policy: Policy) -> bool:
     run, total = _steps(concat)
     parts = [] if not run or any(map(is_constant, concat.inputs)) else parts_of_concat(concat, total)
-    if not parts or not _pays(concat, run, parts):
+    if not parts or not _pays(concat, run, parts, policy):
         return False
     for index, part in enumerate(parts):
         if part.has_factor:
@@ -119,11 +118,11 @@ def _affine_of_norm(norm: ir.Node) -> Affine | None:
     return Affine(factor, beta - mean * factor, 1 - len(dims))
 
 
-def _pays(concat: ir.Node, run: Sequence[ir.Node], parts: Sequence[Affine]) -> bool:
+def _pays(concat: ir.Node, run: Sequence[ir.Node], parts: Sequence[Affine], policy: Policy) -> bool:
     if any(map(_is_norm, run)) and all(_is_taken(value) for value in concat.inputs):
         return True
     reach = [float(np.abs(part.factor).max()) for part in parts]
-    return max(reach) > _RATIO * min(reach)
+    return max(reach) > policy.fold_concat_ratio * min(reach)
 
 
 def _is_taken(value: ir.Value | None) -> bool:
