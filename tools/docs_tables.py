@@ -87,8 +87,8 @@ def _format(row: Format) -> str:
 
 def policy_table() -> str:
     """Every threshold of accuracy."""
-    rows = [f"| `{row.name}` | {row.value:g} | {row.unit} | {row.purpose} |" for row in thresholds(POLICY)]
-    return "\n".join(["| threshold | value | unit | what for |", "|---|---|---|---|", *rows])
+    rows = [f"| `{row.name}` | {row.measure()} | {row.purpose} |" for row in thresholds(POLICY)]
+    return "\n".join(["| threshold | value | what for |", "|---|---|---|", *rows])
 
 
 def keys_table() -> str:

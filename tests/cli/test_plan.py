@@ -11,7 +11,7 @@ import pytest
 import quarkfast
 from quarkfast.cli import main
 from quarkfast.cli.exit_codes import ExitCode
-from quarkfast.config import OPTIONS
+from quarkfast.config import OPTIONS, POLICY, thresholds
 from quarkfast.demo.data import MODEL
 from support.tiny_models import conv_relu_model
 
@@ -54,6 +54,19 @@ def test_json_is_one_object_on_standard_output(model: Path, capsys: pytest.Captu
     found = json.loads(capsys.readouterr().out)
     assert found["weights"] == {"w1": "int8 for each index of axis 0", "w2": "int8 for each index of axis 0"}
     assert found["scheme"]["weight"]["granularity"] == "channel"
+
+
+def test_the_policy_is_shown_with_the_thresholds_that_were_given(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["plan", str(model), "--policy-values", '{"bias_samples": 9}', "--policy"]
+    assert main(given) == ExitCode.OK
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert set(lines) == {row.name for row in thresholds(POLICY)}
+    assert "9 samples: that are read" in lines["bias_samples"]
+    assert main([*given, "--json"]) == ExitCode.OK
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["bias_samples"] == {"name": "bias_samples", "value": 9, "unit": "samples", "purpose": "that are read"}
 
 
 def test_every_option_of_the_configuration_is_an_option_here(

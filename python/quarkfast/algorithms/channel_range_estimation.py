@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from quarkfast.config import POLICY, Policy
 from quarkfast.deferred import ir
 from quarkfast.graph.access import array_of, is_constant, is_standard, rank_of
 from quarkfast.graph.functions import Normalization, find_normalization, is_vector, vector_of
@@ -23,18 +24,6 @@ __all__ = [
 
 Values = NDArray[np.float64]
 
-# A normalized channel is taken to reach 4 standard deviations. A small sentence encoder in DYNAMIC has 23.6 dB with 2,
-# 23.9 with 4, 23.6 with 8 (the sentences of `bench.sentences`, as below): what counts is which channels stand out.
-_DEVIATIONS = 4.0
-
-# Tokens that lie far out do so in the channels of large reach, by more than 4 deviations. The encoder has 22.6 dB with
-# the power 1, 22.9 with 1.25, 23.9 with 1.5, 23.8 with 1.75, 23.6 with 2.
-_POWER = 1.5
-
-# And a sum of such channels 3 of its own, with 3 of its largest term: tokens with one channel far out are what sets
-# the range. The encoder has 20.5 dB with 1.5 of both, 23.9 with 3, 23.7 with 6.
-_SUM_DEVIATIONS = 3.0
-
 
 class Activation(NamedTuple):
     """Gelu, Relu or the like of a matrix product and its bias, a constant with one value for each channel or None."""
@@ -43,7 +32,7 @@ class Activation(NamedTuple):
     bias: ir.Value | None
 
 
-def estimate_channel_absmax(value: ir.Value) -> Values | None:
+def estimate_channel_absmax(value: ir.Value, policy: Policy = POLICY) -> Values | None:
     """Returns an estimate of the largest magnitude of each channel, along the last axis of `value`, or None.
 
     1. Behind a layer normalization, an operator or written out, it is ``r = 4 |gain| + |offset|``, and where that is
@@ -54,21 +43,22 @@ def estimate_channel_absmax(value: ir.Value) -> Values | None:
        out: ``r = max(0, mean + 3 d + 3 t)``, and as in (1). The mean of the sum is ``offset @ W + bias``, ``d`` the
        root of the sum of squares of ``gain[i] W[i, j]`` and ``t`` the largest of their magnitudes.
 
-    Only ratios between channels mean something. The same on every machine: sums are NumPy's, over rows in order.
+    Numbers are those of the policy by default. Only ratios between channels mean something. The same on every machine:
+    sums are NumPy's, over rows in order.
     """
     normalization = find_normalization(value)
     if normalization is None:
         activation = find_activation(value)
-        found = None if activation is None else _reach_of_sum(activation)
-        return None if found is None else np.median(found) * _excess(found)
-    alone = _reach_alone(normalization)
-    own = np.median(alone) * _excess(alone)
+        found = None if activation is None else _reach_of_sum(activation, policy)
+        return None if found is None else np.median(found) * _excess(found, policy)
+    alone = _reach_alone(normalization, policy)
+    own = np.median(alone) * _excess(alone, policy)
     before = _normalized_before(normalization.source)
-    excess = None if before is None else _excess(_reach_alone(before))
+    excess = None if before is None else _excess(_reach_alone(before, policy), policy)
     if excess is None or excess.shape != own.shape:
         return own
     gain, offset = _constants(normalization)
-    return np.maximum(own, _DEVIATIONS * np.abs(gain) * excess + np.abs(offset))
+    return np.maximum(own, policy.smoothing_reach * np.abs(gain) * excess + np.abs(offset))
 
 
 def is_product(node: ir.Node) -> bool:
@@ -114,16 +104,16 @@ def _normalized_before(value: ir.Value | None) -> Normalization | None:
     return next((each for each in found if each is not None), None)
 
 
-def _excess(reach: Values) -> Values:
+def _excess(reach: Values, policy: Policy) -> Values:
     """Returns how far beyond the median each channel reaches, at least 1; not a number where the median is zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Values = np.maximum(reach / np.median(reach), 1.0) ** _POWER
+        found: Values = np.maximum(reach / np.median(reach), 1.0) ** policy.smoothing_power
     return found
 
 
-def _reach_alone(normalization: Normalization) -> Values:
+def _reach_alone(normalization: Normalization, policy: Policy) -> Values:
     gain, offset = _constants(normalization)
-    found: Values = _DEVIATIONS * np.abs(gain) + np.abs(offset)
+    found: Values = policy.smoothing_reach * np.abs(gain) + np.abs(offset)
     return found
 
 
@@ -133,7 +123,7 @@ def _constants(normalization: Normalization) -> tuple[Values, Values]:
     return gain, np.zeros_like(gain) if offset is None else array_of(offset).astype(np.float64)
 
 
-def _reach_of_sum(activation: Activation) -> Values | None:
+def _reach_of_sum(activation: Activation, policy: Policy) -> Values | None:
     node = activation.product
     assert node.inputs[0] is not None  # is_product has made sure
     normalization = find_normalization(node.inputs[0])
@@ -146,7 +136,7 @@ def _reach_of_sum(activation: Activation) -> Values | None:
     if activation.bias is not None:
         mean = mean + array_of(activation.bias)
     spread = np.sqrt(np.square(terms).sum(axis=0, dtype=np.float64)) + np.abs(terms).max(axis=0, initial=0.0)
-    found: Values = np.maximum(mean + _SUM_DEVIATIONS * spread, 0.0)
+    found: Values = np.maximum(mean + policy.smoothing_sum_reach * spread, 0.0)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ def smooth_channels(model: ir.Model, nodes: Collection[str] | None = None, polic
         median = float(np.median(absmax))
         return powers_of_two(absmax / median, policy.smoothing_octaves) if median else np.ones(1, np.int64)
 
-    return rewrite_channels(model, nodes, estimate_channel_absmax, factors, divide_channels)
+    return rewrite_channels(model, nodes, partial(estimate_channel_absmax, policy=policy), factors, divide_channels)
 
 
 def _settings(scheme: Scheme) -> Settings | None:
