@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.checkpoint.float_weights import FloatWeight
-from quarkfast.checkpoint.quantized_weight import QuantizedWeight, block_of, scale_shape, spread_blocks
+from quarkfast.checkpoint.quantized_weight import QuantizedWeight, block_of, scale_shape
 from quarkfast.checkpoint.scales import (
     Scales,
     group_scales,
@@ -26,6 +26,7 @@ from quarkfast.kernels import cast, extremes, quantize_linear
 __all__ = ["Rounding", "check_method", "largest_magnitude", "quantize_weight"]
 
 _FP4_TIMES_FP8 = np.float32(6 * 448)
+_TILE = 1 << 18  # elements whose quotients stay in cache: 1 MB of float32
 
 
 @dataclass(frozen=True)
@@ -172,19 +173,36 @@ def _round(
         low, high = int(element.low), int(element.high)
         quantize_linear(rows, wide, zero, dtype=element.dtype, axis=1, block_size=width, qmin=low, qmax=high, out=out)
         return
-    if as_quark:
-        values = rows * spread_blocks(np.float32(1) / wide, (height, width), rows.shape)
-    else:
-        values = rows / spread_blocks(wide, (height, width), rows.shape)
+    # The reciprocal of a power of two is exact, and so is the quotient by it.
+    multiplied = as_quark or scheme.scale == "e8m0"
+    factor, apply = (np.float32(1) / wide, np.multiply) if multiplied else (wide, np.divide)
+    squares, whole = scheme.granularity == "block", scheme.granularity == "tensor"
+    step = height if squares else max(_TILE // max(rows.shape[1], 1), 1)
+    quotients = np.empty((min(step, len(rows)), rows.shape[1]), np.float32)
+    for begin in range(0, len(rows), step):
+        part = slice(begin, begin + step)
+        tile = rows[part]
+        values = quotients[: len(tile)]
+        if squares:
+            apply(tile, np.repeat(factor[begin // height], width)[: tile.shape[1]], out=values)
+        else:
+            groups = values.reshape(len(tile), -1, width)
+            apply(tile.reshape(groups.shape), factor if whole else factor[part][..., None], out=groups)
+            if zero is not None:
+                groups += zero[part][..., None]
+        _to_codes(values, scheme, as_quark, out[part])
+
+
+def _to_codes(values: NDArray[np.float32], scheme: WeightScheme, as_quark: bool, out: NDArray[Any]) -> None:
+    """Rounds quotients to the element; changes them."""
+    element = scheme.element
     if element.is_integer:
-        if scheme.scale == "e8m0":
-            values = values * np.float32(64)
-        if zero is not None:
-            values = values + spread_blocks(zero.astype(np.float32), (height, width), rows.shape)
-        least = element.low if scheme.scale == "float" else -element.high
-        out[:] = np.clip(np.rint(values), least, element.high).astype(element.dtype)
-    else:
-        cast(values, element.dtype, saturate=True, out=out)
-        if as_quark and element.bits < 8:
-            raw = out.view(np.uint8)
-            raw[raw == 1 << (element.bits - 1)] = 0
+        if scheme.scale == "e8m0":  # whose codes are in steps of 1/64, as many on either side
+            values *= np.float32(64)
+        low, high = int(element.low if scheme.scale == "float" else -element.high), int(element.high)
+        quantize_linear(values, np.float32(1), dtype=element.dtype, qmin=low, qmax=high, out=out)
+        return
+    cast(values, element.dtype, saturate=True, out=out)
+    if as_quark and element.bits < 8:
+        raw = out.view(np.uint8)
+        raw[raw == 1 << (element.bits - 1)] = 0

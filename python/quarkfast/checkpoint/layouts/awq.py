@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.checkpoint.layouts.layout import Shape
-from quarkfast.checkpoint.layouts.words import EVEN_FIRST, pack_words, unpack_words, words_of
+from quarkfast.checkpoint.layouts.words import EVEN_FIRST, pack_across, unpack_words, words_of
 from quarkfast.checkpoint.quantized_weight import QuantizedWeight, scale_shape
 from quarkfast.checkpoint.safetensors_files import TensorShape
 from quarkfast.checkpoint.schemes import WeightScheme
@@ -51,8 +51,8 @@ class Awq:
         assert weight.scale is not None, "accepts() refuses schemes without scales"
         assert weight.zero_point is not None, "accepts() refuses symmetric schemes"
         return {
-            f"{module}.qweight": pack_words(np.ascontiguousarray(weight.codes.T), 4, EVEN_FIRST),
-            f"{module}.qzeros": pack_words(np.ascontiguousarray(weight.zero_point.T), 4, EVEN_FIRST),
+            f"{module}.qweight": pack_across(weight.codes, EVEN_FIRST),
+            f"{module}.qzeros": pack_across(weight.zero_point, EVEN_FIRST),
             f"{module}.scales": weight.scale.T,
         }
 

@@ -17,6 +17,7 @@ from quarkfast.checkpoint.layouts.words import (
     EVEN_FIRST,
     exponents,
     from_exponents,
+    pack_across,
     pack_floats,
     pack_words,
     packed_columns,
@@ -100,10 +101,8 @@ class Quark:
         if element.bits == 4 and element.is_integer:
             zero = np.zeros(scale.shape, np.uint8) if weight.zero_point is None else weight.zero_point
             whole = scheme.granularity == "channel"  # whose codes are packed along the inputs, those of groups across
-            codes, zeros = (
-                pack_words(np.ascontiguousarray(each).view(np.uint8) & np.uint8(15), 4, EVEN_FIRST)
-                for each in (weight.codes if whole else weight.codes.T, zero.T)
-            )
+            raw, zeros = weight.codes.view(np.uint8) & np.uint8(15), pack_across(zero.view(np.uint8), EVEN_FIRST)
+            codes = pack_words(raw, 4, EVEN_FIRST) if whole else pack_across(raw, EVEN_FIRST)
             zeros, scales = (zeros[0], scale[:, 0]) if whole else (zeros, np.ascontiguousarray(scale.T))
             return {f"{module}.weight": codes, f"{module}.weight_scale": scales, f"{module}.weight_zero_point": zeros}
         if scheme.scale == "e8m0":

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.checkpoint.schemes import Element
-from quarkfast.kernels import pack_codes, unpack_codes
+from quarkfast.kernels import pack_codes, pack_columns, unpack_codes
 
 __all__ = [
     "EVEN_FIRST",
     "IN_ORDER",
     "exponents",
     "from_exponents",
+    "pack_across",
     "pack_floats",
     "pack_words",
     "packed_columns",
@@ -62,6 +63,25 @@ def pack_words(codes: NDArray[np.uint8], bits: int, order: tuple[int, ...] = IN_
     codes = np.ascontiguousarray(codes)
     packed = codes.reshape(-1) if bits == 8 else pack_codes(codes, bits=bits)
     return packed.view(np.int32).reshape(rows, -1)[:, :words]
+
+
+def pack_across(codes: NDArray[np.uint8], order: tuple[int, ...]) -> NDArray[np.int32]:
+    """Packs codes of 4 bits ``[rows, columns]`` down each column into int32 ``[columns, words]``.
+
+    Args:
+        codes: Less than 16.
+        order: Of eight codes in a word.
+
+    Example:
+        >>> import numpy as np
+        >>> [hex(word) for word in pack_across(np.arange(8, dtype=np.uint8)[:, None], EVEN_FIRST)[0]]
+        ['0x75316420']
+    """
+    rows, columns = codes.shape
+    if rows % 16:
+        return pack_words(np.ascontiguousarray(codes.T), 4, order)
+    ordered = codes.reshape(-1, 8, columns)[:, order].reshape(rows, columns)
+    return pack_columns(ordered.view(ml_dtypes.uint4)).view(np.int32)
 
 
 def unpack_words(
