@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from quarkfast.checkpoint import GGUF_PRESETS, quantize_checkpoint
-from quarkfast.checkpoint.gguf_models import GGUF_MODELS, rope_factors, splitting_of
+from quarkfast.checkpoint.gguf_models import GGUF_MODELS, rope_factors
+from quarkfast.checkpoint.gguf_tokenizer import splitting_of
 from quarkfast.errors import ConfigError, ModelError, OutputError, UnsupportedError
 from support.made_checkpoints import CONFIG, HEADS, KEY_HEADS, VOCABULARY, llama_tensors, write_checkpoint
 
@@ -144,6 +145,154 @@ def test_other_architectures_keep_the_order_of_rows_and_have_their_own_tensors(t
     np.testing.assert_array_equal(found[name].data, np.arange(size, dtype=np.float32))
 
 
+def drawn(**shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """Tensors of these names, with dots for double underscores."""
+    rng = np.random.default_rng(3)
+    return {name.replace("__", "."): rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+
+
+def test_experts_are_one_tensor_in_their_order_and_their_router_stays_float(tmp_path):
+    tensors = llama_tensors()
+    block = "model.layers.{}.block_sparse_moe."
+    for index in range(2):
+        for name in ("gate_proj", "up_proj", "down_proj"):
+            del tensors[f"model.layers.{index}.mlp.{name}.weight"]
+        more = drawn(**{f"experts__{expert}__w{part}__weight": (64, 128) for expert in range(11) for part in (1, 3)})
+        more |= drawn(**{f"experts__{expert}__w2__weight": (128, 64) for expert in range(11)}, gate__weight=(11, 128))
+        tensors |= {block.format(index) + name: each for name, each in more.items()}
+    config = CONFIG | {"model_type": "mixtral", "num_local_experts": 11, "num_experts_per_tok": 2}
+    source = write_source(tmp_path / "m", tensors, config | {"intermediate_size": 64})
+    result = quantize_checkpoint(source, tmp_path / "m.gguf", "Q4_0", "gguf", verify=True)
+    fields, found = read(tmp_path / "m.gguf")
+    assert (fields["llama.expert_count"], fields["llama.expert_used_count"]) == (11, 2)
+    experts = found["blk.1.ffn_down_exps.weight"]
+    assert list(experts.shape) == [64, 128, 11]
+    stacked = np.concatenate([tensors[block.format(1) + f"experts.{expert}.w2.weight"] for expert in range(11)])
+    np.testing.assert_array_equal(
+        experts.data.reshape(len(stacked), -1), gguf.quantize(stacked, gguf.GGMLQuantizationType.Q4_0)
+    )
+    router = found["blk.1.ffn_gate_inp.weight"]
+    assert router.tensor_type.name == "F32"
+    np.testing.assert_array_equal(router.data, tensors[block.format(1) + "gate.weight"])
+    assert all(15 < layer.sqnr < 60 or "output" in layer.name for layer in result.verification.worst)
+
+
+@pytest.mark.parametrize(
+    ("lost", "sentence"), [(1, "expected experts numbered from 0, got"), (0, "expected experts of one shape")]
+)
+def test_experts_that_are_missing_or_of_another_shape_are_told(tmp_path, lost, sentence):
+    block = "model.layers.0.block_sparse_moe.experts."
+    tensors = llama_tensors() | {f"{block}{index}.w1.weight": np.ones((64, 128), np.float32) for index in range(3)}
+    tensors[f"{block}0.w1.weight"] = np.ones((32, 128), np.float32)
+    if lost:
+        del tensors[f"{block}1.w1.weight"]
+    config = CONFIG | {"model_type": "mixtral", "num_local_experts": 3, "num_experts_per_tok": 2}
+    with pytest.raises(ModelError, match=sentence):
+        quantize_checkpoint(write_source(tmp_path / "m", tensors, config), tmp_path / "m.gguf", "Q4_0", "gguf")
+
+
+def test_gains_of_gemma_are_told_with_their_one(tmp_path):
+    tensors = llama_tensors()
+    tensors = {
+        name.replace("post_attention_layernorm", "pre_feedforward_layernorm"): each for name, each in tensors.items()
+    }
+    del tensors["lm_head.weight"]
+    gain = "model.layers.0.post_attention_layernorm.weight"
+    tensors[gain] = np.arange(128, dtype=np.float32) / 7
+    config = CONFIG | {"model_type": "gemma2", "head_dim": 32, "sliding_window": 64, "attn_logit_softcapping": 50.0}
+    source = write_source(tmp_path / "m", tensors, config | {"final_logit_softcapping": 30.0})
+    quantize_checkpoint(source, tmp_path / "m.gguf", "Q8_0", "gguf", verify=True)
+    fields, found = read(tmp_path / "m.gguf")
+    np.testing.assert_array_equal(found["blk.0.post_attention_norm.weight"].data, tensors[gain] + 1)
+    np.testing.assert_array_equal(found["output_norm.weight"].data, np.full(128, 2, np.float32))
+    told = {name: fields[f"gemma2.{name}"] for name in ("attention.sliding_window", "attn_logit_softcapping")}
+    assert told == {"attention.sliding_window": 64, "attn_logit_softcapping": 50.0}
+    assert fields["gemma2.final_logit_softcapping"] == 30.0
+
+
+def test_joined_layers_of_phi_keep_their_rows(tmp_path):
+    tensors = llama_tensors()
+    for index in range(2):
+        block = f"model.layers.{index}."
+        for joined, parts in (("self_attn.qkv_proj", "qkv"), ("mlp.gate_up_proj", ("gate", "up"))):
+            module = joined.partition(".")[0]
+            rows = [tensors.pop(f"{block}{module}.{part}_proj.weight") for part in parts]
+            tensors[f"{block}{joined}.weight"] = np.concatenate(rows)
+    source = write_source(tmp_path / "m", tensors, CONFIG | {"model_type": "phi3"})
+    quantize_checkpoint(source, tmp_path / "m.gguf", "Q8_0", "gguf", verify=True)
+    _, found = read(tmp_path / "m.gguf")
+    for name, whole in (("attn_qkv", "self_attn.qkv_proj"), ("ffn_up", "mlp.gate_up_proj")):
+        expected = gguf.quantize(tensors[f"model.layers.1.{whole}.weight"], gguf.GGMLQuantizationType.Q8_0)
+        np.testing.assert_array_equal(found[f"blk.1.{name}.weight"].data, expected)
+    config = CONFIG | {"model_type": "phi3", "partial_rotary_factor": 0.75}
+    source = write_source(tmp_path / "n", tensors, config)
+    with pytest.raises(UnsupportedError, match=r"expected heads that turn whole, got partial_rotary_factor 0.75"):
+        quantize_checkpoint(source, tmp_path / "n.gguf", "Q8_0", "gguf")
+
+
+def test_weights_of_gpt2_are_turned_and_its_sizes_are_told_by_their_usual_names(tmp_path):
+    shapes: dict[str, tuple[int, ...]] = {"wte__weight": (VOCABULARY, 64), "wpe__weight": (128, 64)}
+    shapes |= {"ln_f__weight": (64,), "ln_f__bias": (64,), "h__0__attn__bias": (1, 1, 128, 128)}
+    layers = {"attn__c_attn": (64, 192), "attn__c_proj": (64, 64), "mlp__c_fc": (64, 256), "mlp__c_proj": (256, 64)}
+    for name, shape in layers.items():
+        shapes |= {f"h__0__{name}__weight": shape, f"h__0__{name}__bias": shape[1:]}
+    shapes |= {f"h__0__ln_{index}__{part}": (64,) for index in (1, 2) for part in ("weight", "bias")}
+    tensors = drawn(**shapes)
+    config = {"model_type": "gpt2", "n_embd": 64, "n_head": 2, "n_layer": 1, "n_positions": 128, "n_inner": None}
+    config |= {"layer_norm_epsilon": 1e-5, "vocab_size": VOCABULARY}
+    source = write_source(tmp_path / "m", tensors, config)
+    result = quantize_checkpoint(source, tmp_path / "m.gguf", "Q4_1", "gguf", verify=True)
+    fields, found = read(tmp_path / "m.gguf")
+    expected = {"context_length": 128, "embedding_length": 64, "feed_forward_length": 256, "block_count": 1}
+    assert {name: fields[f"gpt2.{name}"] for name in expected} == expected
+    for name, source_name in (("attn_qkv", "attn.c_attn"), ("ffn_down", "mlp.c_proj")):
+        turned = np.ascontiguousarray(tensors[f"h.0.{source_name}.weight"].T)
+        blocks = gguf.quantize(turned, gguf.GGMLQuantizationType.Q4_1)
+        np.testing.assert_array_equal(found[f"blk.0.{name}.weight"].data, blocks)
+    np.testing.assert_array_equal(found["position_embd.weight"].data, tensors["wpe.weight"])
+    assert len(found) == len(tensors) - 1
+    assert min(layer.sqnr for layer in result.verification.layers) > 15
+
+
+PIECES: dict[str, Any] = {
+    "added_tokens": [
+        {"id": 0, "content": "<unk>", "special": True},
+        {"id": 1, "content": "<s>", "special": True},
+        {"id": 2, "content": "[tool]", "special": False},
+    ],
+    "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace"}]},
+    "model": {
+        "type": "BPE",
+        "byte_fallback": True,
+        "unk_token": "<unk>",
+        "vocab": {"<unk>": 0, "<s>": 1, "[tool]": 2, "<0x0A>": 3, "ab": 4, "abc": 5, "a": 6, "b": 7, "c": 8, "bc": 9},
+        "merges": [["a", "b"], ["b", "c"], ["ab", "c"], ["a", "bc"]],
+    },
+}
+
+
+def test_sentencepiece_is_told_by_scores_in_the_order_of_merges(tmp_path):
+    quantize_checkpoint(write_source(tmp_path / "m", tokenizer=PIECES), tmp_path / "m.gguf", "Q8_0", "gguf")
+    fields, _ = read(tmp_path / "m.gguf")
+    assert fields["tokenizer.ggml.model"] == "llama"
+    assert fields["tokenizer.ggml.add_space_prefix"] is True
+    scores = dict(zip(fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.scores"], strict=True))
+    assert [scores[token] for token in ("ab", "bc", "abc")] == [0, -1, -2]
+    assert scores["a"] == scores["[tool]"] == np.float32(-1e9)
+    assert fields["tokenizer.ggml.token_type"][:6] == [2, 3, 4, 6, 1, 1]
+    assert "tokenizer.ggml.merges" not in fields
+    without = {**PIECES, "normalizer": {"type": "Replace"}}
+    quantize_checkpoint(write_source(tmp_path / "n", tokenizer=without), tmp_path / "n.gguf", "Q8_0", "gguf")
+    assert read(tmp_path / "n.gguf")[0]["tokenizer.ggml.add_space_prefix"] is False
+
+
+def test_merges_that_llama_cpp_would_add_to_are_refused(tmp_path):
+    model = PIECES["model"] | {"merges": ["a b", "b c", "ab c"]}
+    source = write_source(tmp_path / "m", tokenizer=PIECES | {"model": model})
+    with pytest.raises(UnsupportedError, match=r"expected SentencePiece's merges, got none of \('a', 'bc'\)"):
+        quantize_checkpoint(source, tmp_path / "m.gguf", "Q8_0", "gguf")
+
+
 def test_biases_of_queries_are_ordered_as_their_rows(tmp_path):
     tensors = llama_tensors() | {"model.layers.0.self_attn.q_proj.bias": np.arange(128, dtype=np.float32)}
     quantize_checkpoint(write_source(tmp_path / "m", tensors), tmp_path / "m.gguf", "Q8_0", "gguf")
@@ -204,7 +353,11 @@ def test_splittings_of_text_are_known_by_their_expression():
         ({"config": CONFIG | {"vocab_size": 50}}, ModelError, "expected tokens below 50, got 91"),
         ({"config": CONFIG | {"rope_scaling": {"type": "odd"}}}, UnsupportedError, "got 'odd'"),
         ({"config": CONFIG | {"rope_scaling": [1]}}, ModelError, "expected an object for rope_scaling"),
-        ({"tokenizer": {"model": {"type": "Unigram"}}}, UnsupportedError, "expected byte-level BPE, got 'Unigram'"),
+        (
+            {"tokenizer": {"model": {"type": "Unigram"}}},
+            UnsupportedError,
+            "expected byte-level BPE, or SentencePiece's, got 'Unigram'",
+        ),
         ({"tensors": llama_tensors() | {"x.weight": np.ones(3, np.float32)}}, ModelError, "got none of that name"),
     ],
 )

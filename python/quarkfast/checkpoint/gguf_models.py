@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.checkpoint.folder import read_json
 from quarkfast.errors import ModelError, UnsupportedError, shown
 
 __all__ = [
     "GGUF_MODELS",
     "GgufModel",
     "add_metadata",
-    "add_tokenizer",
     "gguf_model_of",
     "number",
     "rope_factors",
     "row_order",
-    "splitting_of",
+    "usual_names",
 ]
 
 _LLAMA3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
@@ -38,17 +34,37 @@ class GgufModel:
         name: What GGUF calls it.
         model_types: What config.json calls it.
         interleaved: Whether rows of queries and keys are ordered in pairs, where Hugging Face has halves of a head.
+        gains_less_one: Whether the checkpoint's norms hold what is added to 1.
+        transposed: Last parts of the names of modules whose weights are ``[inputs, outputs]``.
+        renamed: The usual names of sizes -> what config.json calls them.
     """
 
     name: str
     model_types: tuple[str, ...]
     interleaved: bool = False
+    gains_less_one: bool = False
+    transposed: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
 
 
+_OF_GPT2 = (
+    ("hidden_size", "n_embd"),
+    ("num_attention_heads", "n_head"),
+    ("num_hidden_layers", "n_layer"),
+    ("max_position_embeddings", "n_positions"),
+    ("intermediate_size", "n_inner"),
+    ("layer_norm_eps", "layer_norm_epsilon"),
+)
 GGUF_MODELS = (
-    GgufModel("llama", ("llama", "mistral"), interleaved=True),
+    GgufModel("llama", ("llama", "mistral", "mixtral"), interleaved=True),
     GgufModel("qwen2", ("qwen2",)),
     GgufModel("qwen3", ("qwen3",)),
+    GgufModel("qwen3moe", ("qwen3_moe",)),
+    GgufModel("gemma", ("gemma",), gains_less_one=True),
+    GgufModel("gemma2", ("gemma2",), gains_less_one=True),
+    GgufModel("gemma3", ("gemma3_text",), gains_less_one=True),
+    GgufModel("phi3", ("phi3",)),
+    GgufModel("gpt2", ("gpt2",), transposed=("c_attn", "c_proj", "c_fc"), renamed=_OF_GPT2),
 )
 
 
@@ -66,6 +82,21 @@ def gguf_model_of(config: Mapping[str, Any]) -> GgufModel:
     raise UnsupportedError(f"gguf: expected a model_type among {known}, got {shown(kind)}")
 
 
+def usual_names(model: GgufModel, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """config.json with sizes under their usual names.
+
+    Example:
+        >>> config = {"n_embd": 8, "n_inner": None}
+        >>> found = usual_names(gguf_model_of({"model_type": "gpt2"}), config)
+        >>> found["hidden_size"], found["intermediate_size"]
+        (8, 32)
+    """
+    found = {**config, **{usual: config[own] for usual, own in model.renamed if config.get(own) is not None}}
+    if model.renamed and "intermediate_size" not in found:  # as transformers has it
+        found["intermediate_size"] = 4 * number(found, "hidden_size")
+    return found
+
+
 def number(config: Mapping[str, Any], name: str, default: Any = None) -> Any:
     """A number of config.json.
 
@@ -81,12 +112,18 @@ def number(config: Mapping[str, Any], name: str, default: Any = None) -> Any:
 def add_metadata(writer: Any, config: Mapping[str, Any], file_type: int, name: str) -> None:
     """Tells a ``gguf.GGUFWriter`` the sizes of a model.
 
+    Args:
+        writer: The writer.
+        config: What config.json says, under the usual names.
+        file_type: GGUF's number for the type of most tensors.
+        name: Of the model.
+
     Raises:
         ModelError: If config.json lacks one.
         UnsupportedError: If positions are scaled in a way that is not known here.
     """
     heads, hidden = number(config, "num_attention_heads"), number(config, "hidden_size")
-    head = number(config, "head_dim", hidden // heads) if config.get("head_dim") is not None else hidden // heads
+    head = _head(config)
     writer.add_name(name)
     writer.add_file_type(file_type)
     writer.add_quantization_version(2)
@@ -96,12 +133,40 @@ def add_metadata(writer: Any, config: Mapping[str, Any], file_type: int, name: s
     writer.add_feed_forward_length(number(config, "intermediate_size"))
     writer.add_head_count(heads)
     writer.add_head_count_kv(number(config, "num_key_value_heads", heads))
-    writer.add_layer_norm_rms_eps(number(config, "rms_norm_eps"))
     writer.add_vocab_size(number(config, "vocab_size"))
+    if config.get("layer_norm_eps") is not None:
+        writer.add_layer_norm_eps(number(config, "layer_norm_eps"))
+        return  # GPT-2's positions are learned
+    writer.add_layer_norm_rms_eps(number(config, "rms_norm_eps"))
     writer.add_rope_dimension_count(head)
     writer.add_key_length(head)
     writer.add_value_length(head)
+    _add_positions(writer, config)
+    for key, add in (
+        ("sliding_window", writer.add_sliding_window),
+        ("attn_logit_softcapping", writer.add_attn_logit_softcapping),
+        ("final_logit_softcapping", writer.add_final_logit_softcapping),
+        ("num_local_experts", writer.add_expert_count),
+        ("num_experts", writer.add_expert_count),
+        ("num_experts_per_tok", writer.add_expert_used_count),
+        ("moe_intermediate_size", writer.add_expert_feed_forward_length),
+    ):
+        if config.get(key) is not None and (key != "sliding_window" or config.get("use_sliding_window", True)):
+            add(number(config, key))
+
+
+def _head(config: Mapping[str, Any]) -> int:
+    """Values of a head."""
+    if config.get("head_dim") is not None:
+        return int(number(config, "head_dim"))
+    return int(number(config, "hidden_size") // number(config, "num_attention_heads"))
+
+
+def _add_positions(writer: Any, config: Mapping[str, Any]) -> None:
     rope = _rope(config)
+    turned = rope.get("partial_rotary_factor", config.get("partial_rotary_factor"))
+    if turned not in (None, 1, 1.0):
+        raise UnsupportedError(f"gguf: expected heads that turn whole, got partial_rotary_factor {shown(turned)}")
     writer.add_rope_freq_base(float(number({**config, **rope}, "rope_theta", 10000.0)))
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind == "linear":
@@ -123,8 +188,7 @@ def rope_factors(config: Mapping[str, Any]) -> NDArray[np.float32] | None:
     if rope.get("rope_type", rope.get("type")) != "llama3":
         return None
     factor, low, high, context = (float(number(rope, name)) for name in _LLAMA3)
-    heads, hidden = number(config, "num_attention_heads"), number(config, "hidden_size")
-    head = config.get("head_dim") or hidden // heads
+    head = _head(config)
     base = float(number({**config, **rope}, "rope_theta", 10000.0))
     wave = 2 * math.pi * base ** (np.arange(0, head, 2) / head)
     smooth = (context / wave - low) / (high - low)
@@ -138,7 +202,9 @@ def _rope(config: Mapping[str, Any]) -> Mapping[str, Any]:
     found = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if not isinstance(found, dict):
         raise ModelError(f"config.json: expected an object for rope_scaling, got {shown(found)}")
-    return found
+    # Gemma 3 has others for layers that see a window, which llama.cpp knows by itself.
+    whole = found.get("full_attention", found)
+    return whole if isinstance(whole, dict) else {}
 
 
 def row_order(model: GgufModel, config: Mapping[str, Any], module: str) -> Callable[[NDArray[Any]], NDArray[Any]]:
@@ -156,72 +222,3 @@ def row_order(model: GgufModel, config: Mapping[str, Any], module: str) -> Calla
         return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(array.shape)
 
     return order
-
-
-_FILE = "tokenizer.json"
-_CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-# The expression by which a tokenizer splits text before it merges bytes -> what llama.cpp calls it.
-_SPLITTINGS = {
-    _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}" + _REST: "llama-bpe",
-    _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}" + _REST: "qwen2",
-}
-_NORMAL, _CONTROL, _USER, _UNUSED = 1, 3, 4, 5
-
-
-def add_tokenizer(writer: Any, folder: Path, vocabulary: int) -> None:
-    """Tells a ``gguf.GGUFWriter`` the tokens, their merges, the special ones and the template of chats.
-
-    Args:
-        writer: The writer.
-        folder: Of the checkpoint.
-        vocabulary: Rows of the embedding; tokens that the tokenizer lacks become unused ones.
-
-    Raises:
-        ModelError: If there is no tokenizer.json, or it is broken or has more tokens.
-        UnsupportedError: If it is none of byte-level BPE, or splits text in a way that is not known here.
-    """
-    import gguf
-
-    found = read_json(folder / _FILE)
-    model = found.get("model")
-    if not isinstance(model, dict) or model.get("type") != "BPE" or model.get("byte_fallback"):
-        kind = model.get("type") if isinstance(model, dict) else model
-        raise UnsupportedError(f"{folder / _FILE}: expected byte-level BPE, got {shown(kind)}")
-    added = {each["id"]: each for each in found.get("added_tokens") or ()}
-    tokens = {index: token for token, index in model["vocab"].items()} | {i: row["content"] for i, row in added.items()}
-    if tokens and max(tokens) >= vocabulary:
-        raise ModelError(f"{folder / _FILE}: expected tokens below {vocabulary}, got {max(tokens)}")
-    kinds = {index: _CONTROL if row.get("special") else _USER for index, row in added.items()}
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(splitting_of(found, str(folder / _FILE)))
-    writer.add_token_list([tokens.get(index, f"[PAD{index}]") for index in range(vocabulary)])
-    kept = [kinds.get(index, _NORMAL) if index in tokens else _UNUSED for index in range(vocabulary)]
-    writer.add_token_types(kept)
-    special = gguf.SpecialVocab(folder, load_merges=True, n_vocab=vocabulary)
-    special.add_special_token.setdefault("bos", False)
-    special.add_to_gguf(writer, quiet=True)
-
-
-def splitting_of(tokenizer: Mapping[str, Any], where: str) -> str:
-    """What llama.cpp calls the way in which a tokenizer splits text.
-
-    Raises:
-        UnsupportedError: If it is not known.
-
-    Example:
-        >>> splitting_of({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False}}, "tokenizer.json")
-        'gpt-2'
-    """
-    first = tokenizer.get("pre_tokenizer") or {}
-    steps = first.get("pretokenizers", [first])
-    names = [step.get("type") for step in steps]
-    if names == ["ByteLevel"] and steps[0].get("use_regex", True):
-        return "gpt-2"
-    if names == ["Digits", "ByteLevel"] and steps[0].get("individual_digits"):
-        return "smollm"
-    if names == ["Split", "ByteLevel"]:
-        pattern = steps[0].get("pattern", {}).get("Regex")
-        if pattern in _SPLITTINGS:
-            return _SPLITTINGS[pattern]
-    raise UnsupportedError(f"{where}: expected a splitting of text that llama.cpp has, got {shown(json.dumps(first))}")

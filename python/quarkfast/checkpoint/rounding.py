@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from quarkfast.checkpoint.float_weights import FloatWeight
 from quarkfast.checkpoint.quantized_weight import QuantizedWeight, block_of, scale_shape
 from quarkfast.checkpoint.scales import (
+    EPSILON,
     Scales,
     group_scales,
     integer_scales,
@@ -36,13 +37,18 @@ class Rounding:
     Attributes:
         scale_dtype: In which float scales are stored.
         method: ``"minmax"``, ``"percentile"`` or ``"mse"``.
-        as_quark: As AMD Quark does: multiply by the rounded reciprocal of a scale instead of dividing, and leave zeros
-            of FP4 and FP6 no sign.
+        as_quark: As AMD Quark does: multiply by the rounded reciprocal of a scale instead of dividing, leave zeros of
+            FP4 and FP6 no sign, and take no scale below float32's epsilon nor a power of two below 2**-126.
     """
 
     scale_dtype: np.dtype[Any]
     method: str = "minmax"
     as_quark: bool = False
+
+    @property
+    def least_scale(self) -> np.float32:
+        """The least scale of a block."""
+        return EPSILON if self.as_quark else np.float32(0)
 
 
 def check_method(method: str, scheme: WeightScheme) -> None:
@@ -100,7 +106,8 @@ def quantize_weight(
     zero = None if scheme.symmetric else np.empty(scale.shape, element.dtype)
     whole = scheme.granularity == "tensor"
     if whole:
-        scale[:] = integer_scales(-np.full((1, 1), largest), np.full((1, 1), largest), element, scale.dtype).scale
+        ends = np.full((1, 1), largest)
+        scale[:] = integer_scales(-ends, ends, element, scale.dtype, rounding.least_scale).scale
     for begin, rows in weight.chunks(1 if whole else height):
         part = slice(begin, begin + len(rows))
         blocks = slice(0, 1) if whole else slice(begin // height, -(-(begin + len(rows)) // height))
@@ -141,15 +148,18 @@ def _scales(
         starts = np.arange(0, len(rows), height)
         low, high = np.minimum.reduceat(low, starts, axis=0), np.maximum.reduceat(high, starts, axis=0)
     if scheme.scale == "e8m0":
-        return Scales(power_of_two_scales(np.maximum(-low, high), element), None)
+        found = power_of_two_scales(np.maximum(-low, high), element)
+        if rounding.as_quark:
+            found = np.maximum(found.view(np.uint8), np.uint8(1)).view(found.dtype)
+        return Scales(found, None)
     if divisor is not None:
         return Scales(group_scales(np.maximum(-low, high), element, divisor), None)
     if rounding.method == "percentile":
         low, high = percentile_ends(rows.reshape(len(rows), -1, width))
-    found = integer_scales(low, high, element, rounding.scale_dtype)
+    ranged = integer_scales(low, high, element, rounding.scale_dtype, rounding.least_scale)
     if rounding.method != "mse":
-        return found
-    flat = Scales(found.scale.reshape(-1), None if found.zero is None else found.zero.reshape(-1))
+        return ranged
+    flat = Scales(ranged.scale.reshape(-1), None if ranged.zero is None else ranged.zero.reshape(-1))
     best = least_error_scales(rows.reshape(-1, width), flat, element)
     return Scales(best.scale.reshape(low.shape), None if best.zero is None else best.zero.reshape(low.shape))
 

@@ -17,9 +17,19 @@ from numpy.typing import NDArray
 from quarkfast.checkpoint.schemes import Element
 from quarkfast.kernels import cast
 
-__all__ = ["Scales", "group_scales", "integer_scales", "least_error_scales", "percentile_ends", "power_of_two_scales"]
+__all__ = [
+    "EPSILON",
+    "Scales",
+    "group_scales",
+    "integer_scales",
+    "least_error_scales",
+    "percentile_ends",
+    "power_of_two_scales",
+]
 
-_EPSILON = np.float32(2.0**-23)
+#: The scale of a block of zeros.
+EPSILON = np.float32(2.0**-23)
+_ZERO = np.float32(0)
 # Of groups: 99.9 % of 128 weights would be all of them.
 _PERCENTILE = 0.99
 _FACTORS = np.arange(100, 48, -2, dtype=np.float32) / np.float32(100)
@@ -34,7 +44,11 @@ class Scales(NamedTuple):
 
 
 def integer_scales(
-    low: NDArray[np.float32], high: NDArray[np.float32], element: Element, dtype: np.dtype[Any]
+    low: NDArray[np.float32],
+    high: NDArray[np.float32],
+    element: Element,
+    dtype: np.dtype[Any],
+    least: np.float32 = _ZERO,
 ) -> Scales:
     """Scales, and zero points of unsigned elements, for ranges from `low` to `high`.
 
@@ -43,20 +57,21 @@ def integer_scales(
         high: Greatest value of each block.
         element: The type of codes; for floats the range is mirrored.
         dtype: In which scales are stored.
+        least: The least scale, as AMD Quark has `EPSILON`.
     """
     if element.signed:
         divisor = np.float32((element.high - element.low) / 2)
         largest: NDArray[np.float32] = np.maximum(np.abs(low), np.abs(high))
-        return Scales(stored(largest / divisor, dtype), None)
+        return Scales(stored(np.maximum(largest / divisor, least), dtype), None)
     low, high = np.minimum(low, np.float32(0)), np.maximum(high, np.float32(0))
-    scale = stored((high - low) / np.float32(element.high - element.low), dtype)
+    scale = stored(np.maximum((high - low) / np.float32(element.high - element.low), least), dtype)
     zero = np.rint(np.float32(element.low) - low / scale.astype(np.float32))
     return Scales(scale, np.clip(zero, np.float32(element.low), np.float32(element.high)))
 
 
 def stored(scale: NDArray[np.float32], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Rounds scales to the type in which they are stored; none becomes zero or infinite."""
-    scale = np.where(scale == 0, _EPSILON, scale).astype(np.float32)
+    scale = np.where(scale == 0, EPSILON, scale).astype(np.float32)
     if dtype == np.float32:
         return np.maximum(scale, np.finfo(np.float32).tiny)
     rounded = cast(scale, dtype, saturate=True)

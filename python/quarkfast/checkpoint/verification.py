@@ -134,7 +134,7 @@ def verify_gguf(
     import gguf
 
     stored = {tensor.name: tensor for tensor in gguf.GGUFReader(written).tensors}
-    matrices = [tensor for tensor in plan.tensors if len(tensor.shape) == 2]
+    matrices = [tensor for tensor in plan.tensors if len(tensor.shape) > 1]
     first = {tensor.name.split(".", 2)[-1]: tensor.name for tensor in reversed(matrices)}
     chosen = matrices if every else [tensor for tensor in matrices if tensor.name in first.values()]
     found = []
@@ -150,14 +150,18 @@ def verify_gguf(
 
 
 def _gguf_sqnr(plan: GgufPlan, tensor: GgufTensor, meant: NDArray[Any]) -> float:
-    weight = plan.weights[tensor.source]
-    stored = np.empty_like(meant)
-    stored[plan.order_of(tensor.source)(np.arange(len(meant)))] = meant  # rows as the source has them
     signal = noise = 0.0
-    for begin, rows in weight.chunks():
-        part = stored[begin : begin + len(rows)]
-        values = dequantize_gguf(part, tensor.type) if part.dtype == np.uint8 else part
-        values = cast(values, np.float32) if values.dtype != np.float32 else values
-        signal += float(np.square(rows, dtype=np.float64).sum())
-        noise += float(np.square(rows - values, dtype=np.float64).sum())
+    for index, source in enumerate(tensor.sources):
+        count = len(meant) // len(tensor.sources)
+        part = meant[index * count : (index + 1) * count]
+        stored = np.empty_like(part)
+        stored[plan.order_of(source)(np.arange(count))] = part  # rows as the source has them
+        begin = 0
+        for rows in plan.chunks(source):
+            some = stored[begin : begin + len(rows)]
+            begin += len(rows)
+            values = dequantize_gguf(some, tensor.type) if some.dtype == np.uint8 else some
+            values = cast(values, np.float32) if values.dtype != np.float32 else values
+            signal += float(np.square(rows, dtype=np.float64).sum())
+            noise += float(np.square(rows - values, dtype=np.float64).sum())
     return 10 * math.log10(signal / noise) if noise and signal else math.inf
