@@ -10,8 +10,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from quarkfast.checkpoint import quantize_checkpoint
-from quarkfast.checkpoint.float_weights import float_weights
 from quarkfast.checkpoint.folder import read_folder
+from quarkfast.checkpoint.weights import float_weights
 from quarkfast.errors import ModelError
 from support.made_checkpoints import BROKEN, CONFIG, KINDS, llama_tensors, write_checkpoint
 

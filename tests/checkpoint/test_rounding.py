@@ -140,7 +140,7 @@ def test_a_weight_in_parts_is_the_weight_at_once(rng, monkeypatch):
     for preset in ("int4_wo_64", "fp8", "fp8_block", "nvfp4"):
         whole = quantized(x, preset)
         with monkeypatch.context() as patch:
-            patch.setattr("quarkfast.checkpoint.float_weights._AT_ONCE", 256 * 7)
+            patch.setattr("quarkfast.checkpoint.weights._AT_ONCE", 256 * 7)
             parts = quantized(x, preset)
         np.testing.assert_array_equal(whole.codes.view(np.uint8), parts.codes.view(np.uint8))
         np.testing.assert_array_equal(whole.scale.view(np.uint8), parts.scale.view(np.uint8))

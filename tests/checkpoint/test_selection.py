@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quarkfast.checkpoint.float_weights import float_weights
 from quarkfast.checkpoint.folder import read_folder
 from quarkfast.checkpoint.selection import ARCHITECTURES, UNKNOWN, architecture_of, select_layers
+from quarkfast.checkpoint.weights import float_weights
 from quarkfast.errors import ConfigError, ModelError
 from support.made_checkpoints import CONFIG, LAYERS, write_checkpoint
 

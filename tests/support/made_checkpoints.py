@@ -11,8 +11,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from quarkfast.checkpoint.float_weights import FloatWeight
 from quarkfast.checkpoint.safetensors_files import StoredTensor, kind_of
+from quarkfast.checkpoint.weights import FloatWeight
 
 KINDS = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "F8_E4M3": ml_dtypes.float8_e4m3fn}
 NAMES = {np.dtype(dtype): kind for kind, dtype in KINDS.items()}

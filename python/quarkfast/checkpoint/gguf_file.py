@@ -13,7 +13,6 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.checkpoint.float_weights import float_weights
 from quarkfast.checkpoint.folder import CheckpointFolder
 from quarkfast.checkpoint.gguf_models import (
     add_metadata,
@@ -25,6 +24,7 @@ from quarkfast.checkpoint.gguf_models import (
 )
 from quarkfast.checkpoint.gguf_tokenizer import add_tokenizer
 from quarkfast.checkpoint.rounding import largest_magnitude
+from quarkfast.checkpoint.weights import float_weights
 from quarkfast.errors import ConfigError, DependencyError, ModelError, OutputError, did_you_mean, shown
 from quarkfast.kernels import cast, quantize_gguf
 from quarkfast.kernels.gguf import GGUF_TYPES

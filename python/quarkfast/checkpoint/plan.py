@@ -9,14 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.checkpoint.float_weights import FloatWeight, float_weights
 from quarkfast.checkpoint.folder import CONFIG, CheckpointFolder
 from quarkfast.checkpoint.layouts import Layout, layout_of
-from quarkfast.checkpoint.quantized_weight import QuantizedWeight
 from quarkfast.checkpoint.rounding import Rounding, check_method, largest_magnitude, quantize_weight
 from quarkfast.checkpoint.safetensors_files import KINDS, TensorShape, file_size, kind_of
 from quarkfast.checkpoint.schemes import WeightScheme, fit_group, scheme_of
 from quarkfast.checkpoint.selection import Architecture, Selection, architecture_of, select_layers
+from quarkfast.checkpoint.weights import FloatWeight, QuantizedWeight, float_weights
 from quarkfast.errors import UnsupportedError
 from quarkfast.kernels import cast
 

@@ -9,8 +9,6 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.checkpoint.float_weights import FloatWeight
-from quarkfast.checkpoint.quantized_weight import QuantizedWeight, block_of, scale_shape
 from quarkfast.checkpoint.scales import (
     EPSILON,
     Scales,
@@ -21,6 +19,7 @@ from quarkfast.checkpoint.scales import (
     power_of_two_scales,
 )
 from quarkfast.checkpoint.schemes import METHODS, WeightScheme
+from quarkfast.checkpoint.weights import FloatWeight, QuantizedWeight, block_of, scale_shape
 from quarkfast.errors import ConfigError, ModelError, did_you_mean, shown
 from quarkfast.kernels import cast, extremes, quantize_linear
 

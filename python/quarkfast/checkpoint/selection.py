@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from quarkfast.checkpoint.float_weights import FloatWeight
+from quarkfast.checkpoint.weights import FloatWeight
 from quarkfast.errors import ConfigError, ModelError, did_you_mean, shown
 
 __all__ = ["ARCHITECTURES", "LEFT", "UNKNOWN", "Architecture", "Selection", "architecture_of", "select_layers"]

@@ -30,8 +30,7 @@ from quarkfast.kernels.linear import (
     quantize_linear,
     quantize_linear_mirrored,
 )
-from quarkfast.kernels.linear_blocks import pack_linear_blocks
-from quarkfast.kernels.linear_float import dequantize_float, quantize_float
+from quarkfast.kernels.linear_blocks import dequantize_float, pack_linear_blocks, quantize_float
 from quarkfast.kernels.matmul_nbits import MatMulNBits, pack_matmul_nbits, unpack_matmul_nbits
 from quarkfast.kernels.mx import dequantize_mx, fake_quantize_mx, quantize_mx
 from quarkfast.kernels.packing import pack_codes, pack_columns, unpack_codes

@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
 from quarkfast.formats.scalar import KERNEL_FORMATS, ScalarFormat, integer_type
-from quarkfast.kernels.arguments import F32, as_array, as_dtype, as_integer, float_remedy, spellings
-from quarkfast.kernels.scaled import converted
+from quarkfast.kernels.arguments import F32, as_array, as_dtype, as_integer, converted, float_remedy, spellings
 
 __all__ = ["dequantize_linear", "fake_quantize_linear", "quantize_linear", "quantize_linear_mirrored"]
 

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from quarkfast import _core
 from quarkfast.errors import shown
 from quarkfast.formats.scalar import ScalarFormat, integer_type
-from quarkfast.kernels.arguments import as_array, as_integer
-from quarkfast.kernels.scaled import converted
+from quarkfast.kernels.arguments import as_array, as_integer, converted
 
 __all__ = ["HalfRounding", "requantize_linear", "requantize_shift"]
 

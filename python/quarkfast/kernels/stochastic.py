@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from quarkfast import _core
 from quarkfast.formats.scalar import integer_type
-from quarkfast.kernels.arguments import F32, as_integer, contiguous, output
+from quarkfast.kernels.arguments import F32, as_integer, contiguous, converted, output
 from quarkfast.kernels.block_arguments import widened
-from quarkfast.kernels.scaled import converted
 
 __all__ = ["cast_stochastic", "quantize_linear_stochastic"]
 

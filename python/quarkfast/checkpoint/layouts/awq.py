@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from quarkfast.checkpoint.layouts.layout import Shape
 from quarkfast.checkpoint.layouts.words import EVEN_FIRST, pack_across, unpack_words, words_of
-from quarkfast.checkpoint.quantized_weight import QuantizedWeight, scale_shape
 from quarkfast.checkpoint.safetensors_files import TensorShape
 from quarkfast.checkpoint.schemes import WeightScheme
+from quarkfast.checkpoint.weights import QuantizedWeight, scale_shape
 
 __all__ = ["Awq"]
 

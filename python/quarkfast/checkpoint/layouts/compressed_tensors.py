@@ -23,9 +23,9 @@ from quarkfast.checkpoint.layouts.words import (
     unpack_words,
     words_of,
 )
-from quarkfast.checkpoint.quantized_weight import QuantizedWeight, scale_shape
 from quarkfast.checkpoint.safetensors_files import TensorShape, kind_of
 from quarkfast.checkpoint.schemes import ELEMENTS, WeightScheme
+from quarkfast.checkpoint.weights import QuantizedWeight, scale_shape
 
 __all__ = ["CompressedTensors"]
 

@@ -13,9 +13,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from quarkfast.checkpoint.layouts.layout import Shape
-from quarkfast.checkpoint.quantized_weight import QuantizedWeight, scale_shape
 from quarkfast.checkpoint.safetensors_files import TensorShape
 from quarkfast.checkpoint.schemes import WeightScheme
+from quarkfast.checkpoint.weights import QuantizedWeight, scale_shape
 
 __all__ = ["Fp8"]
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from quarkfast.checkpoint.layouts.layout import Shape, signed_codes, unsigned_codes
 from quarkfast.checkpoint.layouts.words import pack_words, unpack_words, words_of
-from quarkfast.checkpoint.quantized_weight import QuantizedWeight, block_of, scale_shape
 from quarkfast.checkpoint.safetensors_files import TensorShape
 from quarkfast.checkpoint.schemes import WeightScheme
+from quarkfast.checkpoint.weights import QuantizedWeight, block_of, scale_shape
 
 __all__ = ["Gptq"]
 

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.checkpoint.quantized_weight import QuantizedWeight
 from quarkfast.checkpoint.safetensors_files import TensorShape
 from quarkfast.checkpoint.schemes import Element, WeightScheme
+from quarkfast.checkpoint.weights import QuantizedWeight
 
 __all__ = ["Layout", "signed_codes", "unsigned_codes"]
 

@@ -8,9 +8,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from quarkfast.checkpoint.layouts.layout import Shape
-from quarkfast.checkpoint.quantized_weight import QuantizedWeight
 from quarkfast.checkpoint.safetensors_files import TensorShape, kind_of
 from quarkfast.checkpoint.schemes import WeightScheme
+from quarkfast.checkpoint.weights import QuantizedWeight
 
 __all__ = ["Plain"]
 

@@ -1,4 +1,4 @@
-"""The weights of a checkpoint as float32, whatever floats it holds; FP8 with scales of blocks is dequantized."""
+"""Weights of a checkpoint: as floats, read from any of its types, and quantized."""
 
 from __future__ import annotations
 
@@ -12,10 +12,88 @@ from numpy.typing import NDArray
 
 from quarkfast.checkpoint.folder import CONFIG, CheckpointFolder
 from quarkfast.checkpoint.safetensors_files import StoredTensor
+from quarkfast.checkpoint.schemes import WeightScheme
 from quarkfast.errors import ModelError, shown
-from quarkfast.kernels import cast
+from quarkfast.kernels import cast, dequantize_linear
 
-__all__ = ["FloatWeight", "float_weights"]
+__all__ = ["FloatWeight", "QuantizedWeight", "block_of", "float_weights", "scale_shape", "spread_blocks"]
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedWeight:
+    """Codes of a weight ``[outputs, inputs]`` and their scales.
+
+    Attributes:
+        scheme: How it was quantized.
+        codes: Of the element's dtype.
+        scale: One for each block, ``[ceil(outputs / block rows), ceil(inputs / block columns)]``, of the dtype in which
+            it is stored; None for elements that need none.
+        zero_point: Codes of the shape of `scale`, or None where symmetric.
+        global_scale: What the scales are divided by, float32; None for 1.
+    """
+
+    scheme: WeightScheme
+    codes: NDArray[Any]
+    scale: NDArray[Any] | None = None
+    zero_point: NDArray[Any] | None = None
+    global_scale: np.float32 | None = None
+
+    def rows(self, begin: int, end: int) -> NDArray[np.float32]:
+        """What some rows stand for, float32; `begin` is a multiple of a block's rows."""
+        codes = self.codes[begin:end]
+        if self.scale is None:
+            return _widened(codes)
+        height, width = block_of(self.scheme, self.codes.shape)
+        first, last = begin // height, -(-end // height)
+        scale = _widened(self.scale[first:last])
+        if self.global_scale is not None:
+            scale = scale / self.global_scale
+        if self.scheme.element.is_integer and height == 1 and self.scheme.scale == "float":
+            zero = None if self.zero_point is None else self.zero_point[first:last]
+            exact: NDArray[np.float32] = dequantize_linear(codes, scale, zero, axis=1, block_size=width)
+            return exact
+        values = _widened(codes)
+        if self.scheme.element.is_integer and self.scheme.scale == "e8m0":
+            values = values / np.float32(64)  # as MXINT8 has it: codes are in steps of 1/64
+        product: NDArray[np.float32] = values * spread_blocks(scale, (height, width), values.shape)
+        return product
+
+
+def block_of(scheme: WeightScheme, shape: tuple[int, ...]) -> tuple[int, int]:
+    """Rows and columns that share a scale.
+
+    Example:
+        >>> from quarkfast.checkpoint.schemes import scheme_of
+        >>> block_of(scheme_of("int4_wo_64"), (8, 128)), block_of(scheme_of("fp8"), (8, 128))
+        ((1, 64), (8, 128))
+    """
+    if scheme.granularity == "tensor":
+        return max(shape[0], 1), max(shape[1], 1)
+    if scheme.granularity == "channel":
+        return 1, max(shape[1], 1)
+    return (scheme.group_size if scheme.granularity == "block" else 1), scheme.group_size
+
+
+def scale_shape(scheme: WeightScheme, shape: tuple[int, ...]) -> tuple[int, int]:
+    """The shape of the scales of a weight of `shape`."""
+    height, width = block_of(scheme, shape)
+    return -(-shape[0] // height), -(-shape[1] // width)
+
+
+def spread_blocks(values: NDArray[Any], block: tuple[int, int], shape: tuple[int, ...]) -> NDArray[Any]:
+    """One value of each block, for each element of a matrix of `shape`."""
+    height, width = block
+    tall = values if height == 1 else np.repeat(values, height, axis=0)[: shape[0]]
+    return np.repeat(tall, width, axis=1)[:, : shape[1]]
+
+
+def _widened(array: NDArray[Any]) -> NDArray[np.float32]:
+    if array.dtype == np.float32:
+        return array
+    if array.dtype.kind in "iu":
+        return array.astype(np.float32)
+    return cast(array, np.float32)
+
 
 _FLOATS = ("F64", "F32", "F16", "BF16")
 _FP8 = ("F8_E4M3", "F8_E5M2")
@@ -56,11 +134,11 @@ class FloatWeight:
         """Some rows of a matrix as float32."""
         part = self.stored.array()[begin:end]
         if self.scale is None:
-            return _widened(part)
+            return _as_float32(part)
         height, width = self.block
         first, last = begin // height, -(-end // height)
         scale = np.repeat(self.scale[first:last], height, axis=0)[begin - first * height :][: end - begin]
-        return _widened(part) * np.repeat(scale, width, axis=1)[:, : part.shape[1]]
+        return _as_float32(part) * np.repeat(scale, width, axis=1)[:, : part.shape[1]]
 
     def chunks(self, multiple: int = 1) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """The first row and the rows of each part of a matrix, of a few megabytes and of a multiple of rows."""
@@ -118,7 +196,7 @@ def _fp8_weight(tensor: StoredTensor, tensors: Mapping[str, StoredTensor], block
         )
     if len(block) != 2 or not all(isinstance(size, int) and size > 0 for size in block):
         raise ModelError(f"weight_block_size: expected two sizes, got {shown(block)}")
-    scale = _widened(stored.array())
+    scale = _as_float32(stored.array())
     if scale.size == 1:
         scale, block = scale.reshape(1, 1), tensor.shape
     elif scale.size == tensor.shape[0] and scale.ndim in (1, 2):
@@ -129,7 +207,7 @@ def _fp8_weight(tensor: StoredTensor, tensors: Mapping[str, StoredTensor], block
     return FloatWeight(tensor, scale, (block[0], block[1]))
 
 
-def _widened(part: NDArray[Any]) -> NDArray[np.float32]:
+def _as_float32(part: NDArray[Any]) -> NDArray[np.float32]:
     if part.dtype == np.float32:
         return np.asarray(part)
     if part.dtype == np.float64:
