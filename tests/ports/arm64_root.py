@@ -54,6 +54,9 @@ def unpack_packages(root: Path) -> None:
         subprocess.run([*apt, "--download-only", "install", *PACKAGES], check=True)
         for package in (work / "cache" / "archives").glob("*.deb"):
             subprocess.run(["dpkg-deb", "--extract", package, root], check=True)
+    # Debian's Python.h includes <aarch64-linux-gnu/python3.*/pyconfig.h>, which cross-compilers do not look for here.
+    for headers in (root / "usr" / "include").glob("python3.*"):
+        (headers / "aarch64-linux-gnu").symlink_to("../aarch64-linux-gnu")
 
 
 def describe_processor(root: Path) -> None:
