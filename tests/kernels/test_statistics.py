@@ -331,6 +331,7 @@ class TestCollector:
         ("counts", "exponent", "error", "message"),
         [
             (np.zeros(4096, np.int64), 0, TypeError, "histogram: counts: expected dtype uint64, got int64"),
+            (np.zeros(4096, ">u8"), 0, TypeError, "histogram: counts: expected dtype uint64, got >u8"),
             (np.zeros(100, np.uint64), 0, ValueError, "histogram: counts: expected 4096 elements, got 100"),
             (
                 np.zeros(4096, np.uint64),
@@ -339,12 +340,18 @@ class TestCollector:
                 "histogram: exponent: expected a value from -126 to 117, got 118",
             ),
         ],
-        ids=["dtype", "size", "exponent"],
+        ids=["dtype", "byte order", "size", "exponent"],
     )
     def test_arrays_that_are_no_histogram_are_refused(self, counts, exponent, error, message):
         collector = _core.Collector(1, histogram=True)
         with pytest.raises(error, match=message):
             collector.merge(0, collector.range(0), (0, 0, 0), (counts, exponent), None)
+
+    @pytest.mark.parametrize("number", [np.uint64, np.ulonglong])
+    def test_every_type_of_64_bits_is_uint64(self, number):
+        collector = _core.Collector(1, histogram=True)
+        collector.merge(0, collector.range(0), (0, 0, 0), (np.arange(4096).astype(number), 0), None)
+        assert collector.histogram(0)[0].tolist() == list(range(4096))
 
 
 @pytest.mark.parametrize("function", [quarkfast.absmax, kernels.extremes])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -134,3 +135,25 @@ def test_collectors_open_and_close_from_many_threads(rng: np.random.Generator) -
         ids, counts = zip(*pool.map(live, range(CALLS)), strict=True)
     assert len(set(ids)) == CALLS
     assert set(counts) == {100}
+
+
+def test_threads_of_every_dtype_are_told_apart(rng: np.random.Generator) -> None:
+    x = rng.standard_normal(40).astype(np.float32)
+    codes = quarkfast.quantize_linear(x, 0.5)
+    arrays = [x, quarkfast.cast(x, "bfloat16"), quarkfast.cast(x, "float8_e4m3fn"), codes, x.astype(np.float64)]
+    arrays += [copy.deepcopy(array) for array in arrays]  # whose dtypes are objects of their own
+    calls = (_core.cast_f32_bf16, _core.cast_bf16_f32, _core.cast_e4m3fn_f32, _core.reduce_range_f32)
+
+    def outcomes(_: int) -> list[str]:
+        return [outcome(call, array) for array in arrays for call in calls]
+
+    def outcome(call: Any, array: np.ndarray) -> str:
+        try:
+            return str(call(array, None) if call is not _core.reduce_range_f32 else call(array))
+        except TypeError as error:
+            return str(error)
+
+    expected = outcomes(0)
+    assert sum("expected dtype" in each for each in expected) == 2 * (5 * 4 - 4)
+    with ThreadPoolExecutor(CALLERS) as pool:
+        assert list(pool.map(outcomes, range(8 * CALLS))) == [expected] * (8 * CALLS)
