@@ -70,7 +70,7 @@ def test_ranges_stay_where_samples_held_apart_object(monkeypatch):
 
 
 def test_ranges_of_the_method_stay_where_they_are_best(monkeypatch):
-    monkeypatch.setattr(judged_kinds, "_choose", lambda noises, first: None)
+    monkeypatch.setattr(judged_kinds, "_choose", lambda *given: None)
     assert _notes(_quantized(search_ranges=True)) == [
         "range search: no other ranges of activations make less noise than those of the method"
     ]
