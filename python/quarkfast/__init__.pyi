@@ -157,6 +157,7 @@ from quarkfast.pipeline.plan import plan as plan
 from quarkfast.pipeline.quantize import QuantizedModel as QuantizedModel
 from quarkfast.pipeline.quantize import quantize as quantize
 from quarkfast.pipeline.summary import Summary as Summary
+from quarkfast.pipeline.typed_options import QuantizeOptions as QuantizeOptions
 from quarkfast.qparams import QParams as QParams
 from quarkfast.qparams import code_range as code_range
 from quarkfast.qparams import from_range as from_range

@@ -64,7 +64,8 @@ def test_quarks_key_means_the_same_as_the_option(option):
     kinds = {"True or False": True, "an integer greater than 0": 5, "a list of strings": ["Conv"]}
     value = _VALUES.get(option.name, kinds.get(option.kind.expects))
     preset = "BF16" if option.name in _OF_FLOATS else "U8S8"
-    readers = [row.name for row in METHODS.values() if option.name in row.parameters]
+    names = {row.option or name: name for name, row in PARAMETERS.items()}
+    readers = [row.name for row in METHODS.values() if names.get(option.name) in row.parameters]
     beside = {"method": readers[0]} if readers else {}
     assert scheme_from(preset, {**beside, option.name: value}) == scheme_from(
         preset, {**beside, option.quark_key: value}
@@ -241,3 +242,17 @@ def test_damping_is_kept_beside_a_rounding():
 def test_damping_is_checked(options, message):
     with pytest.raises(ConfigError, match=message):
         scheme_from("A8W8", options)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("perchannel", "per_channel"),
+        ("PerChanel", "PerChannel"),
+        ("calibrate_metod", "method"),
+        ("Percentil", "Percentile"),
+    ],
+)
+def test_the_suggestion_is_quarks_name_for_capitals_alone(given, meant):
+    with pytest.raises(ConfigError, match=f"got '{given}'; did you mean '{meant}'"):
+        scheme_from("A8W8", {given: True})

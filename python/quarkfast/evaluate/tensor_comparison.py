@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarkfast.ranges.decibels import decibels
+from quarkfast.wording import counted
 
 __all__ = [
     "HIGH",
@@ -115,6 +116,11 @@ class Comparison:
     samples: int
     not_compared: tuple[str, ...] = ()
     prediction: Prediction | None = None
+
+    def __repr__(self) -> str:
+        """Returns one line."""
+        worst = "".join(f"; worst {each.tensor!r} {each.rounding_sqnr:.1f} dB" for each in self.worst[:1])
+        return f"Comparison: {counted(len(self.tensors), 'tensor')} on {counted(self.samples, 'sample')}{worst}"
 
     @property
     def worst(self) -> tuple[TensorComparison, ...]:

@@ -51,6 +51,11 @@ class ModelPlan:
     preflight: tuple[str, ...] = ()
     recipe: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """Returns one line; printing shows all rows."""
+        nodes = f"{counted(len(self.quantized), 'node')} quantized, {len(self.float_nodes)} left float"
+        return f"ModelPlan: {self.scheme.name} for {self.scheme.target}; {nodes}"
+
     @property
     def left_float(self) -> dict[str, str]:
         """Name of each node that computes on floats -> why."""

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from quarkfast.atomic_files import check_output, save_bytes
 from quarkfast.config import Scheme
-from quarkfast.errors import ConfigError, OutputError
+from quarkfast.errors import ConfigError, OutputError, printable
 from quarkfast.pipeline.garbage import only_new_objects_collected
 from quarkfast.pipeline.progress import Clock, Progress
 from quarkfast.pipeline.resolve import resolve
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from quarkfast.evaluate.latency import Latency
     from quarkfast.evaluate.tensor_comparison import Comparison
     from quarkfast.graph.load import ModelSource
+    from quarkfast.pipeline.typed_options import QuantizeOptions
     from quarkfast.pipeline.user_metric import Metric
     from quarkfast.statistics import Calibration
 
@@ -46,6 +47,18 @@ class QuantizedModel:
     model_bytes: bytes
     summary: Summary
     path: Path | None = None
+
+    def __repr__(self) -> str:
+        """Returns one short paragraph; `summary` has the rest."""
+        place = "in memory" if self.path is None else f"at {str(self.path)!r}"
+        return printable(f"QuantizedModel {place}: {self.summary.paragraph()}")
+
+    def _repr_html_(self) -> str:
+        """Returns what notebooks show: the rows of the summary."""
+        from quarkfast.report.markup import element
+
+        rows = [element("tr", element("th", key), element("td", text)) for key, text in self.summary.rows()]
+        return element("table", *rows)
 
     @property
     def proto(self) -> onnx.ModelProto:
@@ -138,7 +151,7 @@ def quantize(
     max_above_8_bits: float | None = None,
     progress: Progress | None = None,
     histograms: bool = False,
-    **options: Any,
+    **options: Unpack[QuantizeOptions],
 ) -> QuantizedModel:
     """Quantizes an ONNX model.
 

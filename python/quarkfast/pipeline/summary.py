@@ -212,6 +212,30 @@ class Summary:
         rows += [("NPU", finding) for finding in self.preflight]
         return rows + [("note", note) for note in self.notes]
 
+    def paragraph(self) -> str:
+        """Returns what counts in one paragraph.
+
+        Example:
+            >>> s = Summary("A8W8", "ryzenai-a8w8", "int8", "int8", {"Conv": 2}, (), 3, 2, 2, 8, 13, 1000, 300, {}, ())
+            >>> s.paragraph()
+            'A8W8 for ryzenai-a8w8; 2 nodes quantized, 0 left float; 1,000 -> 300 bytes'
+        """
+        parts = [
+            f"{self.preset} for {self.target}",
+            f"{counted(sum(self.quantized.values()), 'node')} quantized, {len(self.left_float)} left float",
+            f"{self.bytes_before:,} -> {self.bytes_after:,} bytes",
+        ]
+        if self.outputs:
+            name, value = self.outputs[0]
+            parts.append(f"worst output {name!r} {value:.1f} dB on the first sample")
+        if self.notes:
+            parts.append(counted(len(self.notes), "note"))
+        return "; ".join(parts)
+
+    def __repr__(self) -> str:
+        """Returns one short paragraph; printing shows all rows."""
+        return printable(f"Summary: {self.paragraph()}")
+
     def __str__(self) -> str:
         """Returns the rows as lines."""
         return "\n".join(printable(f"{key}: {value}") for key, value in self.rows())

@@ -15,6 +15,7 @@ from quarkfast.errors import CalibrationError, did_you_mean
 from quarkfast.kernels import Range
 from quarkfast.statistics.files import read_statistics, write_statistics
 from quarkfast.statistics.tensor import TensorStatistics, merge_statistics
+from quarkfast.wording import counted
 
 __all__ = ["Calibration", "merge", "open_calibration"]
 
@@ -49,6 +50,10 @@ class Calibration:
     random: bool = False
     batch_size: int | None = None
     complete: bool = True
+
+    def __repr__(self) -> str:
+        """Returns one line."""
+        return f"Calibration: {counted(len(self.tensors), 'tensor')} on {counted(self.samples, 'sample')}"
 
     def __eq__(self, other: object) -> bool:
         """Whether the key, the number of samples and every number of every tensor are equal."""

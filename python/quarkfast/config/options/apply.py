@@ -13,7 +13,7 @@ from quarkfast.config.options.table import OPTIONS, Option
 from quarkfast.config.presets import check_stored_weights, find_preset
 from quarkfast.config.scheme import Scheme
 from quarkfast.config.types import check_types
-from quarkfast.errors import ConfigError, did_you_mean
+from quarkfast.errors import ConfigError, closest
 
 __all__ = ["apply_options", "scheme_from"]
 
@@ -42,7 +42,7 @@ def apply_options(scheme: Scheme, options: Mapping[str, Any]) -> Scheme:
     for key, value in options.items():
         option = known.get(key)
         if option is None:
-            raise ConfigError(f"option: expected a known name, got {key!r}{did_you_mean(key, known)}")
+            raise ConfigError(f"option: expected a known name, got {key!r}{_hint(key, known)}")
         if option.name in given:
             raise ConfigError(f"option: expected {option.name} once, got {given[option.name][0]!r} and {key!r}")
         if not option.kind.accepts(value):
@@ -52,6 +52,14 @@ def apply_options(scheme: Scheme, options: Mapping[str, Any]) -> Scheme:
         if name in given:
             scheme = option.apply(scheme, given[name][1])
     return with_read_parameters(scheme, {name: value for name, (_, value) in given.items()})
+
+
+def _hint(key: str, known: Mapping[str, Option]) -> str:
+    """Returns the closest name for the end of a message: quarkfast's own, unless capitals mean Quark's."""
+    near = closest(key, known)
+    if near is None:
+        return ""
+    return f"; did you mean '{known[near].name if key == key.lower() else near}'?"
 
 
 def _yielding(scheme: Scheme, options: Mapping[str, Any]) -> Scheme:
