@@ -45,15 +45,17 @@ KEPT = ("quark INT16_CNN_DEFAULT", "quark INT16_TRANSFORMER_DEFAULT", "quark U16
 def _cells() -> list[tuple[str, str]]:
     """Models and schemes: presets on every model; Quark's schemes on the small ones, each on two of the others in turn.
 
-    Schemes of Quark's that fit how weights are rounded have the form of one that does not: each is tried on one model.
+    So are formats that large models leave out. Schemes of Quark's that fit how weights are rounded have the form of one
+    that does not: each is tried on one model.
     """
     quarks = [scheme for scheme in SCHEMES if scheme not in quarkfast.PRESETS]
     plain = [scheme for scheme in quarks if SCHEMES[scheme].rounding == "nearest"]
     fitted = [scheme for scheme in quarks if scheme not in plain]
-    cells = [(model, scheme) for model in (*SMALL, *OTHERS) for scheme in quarkfast.PRESETS]
+    cells = [(model, scheme) for model in OTHERS for scheme in quarkfast.PRESETS if scheme not in LEFT_OUT]
+    cells += [(model, scheme) for model in SMALL for scheme in (*quarkfast.PRESETS, *plain)]
     cells += [(model, scheme) for model in LARGE for scheme in (*quarkfast.PRESETS, *KEPT) if scheme not in LEFT_OUT]
-    cells += [(model, scheme) for model in SMALL for scheme in plain]
-    cells += [(OTHERS[(2 * i + k) % len(OTHERS)], scheme) for i, scheme in enumerate(plain) for k in range(2)]
+    in_turn = enumerate((*sorted(LEFT_OUT), *plain))
+    cells += [(OTHERS[(2 * i + k) % len(OTHERS)], scheme) for i, scheme in in_turn for k in range(2)]
     models = (*SMALL, *OTHERS)
     cells += [(models[i % len(models)], scheme) for i, scheme in enumerate(fitted)]
     return sorted(cells, key=lambda cell: [*SMALL, *SHARED].index(cell[0]))

@@ -1,4 +1,4 @@
-"""Every preset on models that people ship: the checker passes it, it runs, and keeps names, types and shapes.
+"""Every preset on two models that people ship: the checker passes it, it runs, and keeps names, types and shapes.
 
 How good they become is in `docs/results/wild.md`. What is held here is that the result is a model of the same inputs
 and outputs, that it computes finite numbers, that formats which have bits enough stay close, and that the summary names
@@ -8,6 +8,8 @@ the outputs that are poor.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,10 @@ SAMPLES = {"ppocr_rec": 2, "ppocr_cls": 4, "text_yolox": 1, "basic_pitch": 2}
 
 # Tables leave it out, since its cells are those of INT4_WO.
 CASES = {**matrix.CASES, "MATMUL_NBITS": ("MATMUL_NBITS", {})}
+
+# Two models of each case in turn; `test_default_sessions.py` runs all presets on all four.
+TWO = tuple(combinations(RECORDINGS, 2))
+CELLS = sorted((model, case) for i, case in enumerate(CASES) for model in TWO[i % len(TWO)])
 
 # Least signal-to-noise ratio in dB of what is judged apart: what was measured on the worst of the four models, less
 # about 3 dB. A misplaced node or a wrong axis costs tens. Integers of 8 bits and narrow blocks only have to run: on
@@ -60,12 +66,12 @@ def _outputs(session, feed, batch):
     return [np.concatenate(each) for each in zip(*runs, strict=True)]
 
 
-@pytest.fixture(scope="module", params=RECORDINGS)
-def wild(request, shared):
-    found, path = RECORDINGS[request.param], shared / "models" / f"{request.param}.onnx"
-    feed = found.samples(shared / "data", 0, SAMPLES[request.param])
+@cache
+def _wild(model, shared):
+    found, path = RECORDINGS[model], shared / "models" / f"{model}.onnx"
+    feed = found.samples(shared / "data", 0, SAMPLES[model])
     session = exact_session(path)
-    return _Wild(request.param, path, feed, found.batch, session, _outputs(session, feed, found.batch))
+    return _Wild(model, path, feed, found.batch, session, _outputs(session, feed, found.batch))
 
 
 def _signature(values):
@@ -82,9 +88,9 @@ def test_the_cases_are_all_presets():
 # What is said of two of them is true: a detector that reads 0 to 255, and models without a matrix product.
 @pytest.mark.filterwarnings("ignore:calibration data. input 'images'. all values are whole numbers:UserWarning")
 @pytest.mark.filterwarnings("ignore:quantize. the model has no weight that can be stored so:UserWarning")
-@pytest.mark.parametrize("case", CASES)
-def test_a_case_passes_the_checker_runs_and_keeps_inputs_and_outputs(wild, case):
-    preset, options = CASES[case]
+@pytest.mark.parametrize(("model", "case"), CELLS)
+def test_a_case_passes_the_checker_runs_and_keeps_inputs_and_outputs(shared, model, case):
+    wild, (preset, options) = _wild(model, shared), CASES[case]
     options = {**options, "batch_size": wild.batch}
     result = quarkfast.quantize(wild.path, preset=preset, calibration_data=wild.feed, **options)
     onnx.checker.check_model(result.proto, full_check=True)

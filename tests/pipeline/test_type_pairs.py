@@ -1,4 +1,7 @@
-"""What onnxruntime's graph optimizations make of every pair of types: the same as its operators one by one."""
+"""What onnxruntime's graph optimizations make of every pair of types: the same as its operators one by one.
+
+Each pair is tried on one of two models, so that each type of activations and of weights is on both.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from quarkfast import ort
 from quarkfast.formats import activation_formats, find, weight_formats
 from quarkfast.formats.scalar import SCALAR_FORMATS
 from support.agreement import agrees, losses
+from support.covering import in_pairs
 from support.tiny_models import samples, tiny_model
 
 RUNTIME = tuple(map(int, ort.runtime_version().split(".")[:2]))
@@ -90,17 +94,13 @@ def _compare(name, activation, weight, **options):
     return agrees(result, found), found
 
 
-@pytest.mark.parametrize("weight", WEIGHTS)
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("activation", "weight", "name"), in_pairs(ACTIVATIONS, WEIGHTS, list(MODELS)))
 def test_a_default_session_computes_what_a_pair_of_types_means(name, activation, weight):
     agree, found = _compare(name, activation, weight)
     assert agree, found
 
 
-@pytest.mark.parametrize("weight", SCALED_WEIGHTS)
-@pytest.mark.parametrize("activation", SOME)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("activation", "weight", "name"), in_pairs(SOME, SCALED_WEIGHTS, list(MODELS)))
 def test_a_default_session_computes_what_a_scale_for_each_channel_means(name, activation, weight):
     agree, found = _compare(name, activation, weight, per_channel=True)
     assert agree, found

@@ -258,17 +258,23 @@ def _operands(node: ir.Node, results: Mapping[ir.Value, Values]) -> list[Values]
 
 
 @cache
-def _expected() -> tuple[Values, ...]:
-    """Returns what each function gives at the probes."""
-    return tuple(row.compute(_PROBES) for row in _ROWS)
+def _expected() -> tuple[Values, Values, Values]:
+    """Returns what each function gives at the probes, one a row, its sum of squares and its largest magnitude."""
+    rows = np.stack([row.compute(_PROBES) for row in _ROWS])
+    return rows, np.square(rows).sum(axis=1), np.abs(rows).max(axis=1)
 
 
 def _row_of(result: Values) -> tuple[ScalarFunction, float] | None:
     """Returns the function that `result` is a multiple of at all points, and the factor."""
     if result.shape != _PROBES.shape or not np.isfinite(result).all():
         return None
+    rows, squares, largest = _expected()
+    # All at once at first, within twice what is allowed: there is a row for few of the groups that are tried.
+    factors = rows @ result / squares
+    differences = np.abs(result - factors[:, None] * rows).max(axis=1) / largest
     nearest: tuple[float, ScalarFunction, float] | None = None
-    for row, expected in zip(_ROWS, _expected(), strict=True):
+    for index in np.flatnonzero(differences <= 2 * _TOLERANCE * np.abs(factors)):
+        row, expected = _ROWS[index], rows[index]
         factor = float(result @ expected / (expected @ expected))
         difference = float(np.abs(result - factor * expected).max() / np.abs(expected).max())
         size = abs(factor)
