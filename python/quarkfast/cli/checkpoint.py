@@ -42,7 +42,8 @@ def checkpoint(
     ] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Read every layer back, not one of each kind.")] = False,
     report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the summary with all layers read back to FILE.json.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write all layers read back to FILE.html or FILE.json."),
     ] = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -52,8 +53,8 @@ def checkpoint(
     from quarkfast.checkpoint import quantize_checkpoint
 
     if report is not None:
-        if report.suffix.lower() != ".json":
-            raise OutputError(f"--report: expected a name that ends in .json, got {report.name!r}")
+        if report.suffix.lower() not in (".html", ".json"):
+            raise OutputError(f"--report: expected a name that ends in .html or .json, got {report.name!r}")
         check_output(report)
     options: dict[str, Any] = {"group_size": _group_size(group_size), "method": method}
     options |= {"include": include or (), "exclude": exclude or (), "dry_run": dry_run}
@@ -61,12 +62,18 @@ def checkpoint(
     with console.stages() as progress:
         result = quantize_checkpoint(source, output, preset, format, progress=progress, **options)
     found = {"source": str(source), **result.to_dict()}
+    rows = [("source", str(source)), ("output", f"{output}{' (not written)' if dry_run else ''}"), *result.rows()]
     if report is not None:
-        save_bytes(json.dumps(found, indent=2).encode(), report)
+        text = json.dumps(found, indent=2)
+        if report.suffix.lower() == ".html":
+            from quarkfast import _version
+            from quarkfast.report import render_checkpoint
+
+            text = render_checkpoint(found, rows, _version.version())
+        save_bytes(text.encode(), report)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return ExitCode.OK
-    rows = [("source", str(source)), ("output", f"{output}{' (not written)' if dry_run else ''}"), *result.rows()]
     console.show_facts(rows if dry_run else [*rows, ("total", f"{result.seconds:.2f} s")])
     if verify and result.verification is not None:
         worst = [(layer.name, f"{layer.sqnr:.2f}") for layer in result.verification.worst]

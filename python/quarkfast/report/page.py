@@ -24,7 +24,7 @@ from quarkfast.report.markup import Markup, decibels, element, join, millisecond
 from quarkfast.report.verdict import judged_on, judged_outputs, verdict_section
 from quarkfast.report.verified import latency_section, verified_section
 
-__all__ = ["render_page"]
+__all__ = ["framed", "render_page"]
 
 # Ratio in dB at which the bar of an output is full: that of 10 bits.
 _FULL = 60.0
@@ -47,11 +47,29 @@ def render_page(content: Content) -> str:
         >>> page[:15], "&lt;A8W8&gt;" in page
         ('<!doctype html>', True)
     """
+    verdict = _section("verdict", "Verdict", verdict_section(content))
+    sections = [each for each in _sections(content) if each is not None]
+    title, data = _title(content.document), Markup(details_json(content))
+    return framed(title, _subtitle(content), join([verdict, _figures(content)]), sections, data, content.version)
+
+
+def framed(
+    title: str, subtitle: str, first: Markup, sections: Sequence[tuple[str, str, Markup]], data: Markup, version: str
+) -> str:
+    """Returns a page with style and script in it.
+
+    Args:
+        title: Its head.
+        subtitle: A line below it.
+        first: What stands before the sections.
+        sections: Name, title and contents of each.
+        data: JSON of what is drawn later.
+        version: Version of quarkfast.
+    """
     style, script = _part("report.css"), _part("report.js")
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
     )
-    title = _title(content.document)
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -62,17 +80,15 @@ def render_page(content: Content) -> str:
         element("title", f"{title} \u2013 quarkfast"),
         element("style", Markup(style)),
     )
-    verdict = _section("verdict", "Verdict", verdict_section(content))
-    sections = [each for each in _sections(content) if each is not None]
     links = [element("li", element("a", text, href=f"#{name}")) for name, text, _ in sections]
     body = element(
         "body",
         element("a", "Skip to the content", href="#content", class_="skip"),
-        element("header", element("h1", title), element("p", _subtitle(content))),
+        element("header", element("h1", title), element("p", subtitle)),
         element("nav", element("ul", *links), aria_label="Sections"),
-        element("main", verdict, _figures(content), *(_section(*each) for each in sections), id="content"),
-        element("footer", element("p", f"Written by quarkfast {content.version}. Nothing was loaded from a network.")),
-        element("script", Markup(details_json(content)), type="application/json", id="data"),
+        element("main", first, *(_section(*each) for each in sections), id="content"),
+        element("footer", element("p", f"Written by quarkfast {version}. Nothing was loaded from a network.")),
+        element("script", data, type="application/json", id="data"),
         element("script", Markup(script)),
     )
     return "<!doctype html>\n" + element("html", head, body, lang="en") + "\n"
