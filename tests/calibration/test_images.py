@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from quarkfast.calibration.data import PREPROCESSES, ModelInput, open_data, read_feeds
-from quarkfast.calibration.data.images import load_image
+from quarkfast.calibration.data.images import find_preprocess, load_image
+from quarkfast.calibration.data.shown_images import show_images
 from quarkfast.errors import CalibrationError, DependencyError
 
 F32 = np.dtype(np.float32)
@@ -90,7 +92,9 @@ def test_a_folder_of_classes_is_read_in_batches_and_counted(tmp_path, pillow):
 
 def test_a_folder_of_images_needs_to_know_the_preprocessing(tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"")
-    message = "preprocess: expected one of imagenet, cifar, yolo, none for a folder of 1 images, got none"
+    message = (
+        "preprocess: expected one of imagenet, cifar, yolo, yolox, none or JSON .* for a folder of 1 image, got noth"
+    )
     with pytest.raises(CalibrationError, match=message):
         list(read_feeds(tmp_path, (_input(("N", 3, 8, 8)),)))
 
@@ -134,5 +138,77 @@ def test_a_broken_image_is_one_sentence(tmp_path, pillow):
 def test_without_pillow_the_sentence_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "a.png").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(DependencyError, match=r"expected an installed Pillow .*; pip install 'quarkfast\[images\]'"):
+    with pytest.raises(DependencyError, match=r"expected an installed Pillow .*; pip install pillow"):
         open_data(tmp_path, (_input(("N", 3, 8, 8)),), preprocess="none")
+
+
+def test_settings_change_a_recipe(tmp_path, pillow):
+    pixels = _pixels(8, 16)
+    path = _save(pillow, tmp_path / "a.png", pixels)
+    row = find_preprocess({"fit": "letterbox", "size": 16, "order": "bgr", "pad": 7, "pad_at": "end", "std": [1, 2, 4]})
+    got = load_image(path, _input(("N", 3, "H", "W")), row)
+    np.testing.assert_array_equal(got[:, :8], (pixels / np.float32([1, 2, 4])).transpose(2, 0, 1)[::-1])
+    np.testing.assert_array_equal(got[:, 8:, 0], np.float32([[7 / 4] * 8, [7 / 2] * 8, [7] * 8]))
+    assert find_preprocess('{"recipe": "imagenet", "scale": 1}') == replace(PREPROCESSES["imagenet"], scale=1.0)
+    (tmp_path / "p.json").write_text('{"recipe": "yolo", "size": [20, 30]}')
+    assert find_preprocess(str(tmp_path / "p.json")).size == (20, 30)
+
+
+def test_a_layout_that_the_shape_leaves_open_is_said(tmp_path, pillow):
+    path = _save(pillow, tmp_path / "a.png", _pixels(3, 3))
+    shape = _input(("N", 3, 3, 3))
+    row = find_preprocess({"layout": "nhwc"})
+    np.testing.assert_array_equal(load_image(path, shape, row), _pixels(3, 3))
+    assert load_image(path, shape, find_preprocess({"dtype": "uint8"})).dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"sacle": 1}, "got 'sacle'; did you mean 'scale'"),
+        ({"std": 0}, "std: expected three numbers, got"),
+        ({"mean": [1, 2]}, "mean: expected three numbers, got"),
+        ({"scale": 0}, "scale: expected a number above 0, got 0"),
+        ({"pad": 256}, "pad: expected an integer from 0 to 255, got 256"),
+        ({"fit": "fill"}, "fit: expected crop or letterbox or stretch or keep, got 'fill'"),
+        ({"size": [1, 2, 3]}, "size: expected a side or height and width in pixels, got"),
+        ({"dtype": "int4"}, "dtype: expected the name of a dtype of numbers, got 'int4'"),
+        ({"recipe": "yola"}, "got 'yola'; did you mean 'yolo'"),
+        ("[1].json", "expected one of .* or JSON, got .*No such file"),
+        ("{", "expected one of .* or JSON, got"),
+        ("none.json", "expected one of .* or JSON, got .*No such file"),
+    ],
+)
+def test_settings_that_mean_nothing_are_a_sentence(settings, sentence):
+    with pytest.raises(CalibrationError, match=sentence):
+        find_preprocess(settings)
+
+
+def test_a_place_in_an_image_is_found_in_what_the_model_sees(tmp_path, pillow):
+    pixels = np.zeros((30, 50, 3), np.uint8)
+    pixels[14:18, 26:30] = 255
+    path = _save(pillow, tmp_path / "a.png", pixels)
+    for name in ("yolo", "yolox", "imagenet", "cifar"):
+        row = replace(PREPROCESSES[name], size=200)
+        got = load_image(path, _input(("N", 3, "H", "W")), row)[0]
+        rows, columns = np.nonzero(got > got.min() + 0.9 * (got.max() - got.min()))
+        across, down, left, top = row.placed(50, 30, (200, 200))
+        assert abs(columns.mean() + 0.5 - (28 * across + left)) < across, name
+        assert abs(rows.mean() + 0.5 - (16 * down + top)) < down, name
+
+
+def test_images_are_shown_as_the_network_sees_them(tmp_path, pillow):
+    pixels = _pixels(8, 8)
+    _save(pillow, tmp_path / "images" / "a.png", pixels)
+    wanted = (_input(("N", 3, 8, 8)),)
+    settings = {"recipe": "cifar", "order": "bgr"}
+    told = show_images(
+        iter(open_data(tmp_path / "images", wanted, preprocess=settings)), wanted, tmp_path / "s", settings
+    )
+    assert told.startswith("1 images of 8 x 8 in ")
+    np.testing.assert_array_equal(np.asarray(pillow.open(tmp_path / "s" / "0.png")), pixels)
+    feed = {"image": np.float32([[[[-1.0, 3.0]]]])}
+    show_images(iter([feed]), (_input(("N", 1, 1, 2)),), tmp_path / "t")
+    np.testing.assert_array_equal(np.asarray(pillow.open(tmp_path / "t" / "0.png")), [[0, 255]])
+    with pytest.raises(CalibrationError, match="show: expected an input of images"):
+        show_images(iter([{"image": np.zeros((2, 4))}]), wanted, tmp_path / "t")

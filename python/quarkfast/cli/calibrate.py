@@ -15,8 +15,9 @@ import quarkfast
 from quarkfast.cli import console
 from quarkfast.cli.environment import check_environment
 from quarkfast.cli.exit_codes import ExitCode
-from quarkfast.cli.options import DATA_HELP, AsJson, Force, ModelPath, as_given, with_options
+from quarkfast.cli.options import DATA_HELP, AsJson, Force, ModelPath, ShowImages, as_given, with_options
 from quarkfast.cli.quantize import beside
+from quarkfast.cli.shown_images import show_first_images
 from quarkfast.errors import OutputError
 
 
@@ -35,6 +36,7 @@ def calibrate(
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of each process; all by default.")] = None,
     max_memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Most memory to take, such as 2GB.")] = None,
     moments: Annotated[bool, typer.Option("--moments", help="Gather mean and variance too.")] = False,
+    show: ShowImages = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what was cut short in the output.")] = False,
     force: Force = False,
     as_json: AsJson = False,
@@ -50,6 +52,8 @@ def calibrate(
         raise OutputError(
             f"output: expected a new file, got {str(path)!r}, which exists; --force replaces it, --resume goes on"
         )
+    if show is not None:
+        show_first_images(show, model, calibration_data, options)
     start = time.perf_counter()
     given: dict[str, Any] = {"preset": preset, "moments": moments, "threads": threads, "max_memory": max_memory}
     given |= {"resume": resume, **as_given(options)}

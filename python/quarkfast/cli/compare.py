@@ -12,6 +12,7 @@ from quarkfast.cli import console
 from quarkfast.cli.environment import check_environment
 from quarkfast.cli.exit_codes import ExitCode
 from quarkfast.cli.options import DATA_HELP
+from quarkfast.config import OPTIONS
 
 _COLUMNS = ("tensor", "codes", "own rounding", "all errors", "clipped", "range used", "worst channels")
 
@@ -23,9 +24,7 @@ def compare(
     top: Annotated[int, typer.Option(min=1, help="How many tensors to show, the worst first.")] = 10,
     samples: Annotated[int | None, typer.Option(min=1, help="How many samples to read; all by default.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Rows of a run; chosen by memory by default.")] = None,
-    preprocess: Annotated[
-        str | None, typer.Option(help="How image files become inputs: imagenet, cifar, yolo or none.")
-    ] = None,
+    preprocess: Annotated[str | None, typer.Option(metavar="HOW", help=OPTIONS["preprocess"].help)] = None,
     predict: Annotated[
         int, typer.Option(min=0, help="Say of so many what the outputs would gain if they had 16 bits.")
     ] = 0,

@@ -12,7 +12,9 @@ import quarkfast
 from quarkfast.cli import console
 from quarkfast.cli.environment import check_environment
 from quarkfast.cli.exit_codes import ExitCode
-from quarkfast.cli.options import DATA_HELP
+from quarkfast.cli.options import DATA_HELP, ShowImages
+from quarkfast.cli.shown_images import show_first_images
+from quarkfast.config import OPTIONS
 from quarkfast.errors import ConfigError
 
 _COLUMNS = {
@@ -39,9 +41,8 @@ def evaluate(
     data: Annotated[str | None, typer.Option("--data", metavar="PATH", help=DATA_HELP)] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="How many samples to read; all by default.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Rows of a run; 16 by default.")] = None,
-    preprocess: Annotated[
-        str | None, typer.Option(help="How image files become inputs: imagenet, cifar, yolo or none.")
-    ] = None,
+    preprocess: Annotated[str | None, typer.Option(metavar="HOW", help=OPTIONS["preprocess"].help)] = None,
+    show: ShowImages = None,
     sums: Annotated[
         str,
         typer.Option(
@@ -71,6 +72,8 @@ def evaluate(
         else:
             if data is None:
                 raise ConfigError("data: expected samples for two models, got none")
+            if show is not None:
+                show_first_images(show, reference, data, {"samples": samples, "preprocess": preprocess})
             found = quarkfast.evaluate_models(
                 reference, model, data, samples=samples, batch_size=batch_size, preprocess=preprocess, sums=sums,
                 metric=metric, metric_data=metric_data, progress=progress,
@@ -79,13 +82,13 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps({"reference": str(reference), "model": str(model), **found.to_dict()}, indent=2))
     else:
-        show(found)
+        show_scores(found)
     for line in below:
         console.show_line(f"quarkfast: {line}", error=True)
     return ExitCode.BELOW if below else ExitCode.OK
 
 
-def show(found: "quarkfast.Evaluation") -> None:
+def show_scores(found: "quarkfast.Evaluation") -> None:
     """Print the tables, and what there is beside them."""
     for title, scores in (("as the runtime adds here", found.scores), ("exact sums", found.exact)):
         if scores:

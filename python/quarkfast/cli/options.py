@@ -21,6 +21,7 @@ __all__ = [
     "Force",
     "ModelPath",
     "PresetName",
+    "ShowImages",
     "as_given",
     "chosen_preset",
     "is_json",
@@ -73,6 +74,9 @@ ConfigFile = Annotated[
     typer.Option(metavar="FILE", help="JSON or YAML with a preset's name and options."),
 ]
 
+ShowImages = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="Write the first eight images there, as the network sees them.")
+]
 Force = Annotated[bool, typer.Option("-f", "--force", metavar="", help="Replace an existing output.")]
 AsJson = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON.")]
 

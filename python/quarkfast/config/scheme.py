@@ -121,7 +121,7 @@ class Scheme:
         mixed_precision: Which layers may get other types, and how far that may go; None gives all the same.
         samples: Number of calibration samples to read, or None for all of them.
         batch_size: Rows a run, or None for what fits a budget; readers and iterables are fed item by item.
-        preprocess: How image files become arrays: ``"imagenet"``, ``"cifar"``, ``"yolo"`` or ``"none"``.
+        preprocess: How image files become arrays: name of a recipe, or JSON of settings.
         policy: Every threshold that decides about accuracy.
 
     Example:

@@ -71,7 +71,7 @@ def compare_models(
     *,
     samples: int | None = None,
     batch_size: int | None = None,
-    preprocess: str | None = None,
+    preprocess: str | Mapping[str, Any] | None = None,
     predict: int = 0,
     calibration_data: CalibrationData | None = None,
     progress: Progress | None = None,

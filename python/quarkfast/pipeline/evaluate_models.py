@@ -42,7 +42,7 @@ def evaluate_models(
     *,
     samples: int | None = None,
     batch_size: int | None = None,
-    preprocess: str | None = None,
+    preprocess: str | Mapping[str, Any] | None = None,
     sums: str = "auto",
     metric: Metric | str | None = None,
     metric_data: Any = None,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from quarkfast.calibration.data import CalibrationData, model_inputs, open_data
 from quarkfast.calibration.data.inputs import batch_of, rows_of
 from quarkfast.evaluate.latency import Latency, time_runs
@@ -13,7 +16,11 @@ __all__ = ["measure_latency"]
 
 
 def measure_latency(
-    reference: ModelSource, model: ModelSource, data: CalibrationData, *, preprocess: str | None = None
+    reference: ModelSource,
+    model: ModelSource,
+    data: CalibrationData,
+    *,
+    preprocess: str | Mapping[str, Any] | None = None,
 ) -> Latency:
     """Times a float model and a quantized one in turn, in default sessions of ONNX Runtime on this processor.
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from quarkfast.calibration.data.array_files import StoredArray, open_arrays, read_arrays
 from quarkfast.calibration.data.check import as_feed, check_rows
 from quarkfast.calibration.data.images import IMAGE_SUFFIXES, PREPROCESSES, Preprocess, find_preprocess, load_image
 from quarkfast.calibration.data.inputs import Feed, ModelInput
 from quarkfast.errors import CalibrationError
+from quarkfast.wording import counted
 
 __all__ = ["Folder", "open_folder"]
 
@@ -60,7 +62,10 @@ class Folder:
 
 
 def open_folder(
-    path: Path, inputs: Sequence[ModelInput], preprocess: str | None = None, samples: int | None = None
+    path: Path,
+    inputs: Sequence[ModelInput],
+    preprocess: str | Mapping[str, Any] | None = None,
+    samples: int | None = None,
 ) -> Folder:
     """Finds the samples in a folder.
 
@@ -72,7 +77,7 @@ def open_folder(
     Args:
         path: The folder.
         inputs: What the model wants.
-        preprocess: How images become arrays, a row of :data:`PREPROCESSES`.
+        preprocess: How images become arrays: what :func:`find_preprocess` takes.
         samples: How many files to take; None means all.
 
     Raises:
@@ -91,7 +96,7 @@ def open_folder(
             )
         files = arrays or images
         if images:
-            chosen = _preprocess_of(len(images), names, preprocess)
+            chosen = _preprocess_of(len(images), inputs, preprocess)
     if not files:
         raise CalibrationError(f"{_WHERE}: expected .npy, .npz or image files in {str(path)!r}, got none")
     return Folder(_spread(files, samples), tuple(inputs), chosen)
@@ -110,14 +115,25 @@ def _columns(path: Path, names: Sequence[str]) -> list[dict[str, Path]]:
     return [{name: found[name][file] for name in names} for file in first]
 
 
-def _preprocess_of(count: int, names: Sequence[str], preprocess: str | None) -> Preprocess:
+def _preprocess_of(count: int, inputs: Sequence[ModelInput], preprocess: str | Mapping[str, Any] | None) -> Preprocess:
     if preprocess is None:
-        known = ", ".join(PREPROCESSES)
-        raise CalibrationError(f"preprocess: expected one of {known} for a folder of {count} images, got none")
-    if len(names) != 1:
-        listed = ", ".join(map(repr, names))
+        bare = [name for name, row in PREPROCESSES.items() if row.scale == 1.0] if inputs[0].bytes_by else PREPROCESSES
+        because = f" (pixels from 0 to 255, by {inputs[0].bytes_by})" if inputs[0].bytes_by else ""
+        raise CalibrationError(
+            f"preprocess: expected one of {', '.join(bare)}{because} or JSON of settings, for a folder of "
+            f"{counted(count, 'image')}, got nothing"
+        )
+    if len(inputs) != 1:
+        listed = ", ".join(repr(wanted.name) for wanted in inputs)
         raise CalibrationError(f"{_WHERE}: expected a model of one input for a folder of images, got inputs {listed}")
-    return find_preprocess(preprocess)
+    chosen = find_preprocess(preprocess)
+    if inputs[0].bytes_by and chosen.scale != 1.0 and isinstance(preprocess, str) and preprocess in PREPROCESSES:
+        raise CalibrationError(
+            f"preprocess: expected pixels from 0 to 255 for {inputs[0].name!r}, by {inputs[0].bytes_by}, "
+            f"got {preprocess}, which divides by {chosen.scale:g}; take yolox, or to divide all the same "
+            f'\'{{"recipe": "{preprocess}"}}\''
+        )
+    return chosen
 
 
 def _files(paths: Iterator[Path], suffixes: set[str]) -> list[Path]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from quarkfast.deferred import ir
 from quarkfast.errors import ModelError
+from quarkfast.graph.pixel_range import why_bytes
 
 __all__ = ["Feed", "ModelInput", "batch_of", "may_rebatch", "model_inputs", "regroup", "rows_of"]
 
@@ -22,12 +23,13 @@ class ModelInput(NamedTuple):
     """One graph input: name, NumPy dtype (strings are ``object``), and dimensions.
 
     A dimension is a size, the name of one that is open, or None for one that is open and has no name. A shape of None
-    is not known at all.
+    is not known at all. `bytes_by` says by what the input is known to take pixels from 0 to 255; it is empty otherwise.
     """
 
     name: str
     dtype: np.dtype[Any]
     shape: tuple[int | str | None, ...] | None
+    bytes_by: str = ""
 
     def __str__(self) -> str:
         """Returns the shape for a message, such as ``[N, 3, 32, any]``."""
@@ -42,10 +44,10 @@ def model_inputs(model: ir.Model) -> tuple[ModelInput, ...]:
     Raises:
         ModelError: If one is a sequence, of which no sample can be read.
     """
-    return tuple(_describe(value) for value in model.graph.inputs if value.const_value is None)
+    return tuple(_describe(model, value) for value in model.graph.inputs if value.const_value is None)
 
 
-def _describe(value: ir.Value) -> ModelInput:
+def _describe(model: ir.Model, value: ir.Value) -> ModelInput:
     kind = value.type.elem_type if isinstance(value.type, ir.OptionalType) else value.type
     if isinstance(kind, ir.SequenceType):
         raise ModelError(
@@ -58,7 +60,8 @@ def _describe(value: ir.Value) -> ModelInput:
     if value.dtype == ir.DataType.STRING:
         return ModelInput(value.name or "", np.dtype(object), shape)
     dtype = np.dtype(np.float32) if value.dtype is None else np.dtype(value.dtype.numpy())
-    return ModelInput(value.name or "", dtype, shape)
+    images = shape is not None and len(shape) == 4
+    return ModelInput(value.name or "", dtype, shape, why_bytes(model, value) if images else "")
 
 
 def batch_of(inputs: Sequence[ModelInput]) -> int | None:

@@ -54,7 +54,7 @@ def open_data(
     inputs: Sequence[ModelInput],
     samples: int | None = None,
     batch_size: int | None = None,
-    preprocess: str | None = None,
+    preprocess: str | Mapping[str, Any] | None = None,
 ) -> Samples:
     """Opens calibration data and checks its first sample.
 
@@ -93,7 +93,8 @@ def open_data(
     else:
         got = type(data).__name__
         raise CalibrationError(f"{_WHERE}: expected a path, arrays, a reader with get_next or an iterable, got {got}")
-    warn_of_raw_pixels(opened.first, _WHERE)
+    raw = {wanted.name for wanted in inputs if wanted.bytes_by}
+    warn_of_raw_pixels({name: array for name, array in opened.first.items() if name not in raw}, _WHERE)
     warn_of_no_numbers(opened.first, _WHERE)
     return opened
 
@@ -103,14 +104,18 @@ def read_feeds(
     inputs: Sequence[ModelInput],
     samples: int | None = None,
     batch_size: int | None = None,
-    preprocess: str | None = None,
+    preprocess: str | Mapping[str, Any] | None = None,
 ) -> Iterator[Feed]:
     """Yields the feeds of :func:`open_data`."""
     yield from open_data(data, inputs, samples, batch_size, preprocess)
 
 
 def _open_path(
-    path: Path, inputs: Sequence[ModelInput], samples: int | None, batch_size: int | None, preprocess: str | None
+    path: Path,
+    inputs: Sequence[ModelInput],
+    samples: int | None,
+    batch_size: int | None,
+    preprocess: str | Mapping[str, Any] | None,
 ) -> Samples:
     if path.is_dir():
         folder = open_folder(path, inputs, preprocess, samples)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from quarkfast.config.equalization import read_equalization
@@ -26,6 +28,7 @@ __all__ = [
     "set_mixed_precision",
     "set_of_pairs",
     "set_per_channel",
+    "set_preprocess",
     "set_read",
     "set_rotation",
     "set_rounding",
@@ -89,6 +92,20 @@ def set_vaiml(scheme: Scheme, value: bool) -> Scheme:
     if value and not all(narrow):
         raise ConfigError(f"vaiml: expected bfloat16, got {scheme.name}; use the preset BF16")
     return replace(scheme, vaiml=value, encoding="cast" if value else scheme.encoding)
+
+
+def set_preprocess(scheme: Scheme, value: str | Mapping[str, Any]) -> Scheme:
+    """Says how image files become arrays: settings as JSON, so that a scheme stays plain data, without a path.
+
+    Raises:
+        ConfigError: If a file of settings cannot be read.
+    """
+    if isinstance(value, str) and value.endswith(".json"):
+        try:
+            value = json.loads(Path(value).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise ConfigError(f"preprocess: expected a JSON file of settings, got {error}") from error
+    return replace(scheme, preprocess=value if isinstance(value, str) else json.dumps(value, sort_keys=True))
 
 
 def set_per_channel(scheme: Scheme, value: bool) -> Scheme:

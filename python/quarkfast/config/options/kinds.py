@@ -26,6 +26,7 @@ __all__ = [
     "NUMBERS",
     "PAIRS",
     "POLICY",
+    "PREPROCESS",
     "ROTATION",
     "ROUNDING",
     "RULES",
@@ -88,6 +89,7 @@ GROUP = Kind("16, 32, 64, 128 or 256", lambda value: _is_count(value) and value 
 NUMBER = Kind("a number", _is_number, float)
 NUMBERS = Kind("a list of numbers", _list_of(_is_number), float, many=True)
 NAME = Kind("a string", _is_name, str)
+PREPROCESS = Kind("the name of a recipe, or settings", lambda value: isinstance(value, str | Mapping), str)
 NAMES = Kind("a list of strings", _list_of(_is_name), str, many=True)
 BIAS = Kind("int32, int16, weight or float", lambda value: value in get_args(BiasKind), str)
 SHARES = Kind("pair, codes or nothing", lambda value: value in get_args(Shares), str)

@@ -289,8 +289,8 @@ _ROWS = (
     ),
     Option("batch_size", kinds.COUNT, changes.set_field("batch_size"), _DATA, "Samples in one calibration run."),
     Option(
-        "preprocess", kinds.NAME, changes.set_field("preprocess"), _DATA,
-        "How image files become inputs: imagenet, cifar, yolo or none.",
+        "preprocess", kinds.PREPROCESS, changes.set_preprocess, _DATA,
+        "How image files become inputs: imagenet, cifar, yolo (divides by 255), yolox, none, JSON.", metavar="HOW",
     ),
     Option(
         "method", kinds.METHOD, choose_method("activation"), _RANGES, _METHOD_HELP, "CalibrateMethod", "METHOD",
