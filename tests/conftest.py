@@ -24,14 +24,17 @@ SIZES = (0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129, 1000, 4
 # began last would end long after all others.
 LONGEST = (
     "pipeline/test_default_sessions.py",
-    "pipeline/test_standard.py",
     "pipeline/test_accuracy.py",
+    "pipeline/test_standard.py",
     "recorded/test_recorded.py",
+    "pipeline/test_models_in_the_wild.py",
     "pipeline/test_real_models.py",
     "pipeline/test_segment_anything.py",
-    "pipeline/test_compare_models.py",
+    "calibration/test_same_bytes.py",
+    "pipeline/test_loads_and_runs.py",
     "ort/test_processor.py",
     "fuzz/test_models.py",
+    "fuzz/test_fuzz.py",
 )
 
 
