@@ -93,7 +93,7 @@ def test_weight_rounding_takes_the_biases_of_the_float_model(rounding):
 
 
 def test_rounding_that_is_undone_leaves_corrected_biases(monkeypatch):
-    monkeypatch.setattr("quarkfast.algorithms.held_apart.Gains.are_losses", lambda gains, policy: True)
+    monkeypatch.setattr("quarkfast.evaluate.noise.Gains.are_losses", lambda gains, policy: True)
     data = _samples(64)
     undone = _quantized("INT8_WO", data, weight_type="int4", rounding="descent")
     assert any("weight rounding was undone" in note for note in undone.summary.notes)

@@ -15,6 +15,7 @@ from quarkfast.algorithms.range_method import RANGE_METHOD
 from quarkfast.config import PRESETS
 from quarkfast.evaluate import sample_noise, sqnr
 from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.evaluate.noise import Gains
 from quarkfast.pipeline import simulate
 from support.tiny_models import run_as_written, tiny_model
 
@@ -83,7 +84,7 @@ def test_it_needs_enough_real_samples(data):
 
 
 def test_extremes_stay_where_outputs_lose_by_others(monkeypatch):
-    monkeypatch.setattr(range_method, "_is_clear", lambda gains, factor: False)
+    monkeypatch.setattr(Gains, "better", lambda gains, **_: False)
     found, without = _quantized(), _quantized(search_ranges=False)
     assert not _notes(found)
     assert found.summary.notes == without.summary.notes

@@ -7,8 +7,8 @@ import onnx
 import pytest
 
 from quarkfast.evaluate.common_shape import in_one_shape
-from quarkfast.evaluate.float_outputs import FloatOutputs
 from quarkfast.evaluate.pair_trial import PairTrial
+from support.judged import judged
 
 # What is positive, and of steps of 1 the same: 0.4 is zero in them.
 FLOAT = """<ir_version: 10, opset_import: ["": 17]>
@@ -49,7 +49,7 @@ def test_both_have_the_larger_of_one_dimension(one, other, shape):
 def test_what_a_model_leaves_out_is_noise():
     wanted, found = (onnx.parser.parse_model(text).SerializeToString() for text in (FLOAT, ROUNDED))
     ratio = 0.4**2 / (9 + 4 + 0.4**2)
-    assert FloatOutputs(wanted, [FEED]).judge(found).outputs == pytest.approx(-10 * np.log10(ratio), abs=1e-4)
+    assert judged(wanted, [FEED], found).outputs == pytest.approx(-10 * np.log10(ratio), abs=1e-4)
     trial = PairTrial(found, wanted, [FEED])
     assert trial.noise(["z"]) == pytest.approx(ratio, rel=1e-4)
     trial.close()

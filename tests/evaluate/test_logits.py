@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 import pytest
 
-from quarkfast.evaluate.float_outputs import FloatOutputs
 from quarkfast.evaluate.logits import Logits, judge_also, logits_of
 from quarkfast.evaluate.pair_trial import PairTrial
+from support.judged import judged
 
 FLOAT = """<ir_version: 10, opset_import: ["": 17]>
 g (float[N, 2] x) => (float[N, 2] y, float[N, 2] plain) { plain = Neg (x) z = Identity (plain) y = Softmax (x2)
@@ -54,8 +54,7 @@ def test_a_model_input_is_no_logits():
 
 
 def test_outputs_and_logits_are_judged_apart():
-    found = FloatOutputs(model(FLOAT).SerializeToString(), [{"x": X[:1]}, {"x": X[1:]}])
-    ratios = found.judge(model(ROUNDED).SerializeToString())
+    ratios = judged(model(FLOAT), [{"x": X[:1]}, {"x": X[1:]}], model(ROUNDED))
     squares = np.float64(X * X)
     assert ratios.logits == pytest.approx(decibels(squares, squares - np.rint(squares)), abs=1e-4)
     # The Softmax is sure of both samples: what the logits lost is not to be seen.
@@ -70,12 +69,12 @@ def test_what_is_in_doubt_are_two_standard_errors():
     noise = np.square([0.25, 0.5, 0.25, 0.125])
     ratio = noise.sum() / power.sum()
     spread = np.sqrt(4 / 3 * np.square(noise - ratio * power).sum()) / power.sum()
-    ratios = FloatOutputs(wanted, feeds).judge(found)
+    ratios = judged(wanted, feeds, found)
     assert ratios.outputs == pytest.approx(-10 * np.log10(ratio))
     assert ratios.doubt == pytest.approx(2 * 10 / np.log(10) * spread / ratio)
     # Without noise, and of one sample, nothing is in doubt.
-    assert FloatOutputs(wanted, feeds).judge(wanted) == (np.inf, None, 0.0)
-    assert FloatOutputs(wanted, feeds[:1]).judge(found).doubt == 0
+    assert judged(wanted, feeds, wanted) == (np.inf, None, 0.0)
+    assert judged(wanted, feeds[:1], found).doubt == 0
 
 
 def test_the_output_that_is_least_with_its_doubt_taken_off_decides():
@@ -84,9 +83,9 @@ def test_the_output_that_is_least_with_its_doubt_taken_off_decides():
         { y = %s (x) z = %s (v) }"""
     wanted, found = (onnx.parser.parse_model(text % (name, name)) for name in ("Abs", "Round"))
     feeds = [{"x": np.float32([1.25]), "v": np.float32([each])} for each in (1, 1, 1, 1.25)]
-    both = FloatOutputs(wanted.SerializeToString(), feeds).judge(found.SerializeToString())
+    both = judged(wanted.SerializeToString(), feeds, found.SerializeToString())
     found.graph.node[0].op_type = "Abs"
-    second = FloatOutputs(wanted.SerializeToString(), feeds).judge(found.SerializeToString())
+    second = judged(wanted.SerializeToString(), feeds, found.SerializeToString())
     assert both.outputs == pytest.approx(20 * np.log10(5))
     assert second.outputs > both.outputs
     assert both.outputs - both.doubt == pytest.approx(second.outputs - second.doubt)
@@ -95,12 +94,12 @@ def test_the_output_that_is_least_with_its_doubt_taken_off_decides():
 def test_outputs_that_no_function_flattens_have_no_logits():
     text = '<ir_version: 10, opset_import: ["": 17]> g (float[N, 2] x) => (float[N, 2] y) { y = Neg (x) }'
     data = onnx.parser.parse_model(text).SerializeToString()
-    assert FloatOutputs(data, [{"x": X}]).judge(data) == (np.inf, None, 0.0)
+    assert judged(data, [{"x": X}], data) == (np.inf, None, 0.0)
 
 
 def test_logits_that_only_one_model_has_do_not_count():
     text = FLOAT.replace("Softmax (x2)", "HardSigmoid (x2)")
-    ratios = FloatOutputs(model(FLOAT).SerializeToString(), [{"x": X}]).judge(model(text).SerializeToString())
+    ratios = judged(model(FLOAT).SerializeToString(), [{"x": X}], model(text).SerializeToString())
     assert ratios.logits is None
     assert np.isfinite(ratios.outputs)
 
@@ -108,7 +107,7 @@ def test_logits_that_only_one_model_has_do_not_count():
 def test_what_is_no_number_has_the_least_ratio():
     text = '<ir_version: 10, opset_import: ["": 17]> g (float[N, 2] x) => (float[N, 2] y) { n = Neg (x) y = Sqrt (n) }'
     wanted = onnx.parser.parse_model(text.replace("Sqrt", "Abs")).SerializeToString()
-    ratios = FloatOutputs(wanted, [{"x": X}]).judge(onnx.parser.parse_model(text).SerializeToString())
+    ratios = judged(wanted, [{"x": X}], onnx.parser.parse_model(text).SerializeToString())
     assert ratios.outputs == -np.inf
 
 
@@ -140,7 +139,7 @@ def test_logits_do_not_count_where_a_sigmoid_is_flat():
     flat = np.log(511)
     signal = np.clip(values.astype(np.float64), -flat, flat)
     noise = signal - np.clip(np.rint(np.float64(2 * values)) / 2, -flat, flat)
-    ratios = FloatOutputs(wanted, [{"x": values}]).judge(found)
+    ratios = judged(wanted, [{"x": values}], found)
     assert ratios.logits == pytest.approx(decibels(signal, noise), abs=1e-4)
     trial = PairTrial(found, wanted, [{"x": values}])
     assert trial.noise(["m"]) == pytest.approx(10 ** (-min(ratios.outputs, ratios.logits) / 10), rel=1e-4)

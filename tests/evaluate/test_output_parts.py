@@ -10,9 +10,9 @@ import pytest
 
 from quarkfast import ort
 from quarkfast.evaluate import sqnr
-from quarkfast.evaluate.float_outputs import FloatOutputs
 from quarkfast.evaluate.output_parts import OutputParts, judge_parts
 from quarkfast.evaluate.pair_trial import PairTrial
+from support.judged import judged
 
 # Two levels of one box and one score each, as a detector joins them.
 HEAD = """<ir_version: 10, opset_import: ["": 17]>
@@ -51,7 +51,7 @@ def test_scores_are_told_from_boxes_through_moves(kind):
     feeds = [{"x": x[:1]}, {"x": x}]
     runs = [outputs(feed["x"]) for feed in feeds]
     text = re.sub(r"\bfloat\b", kind, HEAD)
-    parts = OutputParts(head(text), feeds, runs)
+    parts = OutputParts(head(text), feeds, runs[0])
     for sample, (feed, run) in enumerate(zip(feeds, runs, strict=True)):
         boxes, scores = parts.split(sample, "y", run["y"])
         assert np.abs(scores - 0.5).max() < 0.5
@@ -68,7 +68,7 @@ def test_scores_are_told_from_boxes_through_moves(kind):
 def test_what_is_of_one_kind_is_one_part(changed):
     model = head(HEAD.replace(*changed))
     model.graph.initializer.append(onnx.numpy_helper.from_array(X[:1], "flat_box"))
-    (whole,) = OutputParts(model, [{"x": X[:1]}], [outputs(X[:1])]).split(0, "y", outputs(X[:1])["y"])
+    (whole,) = OutputParts(model, [{"x": X[:1]}], outputs(X[:1])).split(0, "y", outputs(X[:1])["y"])
     assert whole.size == 24
 
 
@@ -82,7 +82,7 @@ def test_the_worse_part_is_what_a_model_has():
     scores = scores[(scores > 0) & (scores < 1)]  # no box is as small
     wanted = sqnr(scores, np.rint(scores / 0.1) * np.float32(0.1))
     data, reference = rounded.SerializeToString(), head().SerializeToString()
-    assert FloatOutputs(reference, [{"x": X}]).judge(data).outputs == pytest.approx(wanted, abs=1e-3)
+    assert judged(reference, [{"x": X}], data).outputs == pytest.approx(wanted, abs=1e-3)
     trial = PairTrial(data, reference, [{"x": X}])
     assert -10 * np.log10(trial.noise(["exact"])) == pytest.approx(wanted, abs=1e-3)
     assert trial.own_noise(["exact"]) == pytest.approx(trial.noise(["exact"]))

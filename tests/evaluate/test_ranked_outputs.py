@@ -6,8 +6,8 @@ import pytest
 
 import quarkfast
 from quarkfast.evaluate.first_sample import output_sqnr
-from quarkfast.evaluate.float_outputs import FloatOutputs
 from quarkfast.evaluate.ranked_outputs import judge_unranked
+from support.judged import judged
 from support.tiny_models import samples, tiny_model
 
 RNG = np.random.default_rng(3)
@@ -151,8 +151,7 @@ def test_scores_that_change_places_do_not_count_as_noise():
     }"""
     model, other = (tiny_model(text, {"d": np.float32([0, 0, 0, step])}, 17) for step in (0, 0.002))
     feeds = [{"x": np.float32([9, -3, 5, 4.999]), "k": np.int64([4])}]
-    judge = FloatOutputs(model.SerializeToString(), feeds)
-    assert judge.judge(other.SerializeToString()).worst > 70
+    assert judged(model.SerializeToString(), feeds, other.SerializeToString()).worst > 70
 
 
 def test_the_first_sample_is_looked_at_in_front_of_the_ranking(tmp_path):

@@ -2,9 +2,10 @@ import numpy as np
 import onnx
 import pytest
 
+from quarkfast.evaluate import activation_store
+from quarkfast.evaluate.activation_store import ActivationStore
 from quarkfast.graph.load import load_model
-from quarkfast.reconstruction import activation_store, linear_layers
-from quarkfast.reconstruction.activation_store import ActivationStore
+from quarkfast.reconstruction import linear_layers
 from quarkfast.reconstruction.stages import StagedModel
 from support.tiny_models import run_exactly, tiny_model
 

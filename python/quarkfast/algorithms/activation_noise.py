@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from quarkfast.algorithms.algorithm import AlgorithmContext
 from quarkfast.evaluate.sample_noise import SampleNoise, TriedForm
 from quarkfast.reconstruction import linear_layers
 
-__all__ = ["activation_judge", "gains_of", "may_judge_activations"]
+__all__ = ["activation_judge", "may_judge_activations"]
 
 
 def may_judge_activations(context: AlgorithmContext) -> bool:
@@ -31,21 +28,3 @@ def activation_judge(context: AlgorithmContext, forms: Sequence[TriedForm]) -> S
     """
     features = list(linear_layers(context.model))[-1].data
     return SampleNoise(*context.float_reference(), features, forms)
-
-
-def gains_of(had: NDArray[np.float64], has: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns how much less noise each sample has, in dB; one without any is left out.
-
-    Decibels, since one sample of a classifier that is unsure may have most of the noise.
-
-    Args:
-        had: Noise of each sample before.
-        has: The same afterwards.
-
-    Example:
-        >>> gains_of(np.array([1.0, 10.0, 0.0]), np.array([0.1, 100.0, 0.0])).tolist()
-        [10.0, -10.0]
-    """
-    known = np.isfinite(had) & np.isfinite(has) & (had > 0) & (has > 0)
-    gains: NDArray[np.float64] = 10 * np.log10(had[known] / has[known])
-    return gains

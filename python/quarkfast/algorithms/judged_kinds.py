@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.activation_noise import activation_judge, gains_of
+from quarkfast.algorithms.activation_noise import activation_judge
 from quarkfast.algorithms.algorithm import AlgorithmContext
 from quarkfast.config import Policy
+from quarkfast.evaluate.noise import Gains
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.sample_noise import SampleNoise, TriedForm
 
@@ -29,27 +29,25 @@ class Chosen(Generic[_Kind]):
 
     Attributes:
         kind: Of those that were tried; None for what is there.
-        gain: How much less noise it leaves than what is there, in dB, in the mean of samples held apart.
-        error: The standard error of that.
-        samples: How many were held apart.
+        gains: How much less noise it leaves than what is there, on the holdout.
+        samples: How many that is.
         objection: The standard errors below nothing from which on these object.
     """
 
     kind: _Kind | None
-    gain: float = 0.0
-    error: float = 0.0
+    gains: Gains = field(default_factory=lambda: Gains.of_noise(*np.zeros((2, 0))))
     samples: int = 0
     objection: float = 0.0
 
     @property
     def is_worse(self) -> bool:
         """Whether samples held apart show that it is worse than what is there."""
-        return not self.gain >= -self.objection * self.error
+        return self.gains.size > 1 and self.gains.worse(errors=self.objection)
 
     @property
     def measured(self) -> str:
         """The gain, in words."""
-        return f"{self.gain:.1f} dB in the mean of {self.samples} samples held apart"
+        return f"{self.gains.mean:.1f} dB in the mean of {self.samples} samples held apart"
 
 
 def judge_kinds(
@@ -88,15 +86,15 @@ def judge_kinds(
         for feed in apart:
             judge.see(feed, places)
         own, other = (judge.noises()[place][-len(apart) :] for place in places)
-    return Chosen(kind, *_gain(own, other), len(apart), policy.kinds_objection)
+    return Chosen(kind, Gains.of_noise(own, other), len(apart), policy.kinds_objection)
 
 
 def _choose(noises: Mapping[_Kind | None, Noises], first: _Kind, certainty: float) -> _Kind | None:
     """Returns the kind whose noise is least, but the first where none is better by more than its standard errors."""
     chosen: _Kind | None = first if first in noises else None
     for kind, noise in noises.items():
-        gain, error = _gain(noises[chosen], noise)
-        if gain > certainty * error:
+        gains = Gains.of_noise(noises[chosen], noise)
+        if gains.size > 1 and gains.better(errors=certainty):
             chosen = kind
     return chosen
 
@@ -114,11 +112,3 @@ def _run_all(judge: SampleNoise, feeds: Sequence[Feed], policy: Policy) -> list[
         else:
             judge.see(feed)
     return apart
-
-
-def _gain(one: Noises, other: Noises) -> tuple[float, float]:
-    """Returns how much less noise there is in `other`, in dB on the mean of samples, and the standard error of that."""
-    gains = gains_of(one, other)
-    if gains.size < 2:
-        return 0.0, 0.0
-    return float(np.mean(gains)), float(np.std(gains, ddof=1)) / math.sqrt(gains.size)

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
 from quarkfast.algorithms.bias_correction import are_few, bias_of
-from quarkfast.algorithms.held_apart import Gains, split
+from quarkfast.algorithms.held_apart import split
 from quarkfast.config import Policy, Scheme
+from quarkfast.evaluate.judge import Counted, Judge
+from quarkfast.evaluate.noise import Gains
 from quarkfast.reconstruction import InputMeans, LinearLayer, Models, linear_layers
 from quarkfast.reconstruction.input_means import mean_row
-from quarkfast.reconstruction.output_error import ReferenceOutputs
 from quarkfast.reconstruction.walk import Feed, go_through
 from quarkfast.wording import counted
 
@@ -87,11 +88,11 @@ def correct_output_biases(context: AlgorithmContext, settings: OutputBiasCorrect
     float_means, few = _float_means(models, layers, fitting, policy)
     if not few:
         fitting, apart = fitting[: policy.output_bias_samples], apart[: policy.output_bias_apart]
-    with ReferenceOutputs(models.float_model, apart, layers[-1].data, models.float_folder) as reference:
-        before = reference.ratios_of(models.quantized, models.quantized_folder)
+    with Judge(models.float_model, apart, Counted(features=layers[-1].data), models.float_folder) as judge:
+        before = judge.noise(models.quantized, models.quantized_folder).ratios()
         go_through(models, layers, fitting, see, both=False, report=report)
-        gains = Gains(before, reference.ratios_of(models.quantized, models.quantized_folder))
-    if not gains.mean > 0 or gains.mean < settings.gain or gains.after < settings.least:
+        gains = Gains(before, judge.noise(models.quantized, models.quantized_folder).ratios())
+    if not gains.better() or gains.mean < settings.gain or gains.after < settings.least:
         context.notes.append(f"output bias correction was undone, for it made the model no better: {gains}")
         return False
     context.replace_codes(changed)

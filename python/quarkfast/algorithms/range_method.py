@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quarkfast.algorithms.activation_noise import activation_judge, gains_of, may_judge_activations
+from quarkfast.algorithms.activation_noise import activation_judge, may_judge_activations
 from quarkfast.algorithms.algorithm import Algorithm, AlgorithmContext, Settings
 from quarkfast.config import Policy, Scheme
+from quarkfast.evaluate.noise import Gains
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.sample_noise import SampleNoise
 from quarkfast.statistics import StatisticsRequest
@@ -44,12 +43,12 @@ def _run(context: AlgorithmContext, policy: Policy) -> bool:
         return False
     feeds = _feeds(context, policy, first)
     gains = _gains(activation_judge(context, context.simulate_activations([None, planned])), feeds, policy)
-    if gains.size < _FEW or not _is_clear(gains, policy.range_method_certainty):
+    if gains.size < _FEW or not gains.better(errors=policy.range_method_certainty):
         return False
     context.take_plan(planned)
     context.notes.append(
         "ranges of least squared error in place of the extremes: with rounded activations alone outputs gain "
-        f"{gains.mean():.1f} dB in the mean of {gains.size} samples"
+        f"{gains.mean:.1f} dB in the mean of {gains.size} samples"
     )
     return True
 
@@ -60,22 +59,19 @@ def _feeds(context: AlgorithmContext, policy: Policy, first: Sequence[Feed]) -> 
     yield from context.read_samples(policy.range_method_samples)[len(first) :]
 
 
-def _gains(judge: SampleNoise, feeds: Iterable[Feed], policy: Policy) -> NDArray[np.float64]:
-    """Returns how much less noise there is in the second form of a model than in the first, in dB.
-
-    It is that of as many samples as tell enough; those without any noise are left out.
-    """
-    gains = np.zeros(0)
+def _gains(judge: SampleNoise, feeds: Iterable[Feed], policy: Policy) -> Gains:
+    """Returns what the second form of a model gains over the first, on as many samples as tell enough."""
+    gains = Gains.of_noise(*np.zeros((2, 0)))
     for feed in feeds:
         judge.see(feed)
-        gains = gains_of(*judge.noises())
+        gains = Gains.of_noise(*judge.noises())
         if _have_decided(gains, judge.numbers, policy):
             break
     judge.close()
     return gains
 
 
-def _have_decided(gains: NDArray[np.float64], numbers: int, policy: Policy) -> bool:
+def _have_decided(gains: Gains, numbers: int, policy: Policy) -> bool:
     """Whether further samples would say the same, or cost more than they may bring."""
     if gains.size >= policy.range_method_least_samples:
         factor = policy.range_method_certainty
@@ -85,12 +81,7 @@ def _have_decided(gains: NDArray[np.float64], numbers: int, policy: Policy) -> b
         factor = policy.range_method_certainty_of_four
     else:
         return False
-    return _is_clear(gains, factor) or _is_clear(-gains, factor)
-
-
-def _is_clear(gains: NDArray[np.float64], factor: float) -> bool:
-    """Whether the mean of some gains is above zero by so many of its standard errors."""
-    return bool(gains.mean() > factor * np.std(gains, ddof=1) / math.sqrt(gains.size))
+    return gains.better(errors=factor) or gains.worse(errors=factor)
 
 
 def _settings(scheme: Scheme) -> Settings | None:

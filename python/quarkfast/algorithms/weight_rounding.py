@@ -12,15 +12,16 @@ from numpy.typing import NDArray
 from quarkfast import _core
 from quarkfast.algorithms.algorithm import AlgorithmContext
 from quarkfast.algorithms.bias_correction import bias_of
-from quarkfast.algorithms.held_apart import Gains, split_samples
+from quarkfast.algorithms.held_apart import split_samples
 from quarkfast.algorithms.rounding import DESCENDING, SOLVERS, CoordinateDescent, GptqSolver, RoundingProblem, Solver
 from quarkfast.algorithms.rounding.error_feedback import InverseFactors, round_with_feedback
 from quarkfast.algorithms.rounding.group_scales import solve_with_scales
 from quarkfast.config import POLICY, Scheme
+from quarkfast.evaluate.judge import Counted, Judge
+from quarkfast.evaluate.noise import Gains
 from quarkfast.graph.access import array_of_tensor
 from quarkfast.reconstruction import LinearLayer, linear_layers
 from quarkfast.reconstruction.error_share import add_to_diagonals, covariances, error_share
-from quarkfast.reconstruction.output_error import ReferenceOutputs
 from quarkfast.reconstruction.reconstruct import LayerStatistics, reconstruct
 from quarkfast.reconstruction.set_aside import LARGE, SetAside
 from quarkfast.reconstruction.shared_weights import shared_weights
@@ -230,10 +231,10 @@ def round_weights(context: AlgorithmContext, settings: WeightRoundingSettings) -
 
     # What a recurrent layer reads says nothing of its own weights, and what it gives is not few numbers.
     features = "" if layers[-1].steps else layers[-1].data
-    with ReferenceOutputs(models.float_model, apart, features, models.float_folder) as reference:
-        before = reference.ratios_of(models.quantized, models.quantized_folder)
+    with Judge(models.float_model, apart, Counted(features=features), models.float_folder) as judge:
+        before = judge.noise(models.quantized, models.quantized_folder).ratios()
         reconstruct(models, layers, fitting, rounding.solve, both=both, halves=halves, report=report, policy=policy)
-        gains = Gains(before, reference.ratios_of(models.quantized, models.quantized_folder))
+        gains = Gains(before, judge.noise(models.quantized, models.quantized_folder).ratios())
     if not gains.any() or gains.are_losses(policy):
         context.notes.append(f"weight rounding was undone, for it made the model no better: {gains}")
         return False

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from quarkfast import _core, ort
 from quarkfast.config import POLICY, Policy
-from quarkfast.evaluate.common_shape import in_one_shape, is_float_array
+from quarkfast.evaluate.common_shape import is_float_array
+from quarkfast.evaluate.noise import Gains, Noise, Powers, powers_of
 from quarkfast.evaluate.output_parts import judge_parts
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.ranked_outputs import judge_unranked
@@ -92,13 +93,12 @@ class ConstantTrial:
         """
         while len(self._expected) < len(self._feeds):
             self._expected.append(self._outputs(len(self._expected)))
-        sums: dict[tuple[int, ...], NDArray[np.float64]] = {}
+        sums: dict[tuple[int, ...], list[list[Powers]]] = {}
         for sample, (feed, expected) in enumerate(zip(self._feeds, self._expected, strict=True)):
             found = ort.run(self._session, {**feed, **constants})
             for group in self._judged(expected):
-                key = (sample * of_worst, *group)
-                sums[key] = sums.get(key, 0) + _powers([(expected[index], found[index]) for index in group])
-        return max(float(noise / power) for noise, power in sums.values())
+                sums.setdefault((sample * of_worst, *group), []).append([_powers(expected, found, group)])
+        return max(float(Noise.of(each).by_part().max(initial=0.0)) for each in sums.values())
 
     def compare(self, one: Constants, other: Constants, policy: Policy = POLICY) -> tuple[float, float]:
         """Returns the noise with either of two kinds of constants, on as many samples as tell which is the better.
@@ -118,7 +118,8 @@ class ConstantTrial:
         expected = self._outputs(sample) if sample else self._expected[0]
         judged = self._judged(expected)
         runs = (ort.run(self._session, {**self._feeds[sample], **constants}) for constants in kinds)
-        return [[_noise([(expected[index], found[index]) for index in group]) for group in judged] for found in runs]
+        powers = ([_powers(expected, found, group) for group in judged] for found in runs)
+        return [[each.noise / each.signal for each in groups] for groups in powers]
 
     def _judged(self, outputs: Sequence[object]) -> list[list[int]]:
         """Returns the groups that hold floats, all of them finite and some not zero."""
@@ -150,23 +151,10 @@ def _is_judged(outputs: Sequence[Any]) -> bool:
     return are_finite and any(np.any(each) for each in outputs)
 
 
-def _noise(pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> float:
-    noise, power = _powers(pairs)
-    return float(noise / power)
-
-
-def _powers(pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> NDArray[np.float64]:
-    """Returns the noise of a group and its power, from what is expected of each member and what there is."""
-    noise = power = 0.0
-    for reference, output in (in_one_shape(*pair) for pair in pairs):
-        power += float(np.square(reference, dtype=np.float64).sum())
-        if reference.shape != output.shape or not np.isfinite(output).all():
-            noise = math.inf
-            continue
-        # NumPy makes a scalar of arrays without dimensions, into which nothing can be written.
-        difference = np.asarray(np.subtract(reference, output, dtype=np.float64))
-        noise += float(np.square(difference, out=difference).sum())
-    return np.array([noise, power])
+def _powers(expected: Sequence[Any], found: Sequence[Any], group: Sequence[int]) -> Powers:
+    """Returns the power of what is expected of a group of outputs, and of its noise."""
+    each = [powers_of(expected[index], found[index]) for index in group]
+    return Powers(sum(one.signal for one in each), sum(one.noise for one in each))
 
 
 def _geometric_mean(noises: Sequence[float]) -> float:
@@ -176,12 +164,11 @@ def _geometric_mean(noises: Sequence[float]) -> float:
 
 
 def _is_decided(pairs: Sequence[tuple[float, float]], policy: Policy) -> bool:
-    """Whether samples tell which of two is the better, by the logarithm of their noise."""
+    """Whether samples tell which of two is the better."""
     if len(pairs) < policy.trial_least_samples or not all(map(all, pairs)):
         return False
-    gains = [math.log(one) - math.log(other) for one, other in pairs]
-    error = statistics.stdev(gains) / math.sqrt(len(gains))
-    return abs(statistics.fmean(gains)) > policy.trial_certainty * error
+    gains = Gains.of_noise(*np.array(pairs).T)
+    return gains.better(errors=policy.trial_certainty) or gains.worse(errors=policy.trial_certainty)
 
 
 def decibels(noise: float) -> str:

@@ -1,19 +1,66 @@
-"""How far outputs are from those of the float model: one number for a metric's name, the less the closer."""
+"""Distances of outputs from those of the float model by the metrics of mixed precision, the less the closer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DISTANCES", "RATIOS"]
+from quarkfast.evaluate.judge import Counted, Judge
+
+__all__ = ["AS_THEY_STAND", "DISTANCES", "RATIOS", "Verdict", "verdict_on"]
 
 _Rows = Sequence[NDArray[np.float64]]
 
 RATIOS = ("sqnr", "psnr")
 """Metrics in dB, of which `DISTANCES` has the negative."""
+
+
+AS_THEY_STAND = Counted(unranked=False, parts=False)
+"""What a judge counts whose verdicts are distances: outputs as they stand."""
+
+
+class Verdict(NamedTuple):
+    """How far a model is from the float model.
+
+    Attributes:
+        distance: By a metric; the less the closer, also for ratios, which are negative.
+        noise: The same as what about adds up over layers: of a ratio the part of the power that is noise.
+        sqnr: Of the worst output, in dB.
+    """
+
+    distance: float
+    noise: float
+    sqnr: float
+
+
+def verdict_on(quantized: bytes, judge: Judge, metric: str = "sqnr", output: int | None = None) -> Verdict:
+    """Returns how far a quantized model is, by one of `DISTANCES`.
+
+    Args:
+        quantized: The model.
+        judge: A judge of outputs as they stand.
+        metric: Name of the metric.
+        output: Index of the output that the distance is of; None takes the worst.
+    """
+    runs = list(judge.pairs(quantized))
+
+    def distance(name: str, key: tuple[str, str | int]) -> float:
+        """Returns infinity for outputs of another shape, and for what is no number."""
+        pairs = [run[key] for run in runs]
+        if any(one.shape != other.shape for one, other in pairs):
+            return float("inf")
+        wanted, found = zip(*((one.astype(np.float64), other.astype(np.float64)) for one, other in pairs), strict=True)
+        value = float(DISTANCES[name](wanted, found))
+        return value if value == value else float("inf")  # NaN is not equal to itself
+
+    keys = runs[0].keys()
+    sqnr = max((distance("sqnr", key) for key in keys), default=-np.inf)
+    worst = max((distance(metric, key) for key in keys if output in (None, key[1])), default=-np.inf)
+    return Verdict(worst, float(10 ** (worst / 10) if metric in RATIOS else worst), -sqnr)
 
 
 def _noise(wanted: _Rows, found: _Rows) -> float:

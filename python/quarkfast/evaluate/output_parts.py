@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ class OutputParts:
         self,
         model: onnx.ModelProto,
         feeds: Sequence[Feed],
-        runs: Sequence[Mapping[str, object]],
+        outputs: Iterable[str],
         folder: Path | None = None,
     ) -> None:
         """Finds out what each element of an output comes from.
@@ -35,7 +35,7 @@ class OutputParts:
         Args:
             model: The float model.
             feeds: Arrays by the names of the inputs.
-            runs: What the model gives for each feed, by the names of outputs; others are not split.
+            outputs: Names of the outputs to split.
             folder: Where the files are that the model refers to, or None where all its constants are in it.
 
         Raises:
@@ -43,11 +43,15 @@ class OutputParts:
         """
         makers = {name: node for node in model.graph.node for name in node.output}
         self._flat: dict[str, list[NDArray[np.bool_]]] = {}
-        for output in runs[0] if runs else ():
+        for output in outputs if feeds else ():
             sources = _joined(makers, output)
             flat = [_is_flat(makers, name) for name in sources]
             if any(flat) and not all(flat):
                 self._flat[output] = _marks(model, output, dict(zip(sources, flat, strict=True)), feeds, folder)
+
+    def count(self, name: str) -> int:
+        """Returns in how many parts an output comes."""
+        return 2 if name in self._flat else 1
 
     def split(self, sample: int, name: str, output: NDArray[np.generic]) -> list[NDArray[np.generic]]:
         """Returns an output in parts, each in one row; in one where only things of one kind are joined.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core, ort
-from quarkfast.evaluate.common_shape import in_one_shape, is_float_array
+from quarkfast.evaluate.common_shape import is_float_array
 from quarkfast.evaluate.logits import Logits, logits_of
+from quarkfast.evaluate.noise import Noise, Powers, powers_of
 from quarkfast.evaluate.output_parts import OutputParts
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.ranked_outputs import judge_unranked
@@ -57,8 +59,9 @@ class PairTrial:
         runs = [dict(zip(self._names, ort.run(session, feed), strict=True)) for feed in feeds]
         floats = [{name: each for name, each in run.items() if is_float_array(each)} for run in runs]
         self.outputs = sum(floats[0][name].size for name in self._names[:given] if name in floats[0])
-        self._parts = OutputParts(wanted, feeds, floats)
+        self._parts = OutputParts(wanted, feeds, floats[0])
         self._wanted = [self._split(sample, list(run.values())) for sample, run in enumerate(runs)]
+        self._power = np.array([[powers_of(part, part).signal for part in parts] for parts in self._wanted])
         del session, runs, floats
         _core.release_memory()
         self._model = model.SerializeToString()
@@ -77,7 +80,7 @@ class PairTrial:
             rounded: Names of tensors.
             samples: How many of the samples are run, the first ones; all by default.
         """
-        found = self._noise(self._wanted[:samples], rounded)
+        found = self._noise(self._wanted[:samples], rounded).by_part()
         return float(np.max(found, initial=0.0))
 
     def own_noise(self, rounded: Collection[str], samples: int | None = None) -> float:
@@ -92,16 +95,18 @@ class PairTrial:
         """
         if self._unrounded is None:
             self._unrounded = self._outputs(len(self._feeds), ())
-        return float(np.sum(self._noise(self._unrounded[:samples], rounded)))
+        own = self._noise(self._unrounded[:samples], rounded)
+        return float(np.sum(replace(own, signal=self._power[: len(own.noise)]).by_part()))
 
-    def _noise(self, beside: Sequence[_Parts], rounded: Collection[str]) -> NDArray[np.float64]:
-        """Returns the noise of each output and part of one, as a part of its power over these samples."""
-        noise = np.zeros(len(self._wanted[0]))
-        for wanted, found in zip(beside, self._outputs(len(beside), rounded), strict=True):
-            same = len(wanted) == len(found)
-            noise += [_difference(*each) for each in zip(wanted, found, strict=True)] if same else np.inf
-        power = _squares(self._wanted[: len(beside)])
-        return noise[power > 0] / power[power > 0]
+    def _noise(self, beside: Sequence[_Parts], rounded: Collection[str]) -> Noise:
+        """Returns the noise of each output and part of one beside what is given."""
+        found = list[list[Powers]]()
+        for wanted, given in zip(beside, self._outputs(len(beside), rounded), strict=True):
+            same = len(wanted) == len(given)
+            pairs = zip(wanted, given if same else wanted, strict=True)
+            powers = [powers_of(*pair) for pair in pairs]
+            found.append(powers if same else [each._replace(noise=np.inf) for each in powers])
+        return Noise.of(found)
 
     def _outputs(self, samples: int, rounded: Collection[str]) -> list[_Parts]:
         wanted, count = set(rounded), len(self._names)
@@ -209,18 +214,3 @@ def _choice(switch: str, before: Sequence[onnx.NodeProto], pair: onnx.NodeProto,
             body = [*before, rounded]
         branches.append(onnx.helper.make_graph(body, output, [], [onnx.ValueInfoProto(name=output)]))
     return onnx.helper.make_node("If", [switch], [name], then_branch=branches[0], else_branch=branches[1])
-
-
-def _squares(samples: Sequence[_Parts]) -> NDArray[np.float64]:
-    """Returns the power of each part over all samples."""
-    found: NDArray[np.float64] = np.zeros(len(samples[0]) if samples else 0)
-    for parts in samples:
-        found += [float(np.square(part).sum()) for part in parts]
-    return found
-
-
-def _difference(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    one, other = in_one_shape(one, other)
-    if one.size != other.size or not np.isfinite(other).all():
-        return float("inf")
-    return float(np.square(one - other).sum())

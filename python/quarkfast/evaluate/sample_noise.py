@@ -12,10 +12,10 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core, ort
-from quarkfast.evaluate.common_shape import in_one_shape
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.joined_pairs import join_pairs
 from quarkfast.evaluate.logits import judge_also, judge_logits, logits_of
+from quarkfast.evaluate.noise import Noise, Powers, powers_of
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.ranked_outputs import judge_unranked
 
@@ -70,8 +70,7 @@ class SampleNoise:
         models = {id(form.model): form for form in forms}
         sessions = {key: self._open(form) for key, form in models.items()}
         self._forms = [(sessions[id(form.model)], form.constants) for form in forms]
-        self._powers: list[list[float]] = []
-        self._noises: list[list[list[float]]] = [[] for _ in forms]
+        self._seen: list[list[list[Powers]]] = [[] for _ in forms]
         _core.release_memory()  # of what the sessions were read from
 
     def _open(self, form: TriedForm) -> Any:
@@ -92,24 +91,15 @@ class SampleNoise:
         """
         wanted = self._outputs(self._session, feed)
         self.numbers += sum(each.size for each in wanted)
-        self._powers.append(_noises([np.zeros_like(each) for each in wanted], wanted))
-        for place, (noises, (session, constants)) in enumerate(zip(self._noises, self._forms, strict=True)):
+        for place, (seen, (session, constants)) in enumerate(zip(self._seen, self._forms, strict=True)):
             runs = places is None or place in places
-            noises.append(
-                _noises(wanted, self._outputs(session, {**feed, **constants})) if runs else [np.nan] * len(wanted)
-            )
+            found = self._outputs(session, {**feed, **constants}) if runs else wanted
+            powers = [_powers(*pair) for pair in zip(wanted, found, strict=True)]
+            seen.append(powers if runs else [each._replace(noise=np.nan) for each in powers])
 
     def noises(self) -> list[NDArray[np.float64]]:
-        """Returns the noise of each form on each sample, beside the mean power of a sample's outputs; nothing for none.
-
-        It is NaN where a form was not run, else the mean over outputs of floats; those that are not finite in the float
-        model, and those of nothing but zeros, do not count. Where none is left, there are no samples.
-        """
-        power = np.mean(self._powers, axis=0)
-        counted = np.isfinite(power) & (power > 0)
-        if not counted.any():
-            return [np.zeros(0) for _ in self._forms]
-        return [(np.array(each)[:, counted] / power[counted]).mean(axis=1) for each in self._noises]
+        """Returns the noise of each form on each sample (`Noise.beside_mean`); NaN where a form was not run."""
+        return [Noise.of(each).beside_mean() for each in self._seen]
 
     def close(self) -> None:
         """Ends the sessions, and gives their memory back."""
@@ -123,11 +113,6 @@ class SampleNoise:
         return [logits[name].telling(each) if name in logits else each for name, each in given]
 
 
-def _noises(wanted: Sequence[NDArray[Any]], got: Sequence[NDArray[Any]]) -> list[float]:
-    """Returns the sum of squared differences of each output; infinity where shapes differ or it is not finite."""
-    return [
-        float(np.square(one.astype(np.float64) - other).sum())
-        if one.dtype.kind == "f" and one.shape == other.shape and np.isfinite(other).all()
-        else np.inf
-        for one, other in (in_one_shape(*pair) for pair in zip(wanted, got, strict=True))
-    ]
+def _powers(wanted: NDArray[Any], found: NDArray[Any]) -> Powers:
+    """Returns the power of an output and its noise; what is no array of floats does not count."""
+    return powers_of(wanted, found) if wanted.dtype.kind == "f" else Powers(0.0, 0.0)

@@ -12,9 +12,10 @@ from typing import Any
 import onnx
 from numpy.typing import NDArray
 
-from quarkfast.algorithms.held_apart import Gains
 from quarkfast.calibration.data import CalibrationData, Feed, model_inputs, open_data
 from quarkfast.config import Scheme
+from quarkfast.evaluate.judge import Judge, hold_out
+from quarkfast.evaluate.noise import Gains
 from quarkfast.graph.external import check_not_a_source
 from quarkfast.graph.load import ModelSource, external_files, load_model, model_bytes
 from quarkfast.graph.save import to_proto
@@ -26,7 +27,6 @@ from quarkfast.pipeline.remembered import Remembered
 from quarkfast.pipeline.single_rows import cut_to_rows
 from quarkfast.pipeline.summary import Summary
 from quarkfast.quantization.weight_precision import USUAL
-from quarkfast.reconstruction.output_error import ReferenceOutputs
 from quarkfast.statistics import Calibration
 from quarkfast.targets import Target
 
@@ -45,8 +45,8 @@ _OPTIONS = (
 # samples that judge gain less, 32 others had -5 to +0.8 dB by it.
 _GAIN_OF_EQUALIZATION = 1.0
 
-# Samples that are judged and not calibrated with, at most a quarter of all, and those that calibrate for that.
-_HELD_APART, _CALIBRATING = 16, 48
+# Samples that calibrate what is judged.
+_CALIBRATING = 48
 
 # Fewer samples than this tell nothing of others.
 _FEWEST = 4
@@ -104,9 +104,8 @@ def quantize_judged(
     read = replace(scheme, samples=None, preprocess=None)
     chosen, note = read, None
     if len(feeds) >= _FEWEST:
-        apart = min(_HELD_APART, len(feeds) // 4)
-        parts = feeds[: len(feeds) - apart][:_CALIBRATING], feeds[len(feeds) - apart :]
-        chosen, note = _choose(model, reference, read, target, *parts, max_memory, clock)
+        calibrating, judged = hold_out(feeds)
+        chosen, note = _choose(model, reference, read, target, calibrating[:_CALIBRATING], judged, max_memory, clock)
     data, summary = make(model, path, chosen, target, feeds, None, *given)
     return data, summary if note is None else replace(summary, notes=(*summary.notes, note))
 
@@ -141,21 +140,21 @@ def _choose(
     alone = _asked(scheme) == [_SHIFTING]  # which is for activations, whatever the codes of weights
     remembered = Remembered()
 
-    def ratios(tried: Scheme, outputs: ReferenceOutputs) -> NDArray[Any]:
+    def ratios(tried: Scheme) -> NDArray[Any]:
         tried = replace(tried, rounding="nearest", rounding_options=()) if alone else tried
         given: tuple[Any, ...] = (calibrating, None, max_memory, clock, False, USUAL, remembered)
         data, _ = quantize_model(model, None, tried, target, *given)
         with clock.stage("judge"):
-            return outputs.ratios_of(onnx.load_model_from_string(data))
+            return judge.noise(data).ratios()
 
     left, kinds = _without(scheme), [scheme]
     if scheme.shift_activations and scheme.search_ranges is None and scheme.activation.method == "minmax":
         kinds.append(replace(scheme, activation=replace(scheme.activation, method="minmse")))
     with clock.stage("judge"):
-        outputs = ReferenceOutputs(reference, judged)
-    with outputs:
-        before = ratios(left, outputs)
-        found = [(Gains(before, ratios(kind, outputs)), kind) for kind in kinds]
+        judge = Judge(reference, judged)
+    with judge:
+        before = ratios(left)
+        found = [(Gains(before, ratios(kind)), kind) for kind in kinds]
     gains, best = max(found, key=lambda each: each[0].mean)
     if _asked(scheme) == [further_equalization(scheme)]:
         poor, why = gains.mean < _GAIN_OF_EQUALIZATION, f"it brought less than {_GAIN_OF_EQUALIZATION:g} dB"

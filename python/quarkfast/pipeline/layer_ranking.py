@@ -10,7 +10,8 @@ from quarkfast.calibration.data import Feed
 from quarkfast.config import LayerRule, Scheme
 from quarkfast.config.mixed_precision import MixedPrecision
 from quarkfast.errors import ConfigError
-from quarkfast.evaluate.output_judge import OutputJudge, Verdict
+from quarkfast.evaluate.distance import AS_THEY_STAND, Verdict, verdict_on
+from quarkfast.evaluate.judge import Judge
 from quarkfast.graph.load import ModelSource
 from quarkfast.pipeline.calibrate_model import calibrate_model
 from quarkfast.pipeline.mixed_layers import Chosen, with_layers
@@ -81,7 +82,7 @@ class LayerRanking:
         self._model, self._target, self._settings, self._candidates = model, target, settings, candidates
         self._feeds, self._max_memory, self._clock = list(feeds), max_memory, clock
         self._quick = replace(base, bias_correction=False, rounding="nearest", rounding_options=())
-        self._judge = OutputJudge(reference, self._feeds[: settings.samples], settings.metric, settings.output)
+        self._judge = Judge(reference, self._feeds[: settings.samples], AS_THEY_STAND)
         self._statistics = self._calibrate()
 
     def ranked(self) -> list[RankedLayer]:
@@ -120,7 +121,8 @@ class LayerRanking:
         feeds = None if known is not None else self._feeds
         data, _ = quantize_model(self._model, None, scheme, self._target, feeds, known, self._max_memory, Clock())
         candidate, form = chosen[0] if chosen else (self._candidates[0], self._candidates[0].forms[0])
-        return RankedLayer(candidate, form, self._judge.judge(data), len(data), time.perf_counter() - start)
+        verdict = verdict_on(data, self._judge, self._settings.metric, self._settings.output)
+        return RankedLayer(candidate, form, verdict, len(data), time.perf_counter() - start)
 
     def _calibrate(self) -> Calibration | None:
         """Returns statistics for every choice of layers; None where they cannot be shared, or none are needed."""

@@ -12,8 +12,8 @@ from quarkfast.calibration.data import CalibrationData, model_inputs, open_data
 from quarkfast.config import LayerRule, Scheme
 from quarkfast.config.mixed_precision import MixedPrecision
 from quarkfast.errors import ConfigError
-from quarkfast.evaluate.distance import RATIOS
-from quarkfast.evaluate.output_judge import OutputJudge, Verdict
+from quarkfast.evaluate.distance import AS_THEY_STAND, RATIOS, Verdict, verdict_on
+from quarkfast.evaluate.judge import Judge, hold_out
 from quarkfast.graph.load import ModelSource, load_model
 from quarkfast.graph.save import to_proto
 from quarkfast.pipeline.layer_ranking import LayerRanking, RankedLayer, size_of
@@ -26,9 +26,6 @@ from quarkfast.quantization.layer_candidates import LayerCandidate
 from quarkfast.targets import Target
 
 __all__ = ["MixedSearch"]
-
-# Samples that are judged and not calibrated with: the last ones, at most a quarter of all.
-_HELD_APART = 16
 
 # A tenth of a decibel: noise that is this much greater is as good.
 _NEAR = 10**0.01
@@ -72,12 +69,16 @@ class MixedSearch:
         if samples.random:
             raise ConfigError("mixed_precision: expected real samples to judge outputs on, got random ones")
         feeds = [dict(feed) for feed in samples]
-        apart = min(_HELD_APART, len(feeds) // 4) or len(feeds) // 2
-        self._calibrating, self._judged = feeds[: len(feeds) - apart], feeds[len(feeds) - apart :] or feeds
+        self._calibrating, self._judged = hold_out(feeds)
         self._base = replace(base, samples=None, preprocess=None)
         for each in candidates:
             size_of(each, settings)  # which is refused before anything runs
-        self._judge = OutputJudge(self._reference, self._judged, settings.metric, settings.output)
+        self._judge = Judge(self._reference, self._judged, AS_THEY_STAND)
+        if settings.output is not None and settings.output not in self._judge.outputs:
+            known = ", ".join(map(str, self._judge.outputs)) or "none"
+            raise ConfigError(
+                f"mixed_precision: output: expected the index of an output of floats ({known}), got {settings.output}"
+            )
         self._ranking: list[RankedLayer] = []
         self._order = [(each, each.forms[0]) for each in candidates]
         self._results: dict[int, _MixedResult] = {}
@@ -171,7 +172,7 @@ class MixedSearch:
                 self._histograms,
             )
             with self._clock.stage("judge"):
-                verdict = self._judge.judge(data)
+                verdict = verdict_on(data, self._judge, self._settings.metric, self._settings.output)
             self._results[count] = _MixedResult(data, summary, verdict, time.perf_counter() - start)
         return self._results[count]
 

@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-import onnx
-
-from quarkfast.algorithms.held_apart import Gains
 from quarkfast.calibration.data import CalibrationData, DataReader, Feed, model_inputs, open_data
 from quarkfast.config import Scheme
+from quarkfast.evaluate.judge import Judge, hold_out
+from quarkfast.evaluate.noise import Gains
 from quarkfast.graph.load import ModelSource, load_model
 from quarkfast.graph.save import to_proto
 from quarkfast.pipeline.context import Uncorrected
@@ -22,7 +21,6 @@ from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quantize_model import quantize_model
 from quarkfast.pipeline.single_rows import cut_to_rows
 from quarkfast.pipeline.summary import POOR, Summary
-from quarkfast.reconstruction.output_error import ReferenceOutputs
 from quarkfast.statistics import Calibration
 from quarkfast.targets import Target
 
@@ -35,8 +33,8 @@ _GAIN = 3.0
 # And where a Clip is all that it goes through, which costs nothing.
 _GAIN_THROUGH_CLIP = 1.0
 
-# Samples that judge, at most a quarter of those that are read, and those that calibrate for that.
-_HELD_APART, _CALIBRATING = 8, 24
+# Samples that are read for that.
+_READ = 32
 
 # Fewer samples than this tell nothing of others.
 _FEWEST = 8
@@ -93,9 +91,8 @@ class _Job:
 
     def gains(self, before: bytes, after: bytes, feeds: Sequence[Feed]) -> Gains:
         """Returns what the outputs of one model gain by another."""
-        models = map(onnx.load_model_from_string, (before, after))
-        with self.clock.stage("judge"), ReferenceOutputs(to_proto(load_model(self.model)), feeds) as outputs:
-            return Gains(*map(outputs.ratios_of, models))
+        with self.clock.stage("judge"), Judge(to_proto(load_model(self.model)), feeds) as judge:
+            return Gains(*(judge.noise(data).ratios() for data in (before, after)))
 
 
 def quantize_improved_where_poor(
@@ -141,8 +138,8 @@ def _equalized(job: _Job, scheme: Scheme, made: _Made, path: Path | None) -> _Ma
     feeds = [] if changed is None else _feeds(job.model, scheme, job.samples)
     if changed is None or len(feeds) < _FEWEST:
         return made
-    apart = min(_HELD_APART, len(feeds) // 4)
-    gains = job.gains(made.plain, job.make_of(changed, feeds[:-apart]), feeds[-apart:])
+    calibrating, judged = hold_out(feeds)
+    gains = job.gains(made.plain, job.make_of(changed, calibrating), judged)
     if gains.mean < (_GAIN if dict(changed.equalize_options).get("through_gates") else _GAIN_THROUGH_CLIP):
         return made
     name, ratio = made.worst
@@ -166,4 +163,4 @@ def _feeds(model: ModelSource, scheme: Scheme, data: CalibrationData | None) -> 
         return []
     cut_to_rows(samples, loaded)
     size = sum(array.nbytes for array in samples.first.values()) // max(samples.count(samples.first), 1)
-    return samples.rows(min(_HELD_APART + _CALIBRATING, _BUDGET // max(size, 1)))
+    return samples.rows(min(_READ, _BUDGET // max(size, 1)))

@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from quarkfast.calibration.data import CalibrationData, Feed
 from quarkfast.config import Change, Scheme, TensorRule
 from quarkfast.deferred import ir
 from quarkfast.errors import ConfigError
-from quarkfast.evaluate.output_judge import OutputJudge
+from quarkfast.evaluate.distance import AS_THEY_STAND, verdict_on
+from quarkfast.evaluate.judge import Judge
 from quarkfast.evaluate.tensor_comparison import Prediction
 from quarkfast.graph.load import ModelSource
 from quarkfast.graph.save import serialize, to_proto
 from quarkfast.graph.traced_pairs import with_finer_pairs
 from quarkfast.pipeline.quantize import quantize
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Mend", "made_finer", "predict_gains", "quantized_anew"]
 
@@ -38,10 +35,10 @@ def predict_gains(reference: ir.Model, mend: Mend, tensors: Sequence[str], feeds
         tensors: Names of tensors as `quarkfast.graph.traced_pairs` finds them.
         feeds: Samples.
     """
-    judge = OutputJudge(to_proto(reference).SerializeToString(), feeds, "sqnr", None)
+    judge = Judge(to_proto(reference), feeds, AS_THEY_STAND)
 
     def sqnr(names: Collection[str]) -> float:
-        return judge.judge(mend(names)).sqnr
+        return verdict_on(mend(names), judge).sqnr
 
     now, alone = sqnr(()), tuple((name, sqnr({name})) for name in tensors)
     gaining = {name for name, ratio in alone if ratio > now}

@@ -15,7 +15,7 @@ from quarkfast.calibration.data import CalibrationData, model_inputs, open_data
 from quarkfast.config import Scheme
 from quarkfast.errors import ConfigError
 from quarkfast.evaluate.exact_sums import exact_session
-from quarkfast.evaluate.float_outputs import FloatOutputs
+from quarkfast.evaluate.judge import Counted, Judge, hold_out
 from quarkfast.graph.access import name_of
 from quarkfast.graph.external import check_not_a_source
 from quarkfast.graph.load import ModelSource, external_files, load_model
@@ -32,9 +32,6 @@ from quarkfast.quantization.weight_precision import USUAL, Effort
 from quarkfast.targets import Target
 
 __all__ = ["Attempt", "Ladder", "Quantized"]
-
-# Samples that are judged and not calibrated with: the last ones, at most a quarter of all.
-_HELD_APART = 16
 
 # In dB, what the choice of tensors aims at above the target, or what is in doubt where that is more: its samples are
 # others than those that are judged.
@@ -126,14 +123,13 @@ class Ladder:
         if samples.random:
             raise ConfigError(f"{goal.name}: expected real samples to judge outputs on, got random ones")
         feeds = [dict(feed) for feed in samples]
-        apart = min(_HELD_APART, len(feeds) // 4) or len(feeds) // 2
-        self.calibration, self._judged = feeds[: len(feeds) - apart], feeds[len(feeds) - apart :] or feeds
+        self.calibration, self._judged = hold_out(feeds)
         self.model, self._path, self._max_memory, self.clock = model, path, max_memory, clock
         self._histograms = histograms
         self.tensors = {name_of(value) for node in loaded.graph for value in (*node.inputs, *node.outputs) if value}
         self.goal = goal
         with clock.stage("judge"):
-            self._wanted = FloatOutputs(self.reference, self._judged)
+            self._judge = Judge(self.reference, self._judged, Counted(logits=True))
             session = ort.inference_session(self.reference, ort.session_options(optimize=False, spinning=False))
             self._float = Quality(np.inf, goal.measure(session, self._judged))
         self._tried: list[LeverResult] = []
@@ -176,7 +172,7 @@ class Ladder:
         self._planned.append(plan)
         made = self.quantize(plan)
         with self.clock.stage("judge"):
-            ratios = self._wanted.judge(made.data)
+            ratios = self._judge.noise(made.data).over_samples()
             metric = self.goal.measure(exact_session(made.data), self._judged)
             found = Quality(ratios.outputs, metric, ratios.logits, ratios.doubt)
         kept = self._best is None or self.goal.is_better(found, self._best.quality, self._float, gain)
@@ -206,7 +202,7 @@ class Ladder:
     def gain(self, before: Quantized, after: Quantized) -> float:
         """Returns how many dB more the worse of outputs and logits has with another model."""
         with self.clock.stage("judge"):
-            least, other = (self._wanted.judge(each.data).worst for each in (before, after))
+            least, other = (self._judge.noise(each.data).over_samples().worst for each in (before, after))
         return other - least
 
     def aim(self, more: float) -> float:

@@ -7,8 +7,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from quarkfast.evaluate.activation_store import ActivationStore
 from quarkfast.evaluate.partial_model import Feed
-from quarkfast.reconstruction.activation_store import ActivationStore
 
 __all__ = ["stored_feeds"]
 

@@ -1,6 +1,6 @@
 """Reconstruction: what each layer with weights sees and should give, and how far from it a choice of weights is.
 
-`gram`, `reconstruct` and `output_error` are modules of their own, which a job loads that rounds by the output.
+`gram` and `reconstruct` are modules of their own, which a job loads that rounds by the output.
 """
 
 from quarkfast.reconstruction.input_means import InputMeans

@@ -8,7 +8,7 @@ from copy import copy
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.reconstruction.activation_store import ActivationStore
+from quarkfast.evaluate.activation_store import ActivationStore
 from quarkfast.reconstruction.set_aside import LARGE
 
 __all__ = ["GramMatrices", "counted", "fixed_point_step"]

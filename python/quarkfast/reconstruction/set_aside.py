@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from quarkfast.reconstruction.activation_store import ActivationStore
+from quarkfast.evaluate.activation_store import ActivationStore
 
 __all__ = ["LARGE", "SetAside"]
 

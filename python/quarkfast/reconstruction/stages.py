@@ -12,10 +12,10 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from quarkfast.evaluate.activation_store import ActivationStore
 from quarkfast.evaluate.partial_model import Piece
 from quarkfast.graph.external import read_constant
 from quarkfast.graph.subgraphs import names_read
-from quarkfast.reconstruction.activation_store import ActivationStore
 from quarkfast.reconstruction.linear_layer import FIRST_STATE, LENGTHS, LinearLayer, states_before, without_padding
 
 __all__ = ["StagedModel"]

@@ -2,16 +2,16 @@ import numpy as np
 import onnx
 import pytest
 
-from quarkfast.reconstruction.output_error import ReferenceOutputs
+from quarkfast.evaluate.judge import Counted, Judge, hold_out
 from support.tiny_models import tiny_model
 
 TEXT = "g (float[N, 2] x) => (float[N, 2] y, int64[2] s) { y = Mul (x, f) s = Shape (x) }"
 FEEDS = [{"x": np.float32([[3.0, 4.0]])}, {"x": np.float32([[0.0, 5.0]])}]
 
 
-def output_ratios(reference, quantized, *rest):
-    with ReferenceOutputs(reference, *rest) as outputs:
-        return outputs.ratios_of(quantized)
+def output_ratios(reference, quantized, feeds, features=""):
+    with Judge(reference, feeds, Counted(features=features)) as judge:
+        return judge.noise(quantized).ratios()
 
 
 def _times(factor):
@@ -65,6 +65,13 @@ def test_boxes_and_scores_of_one_output_count_alike():
 
 
 def test_one_reference_serves_several_models():
-    with ReferenceOutputs(_times(1.0), FEEDS) as outputs:
-        found = [outputs.ratios_of(_times(factor)).tolist() for factor in (1.0, np.inf, 1.0)]
+    with Judge(_times(1.0), FEEDS) as judge:
+        found = [judge.noise(_times(factor)).ratios().tolist() for factor in (1.0, np.inf, 1.0)]
     assert found == [[100.0] * 2, [-100.0] * 2, [100.0] * 2]
+
+
+def test_a_holdout_is_a_quarter_of_the_samples_and_16_at_the_most():
+    assert [tuple(map(len, hold_out(range(count)))) for count in (1, 2, 3, 4, 32, 100)] == [
+        *((1, 1), (1, 1), (2, 1), (3, 1), (24, 8), (84, 16))
+    ]
+    assert hold_out(range(4)) == ([0, 1, 2], [3])
