@@ -145,7 +145,6 @@ from quarkfast.pipeline.calibrate import calibrate as calibrate
 from quarkfast.pipeline.calibrate import merge_calibrations as merge_calibrations
 from quarkfast.pipeline.check_model import Checked as Checked
 from quarkfast.pipeline.check_model import check_model as check_model
-from quarkfast.pipeline.compare_models import compare_models as compare_models
 from quarkfast.pipeline.evaluate_folders import evaluate_folders as evaluate_folders
 from quarkfast.pipeline.evaluate_models import evaluate_models as evaluate_models
 from quarkfast.pipeline.evaluation import Evaluation as Evaluation
@@ -154,13 +153,14 @@ from quarkfast.pipeline.inspect_model import inspect_model as inspect_model
 from quarkfast.pipeline.measure_latency import measure_latency as measure_latency
 from quarkfast.pipeline.model_plan import ModelPlan as ModelPlan
 from quarkfast.pipeline.plan import plan as plan
-from quarkfast.pipeline.quantize import QuantizedModel as QuantizedModel
-from quarkfast.pipeline.quantize import quantize as quantize
 from quarkfast.pipeline.summary import Summary as Summary
 from quarkfast.pipeline.typed_options import QuantizeOptions as QuantizeOptions
 from quarkfast.qparams import QParams as QParams
 from quarkfast.qparams import code_range as code_range
 from quarkfast.qparams import from_range as from_range
+from quarkfast.search.compare_models import compare_models as compare_models
+from quarkfast.search.quantize import QuantizedModel as QuantizedModel
+from quarkfast.search.quantize import quantize as quantize
 from quarkfast.statistics import Calibration as Calibration
 from quarkfast.targets import TARGETS as TARGETS
 from quarkfast.targets import Flow as Flow

@@ -239,7 +239,7 @@ def test_a_report_that_fails_late_loses_neither_model_nor_the_report_before(
     def fail(data: bytes, output: Path) -> None:
         raise OutputError(f"output: expected to write {str(output)!r}, got No space left on device")
 
-    monkeypatch.setattr("quarkfast.pipeline.quantize.save_bytes", fail)
+    monkeypatch.setattr("quarkfast.search.quantize.save_bytes", fail)
     assert quantize(model, "--calibration-data", samples, "--report", report) == ExitCode.OUTPUT
     onnx.checker.check_model(onnx.load(model.with_name("digits_a8w8.onnx")), full_check=True)
     assert report.read_text(encoding="utf-8") == "the one before"

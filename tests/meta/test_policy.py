@@ -12,7 +12,10 @@ import pytest
 from quarkfast.config import POLICY, thresholds
 
 PACKAGE = Path(__file__).parents[2] / "python" / "quarkfast"
-DECIDING = ["algorithms", "evaluate", "pipeline", "quantization", "ranges", "reconstruction", "targets", "transforms"]
+DECIDING = [
+    *("algorithms", "evaluate", "pipeline", "quantization", "ranges", "reconstruction", "search", "targets"),
+    "transforms",
+]
 
 # Words that numbers which decide have in their names; floats need none.
 WORDS = re.compile(
@@ -84,8 +87,8 @@ EXCEPTIONS = {
         "evaluate _REWRITTEN",
         "evaluate _GONE",
         "evaluate _SMALL",
-        "pipeline _CUT",
-        "pipeline _PREDICTED",
+        "search _CUT",
+        "search _PREDICTED",
         "pipeline _TRIED",
         "pipeline _SAME",
         "pipeline most",
@@ -97,18 +100,15 @@ EXCEPTIONS = {
 SEARCHES = {
     "evaluate/judge.py",
     "evaluate/noise.py",
-    "evaluate/float_outputs.py",
-    "reconstruction/output_error.py",
-    "pipeline/judged_options.py",
-    "pipeline/louder_activations.py",
-    "pipeline/mixed_search.py",
     "pipeline/poor_output_steps.py",
-    "pipeline/poor_outputs.py",
-    "pipeline/quality_goal.py",
-    "pipeline/quality_ladder.py",
-    "pipeline/quality_levers.py",
-    "pipeline/stored_levers.py",
     "pipeline/summary.py",
+    "search/activation_sensitivity.py",
+    "search/layer_precision.py",
+    "search/levers.py",
+    "search/precision.py",
+    "search/quality_goal.py",
+    "search/search.py",
+    "search/unasked.py",
 }
 
 

@@ -54,7 +54,7 @@ def test_formats_and_the_configuration_load_no_heavy_package() -> None:
     assert loaded_after("import quarkfast.formats, quarkfast.config, quarkfast.config.quark") == set()
 
 
-@pytest.mark.parametrize("first", ["quarkfast.pipeline.quantize", "quarkfast.config"])
+@pytest.mark.parametrize("first", ["quarkfast.search.quantize", "quarkfast.config"])
 def test_quantize_is_the_function_whatever_was_imported_first(first: str) -> None:
     code = f"import {first}, quarkfast; quarkfast.QuantizedModel; print(type(quarkfast.quantize).__name__)"
     assert run(code) == "function"

@@ -183,7 +183,7 @@ def beside(model: Path, ending: str) -> Path:
 def _check_report(report: Path | None) -> None:
     """Make sure that the report can be written before any work is done."""
     if report is not None:
-        from quarkfast.pipeline.quantize import check_report
+        from quarkfast.search.quantize import check_report
 
         check_report(report)
 

@@ -17,8 +17,8 @@ from quarkfast.config.quark.notes import in_quarks_words, notes_of, notes_of_alg
 from quarkfast.config.quark.plain import DataSource, data_source_of, plain_config
 from quarkfast.errors import QuarkfastError
 from quarkfast.pipeline.calibrate import calibrate
-from quarkfast.pipeline.quantize import quantize
 from quarkfast.pipeline.resolve import resolve
+from quarkfast.search.quantize import quantize
 from quarkfast.tools import to_channels_last
 from quarkfast.tools.in_memory import as_float32, with_channels_last
 

@@ -15,7 +15,7 @@ from quarkfast.config.quark import QuantizationConfig, scheme_of
 from quarkfast.config.quark.enums import CalibrationMethod, QuantFormat, QuantType
 from quarkfast.config.scheme import Scheme
 from quarkfast.errors import UnsupportedError
-from quarkfast.pipeline.quantize import quantize
+from quarkfast.search.quantize import quantize
 
 __all__ = ["CalibrationMethod", "QuantFormat", "QuantType", "quantize_dynamic", "quantize_static"]
 

@@ -85,7 +85,7 @@ def run(report: Callable[[str], None] = lambda preset: None) -> Iterator[Row]:
 
 def quantize_model(preset: str, path: Path, images: Images) -> float:
     """Quantize the embedded model to a path and return the seconds that it took, imports apart."""
-    from quarkfast.pipeline.quantize import quantize
+    from quarkfast.search.quantize import quantize
 
     result = quantize(MODEL, path, preset=preset, calibration_data={INPUT_NAME: images.calibration})
     # Importing packages is paid once a process, so it is no property of the preset that happens to come first.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from quarkfast import _core, ort
 from quarkfast.config import POLICY, Policy
 from quarkfast.evaluate.common_shape import is_float_array
-from quarkfast.evaluate.noise import Gains, Noise, Powers, powers_of
+from quarkfast.evaluate.noise import Gains, OutputNoise, SignalAndNoise, powers_of
 from quarkfast.evaluate.output_parts import judge_parts
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.ranked_outputs import judge_unranked
@@ -93,12 +93,12 @@ class ConstantTrial:
         """
         while len(self._expected) < len(self._feeds):
             self._expected.append(self._outputs(len(self._expected)))
-        sums: dict[tuple[int, ...], list[list[Powers]]] = {}
+        sums: dict[tuple[int, ...], list[list[SignalAndNoise]]] = {}
         for sample, (feed, expected) in enumerate(zip(self._feeds, self._expected, strict=True)):
             found = ort.run(self._session, {**feed, **constants})
             for group in self._judged(expected):
                 sums.setdefault((sample * of_worst, *group), []).append([_powers(expected, found, group)])
-        return max(float(Noise.of(each).by_part().max(initial=0.0)) for each in sums.values())
+        return max(float(OutputNoise.of(each).by_part().max(initial=0.0)) for each in sums.values())
 
     def compare(self, one: Constants, other: Constants, policy: Policy = POLICY) -> tuple[float, float]:
         """Returns the noise with either of two kinds of constants, on as many samples as tell which is the better.
@@ -151,10 +151,10 @@ def _is_judged(outputs: Sequence[Any]) -> bool:
     return are_finite and any(np.any(each) for each in outputs)
 
 
-def _powers(expected: Sequence[Any], found: Sequence[Any], group: Sequence[int]) -> Powers:
+def _powers(expected: Sequence[Any], found: Sequence[Any], group: Sequence[int]) -> SignalAndNoise:
     """Returns the power of what is expected of a group of outputs, and of its noise."""
     each = [powers_of(expected[index], found[index]) for index in group]
-    return Powers(sum(one.signal for one in each), sum(one.noise for one in each))
+    return SignalAndNoise(sum(one.signal for one in each), sum(one.noise for one in each))
 
 
 def _geometric_mean(noises: Sequence[float]) -> float:

@@ -16,7 +16,7 @@ from quarkfast.evaluate.activation_store import ActivationStore
 from quarkfast.evaluate.common_shape import is_float_array
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.logits import judge_also, logits_of
-from quarkfast.evaluate.noise import Noise, Powers, powers_of
+from quarkfast.evaluate.noise import OutputNoise, SignalAndNoise, powers_of
 from quarkfast.evaluate.output_parts import OutputParts
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.ranked_outputs import judge_unranked
@@ -68,7 +68,7 @@ class Counted:
     features: str = ""
 
 
-class _Column(NamedTuple):
+class _JudgedTensor(NamedTuple):
     """A tensor that counts: its name, and what of its numbers tells."""
 
     tensor: str
@@ -124,18 +124,18 @@ class Judge:
         columns = self._columns.items()
         return [int(at) for (kind, at), each in columns if kind == "output" and each.tensor in self._outputs]
 
-    def noise(self, quantized: bytes | onnx.ModelProto, folder: Path | None = None) -> Noise:
+    def noise(self, quantized: bytes | onnx.ModelProto, folder: Path | None = None) -> OutputNoise:
         """Runs a quantized model with the same outputs, whose files are in a folder.
 
         Raises:
             ModelError: If ONNX Runtime does not take the model or a sample.
         """
-        found, behind = list[list[Powers]](), list[bool]()
+        found, behind = list[list[SignalAndNoise]](), list[bool]()
         for sample, run in enumerate(self.pairs(quantized, folder)):
             parts = [(kind, each) for (kind, at), pair in run.items() for each in self._split(sample, (kind, at), pair)]
             found.append([powers_of(*pair) for _, pair in parts])
             behind = [kind == "logits" for kind, _ in parts]
-        return Noise.of(found, behind)
+        return OutputNoise.of(found, behind)
 
     def pairs(self, quantized: bytes | onnx.ModelProto, folder: Path | None = None) -> Iterator[dict[_Key, _Pair]]:
         """Yields for each sample what the float model gives and what a quantized one gives, for each tensor."""
@@ -168,7 +168,7 @@ class Judge:
         _core.release_memory()
 
 
-def _count(source: bytes | onnx.ModelProto, counted: Counted) -> tuple[onnx.ModelProto, dict[_Key, _Column]]:
+def _count(source: bytes | onnx.ModelProto, counted: Counted) -> tuple[onnx.ModelProto, dict[_Key, _JudgedTensor]]:
     """Returns a model whose outputs are what counts, and these by what they are in any form of the model."""
     model = onnx.ModelProto()
     if isinstance(source, bytes):
@@ -177,14 +177,14 @@ def _count(source: bytes | onnx.ModelProto, counted: Counted) -> tuple[onnx.Mode
         model.CopyFrom(source)
     if counted.unranked:
         judge_unranked(model)
-    columns: dict[_Key, _Column] = {
-        ("output", place): _Column(output.name) for place, output in enumerate(model.graph.output)
+    columns: dict[_Key, _JudgedTensor] = {
+        ("output", place): _JudgedTensor(output.name) for place, output in enumerate(model.graph.output)
     }
     for name, each in logits_of(model).items() if counted.logits else ():
         judge_also(model, each.tensor)
-        columns["logits", name] = _Column(each.tensor, each.telling)
+        columns["logits", name] = _JudgedTensor(each.tensor, each.telling)
     before = len(model.graph.output)
     judge_also(model, counted.features)
     if len(model.graph.output) > before:
-        columns["features", counted.features] = _Column(counted.features)
+        columns["features", counted.features] = _JudgedTensor(counted.features)
     return model, columns

@@ -14,7 +14,7 @@ from quarkfast.config import POLICY, Policy
 from quarkfast.evaluate.common_shape import in_one_shape
 from quarkfast.wording import counted
 
-__all__ = ["Gains", "Noise", "Powers", "Ratios", "powers_of"]
+__all__ = ["Gains", "OutputNoise", "Ratios", "SignalAndNoise", "powers_of"]
 
 # Decibels at which the ratio of a sample ends on either side, so that no exact sample outweighs all others.
 _MOST = 100.0
@@ -25,7 +25,7 @@ _MOST = 100.0
 _STANDARD_ERRORS = 2
 
 
-class Powers(NamedTuple):
+class SignalAndNoise(NamedTuple):
     """Sums of squares of one tensor on one sample.
 
     Attributes:
@@ -39,14 +39,14 @@ class Powers(NamedTuple):
     is_finite: bool = True
 
 
-def powers_of(wanted: NDArray[Any], found: NDArray[Any]) -> Powers:
+def powers_of(wanted: NDArray[Any], found: NDArray[Any]) -> SignalAndNoise:
     """Returns the power of what is wanted, and of what is found instead.
 
     Where one dimension differs, what one array has not is zero in it (`quarkfast.evaluate.common_shape`).
 
     Example:
         >>> powers_of(np.float32([3.0, 4.0]), np.float32([3.0, 2.0]))
-        Powers(signal=25.0, noise=4.0, is_finite=True)
+        SignalAndNoise(signal=25.0, noise=4.0, is_finite=True)
     """
     wanted, found = in_one_shape(wanted, found)
     one, other = wanted.astype(np.float64).ravel(), found.ravel()
@@ -56,9 +56,9 @@ def powers_of(wanted: NDArray[Any], found: NDArray[Any]) -> Powers:
         one, other = one[finite], other[finite] if same else other
     signal = float(np.square(one).sum())
     if not same or not np.isfinite(other).all():
-        return Powers(signal, math.inf, is_finite)
+        return SignalAndNoise(signal, math.inf, is_finite)
     np.subtract(one, other, out=one)  # arrays may be large: in place
-    return Powers(signal, float(np.square(one, out=one).sum()), is_finite)
+    return SignalAndNoise(signal, float(np.square(one, out=one).sum()), is_finite)
 
 
 class Ratios(NamedTuple):
@@ -83,7 +83,7 @@ class Ratios(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Noise:
+class OutputNoise:
     """The power of a float model's outputs and of another model's noise, by sample and output part.
 
     Attributes:
@@ -99,7 +99,7 @@ class Noise:
     logits: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, samples: Sequence[Sequence[Powers]], logits: Sequence[bool] = ()) -> Noise:
+    def of(cls, samples: Sequence[Sequence[SignalAndNoise]], logits: Sequence[bool] = ()) -> OutputNoise:
         """Returns the noise of samples, each of which has the same parts."""
         count = len(samples[0]) if samples else 0
         table = np.array(samples, np.float64).reshape(len(samples), count, 3)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from quarkfast import _core, ort
 from quarkfast.evaluate.common_shape import is_float_array
 from quarkfast.evaluate.logits import Logits, logits_of
-from quarkfast.evaluate.noise import Noise, Powers, powers_of
+from quarkfast.evaluate.noise import OutputNoise, SignalAndNoise, powers_of
 from quarkfast.evaluate.output_parts import OutputParts
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.ranked_outputs import judge_unranked
@@ -98,15 +98,15 @@ class PairTrial:
         own = self._noise(self._unrounded[:samples], rounded)
         return float(np.sum(replace(own, signal=self._power[: len(own.noise)]).by_part()))
 
-    def _noise(self, beside: Sequence[_Parts], rounded: Collection[str]) -> Noise:
+    def _noise(self, beside: Sequence[_Parts], rounded: Collection[str]) -> OutputNoise:
         """Returns the noise of each output and part of one beside what is given."""
-        found = list[list[Powers]]()
+        found = list[list[SignalAndNoise]]()
         for wanted, given in zip(beside, self._outputs(len(beside), rounded), strict=True):
             same = len(wanted) == len(given)
             pairs = zip(wanted, given if same else wanted, strict=True)
             powers = [powers_of(*pair) for pair in pairs]
             found.append(powers if same else [each._replace(noise=np.inf) for each in powers])
-        return Noise.of(found)
+        return OutputNoise.of(found)
 
     def _outputs(self, samples: int, rounded: Collection[str]) -> list[_Parts]:
         wanted, count = set(rounded), len(self._names)

@@ -15,7 +15,7 @@ from quarkfast import _core, ort
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.joined_pairs import join_pairs
 from quarkfast.evaluate.logits import judge_also, judge_logits, logits_of
-from quarkfast.evaluate.noise import Noise, Powers, powers_of
+from quarkfast.evaluate.noise import OutputNoise, SignalAndNoise, powers_of
 from quarkfast.evaluate.partial_model import Feed
 from quarkfast.evaluate.ranked_outputs import judge_unranked
 
@@ -70,7 +70,7 @@ class SampleNoise:
         models = {id(form.model): form for form in forms}
         sessions = {key: self._open(form) for key, form in models.items()}
         self._forms = [(sessions[id(form.model)], form.constants) for form in forms]
-        self._seen: list[list[list[Powers]]] = [[] for _ in forms]
+        self._seen: list[list[list[SignalAndNoise]]] = [[] for _ in forms]
         _core.release_memory()  # of what the sessions were read from
 
     def _open(self, form: TriedForm) -> Any:
@@ -98,8 +98,8 @@ class SampleNoise:
             seen.append(powers if runs else [each._replace(noise=np.nan) for each in powers])
 
     def noises(self) -> list[NDArray[np.float64]]:
-        """Returns the noise of each form on each sample (`Noise.beside_mean`); NaN where a form was not run."""
-        return [Noise.of(each).beside_mean() for each in self._seen]
+        """Returns the noise of each form on each sample (`OutputNoise.beside_mean`); NaN where a form was not run."""
+        return [OutputNoise.of(each).beside_mean() for each in self._seen]
 
     def close(self) -> None:
         """Ends the sessions, and gives their memory back."""
@@ -113,6 +113,6 @@ class SampleNoise:
         return [logits[name].telling(each) if name in logits else each for name, each in given]
 
 
-def _powers(wanted: NDArray[Any], found: NDArray[Any]) -> Powers:
+def _powers(wanted: NDArray[Any], found: NDArray[Any]) -> SignalAndNoise:
     """Returns the power of an output and its noise; what is no array of floats does not count."""
-    return powers_of(wanted, found) if wanted.dtype.kind == "f" else Powers(0.0, 0.0)
+    return powers_of(wanted, found) if wanted.dtype.kind == "f" else SignalAndNoise(0.0, 0.0)

@@ -23,10 +23,10 @@ from quarkfast.graph.placement import ConstantSlot, Placement, Quantizers
 from quarkfast.graph.save import to_proto
 from quarkfast.graph.scalar_functions import ScalarFunction
 from quarkfast.kernels import Range
+from quarkfast.pipeline.cache import Cache
 from quarkfast.pipeline.calibration_source import CalibrationSource
 from quarkfast.pipeline.method_ranges import plan_by_method, plan_fitted
 from quarkfast.pipeline.progress import Clock
-from quarkfast.pipeline.remembered import Remembered
 from quarkfast.pipeline.replan import Planned, plan_with, take_plan
 from quarkfast.pipeline.simulate import read_samples, simulate, simulate_activations
 from quarkfast.quantization import (
@@ -121,7 +121,7 @@ class Context(ModelContext):
         unchanged: Whether there is nothing to quantize, so that the recipe ends early.
         placement: Where pairs go.
         effort: How far weights are improved by other forms.
-        remembered: What quantizations of the same model on the same samples have found out; None for one alone.
+        cache: What quantizations of the same model on the same samples have found out; None for one alone.
         tensor_rules: Forms of tensors other than the scheme's own.
         weight_plan: Which weights are stored in a narrower type, and their codes, where activations are left alone.
         request: The statistics that the steps of the stage wanted.
@@ -166,7 +166,7 @@ class Context(ModelContext):
     unchanged: bool = False
     placement: Placement = field(init=False)
     effort: Effort = USUAL
-    remembered: Remembered | None = None
+    cache: Cache | None = None
     tensor_rules: tuple[TensorRule, ...] = ()
     weight_plan: WeightPlan = field(init=False)
     request: StatisticsRequest = field(default_factory=StatisticsRequest)
@@ -248,7 +248,7 @@ class Context(ModelContext):
 
     def once(self, kind: str, asked: object, make: Callable[[], _Found]) -> _Found:
         """Returns what `make` finds on the model and the samples, or found in another quantization of the same."""
-        return make() if self.remembered is None else self.remembered.find(kind, self.model, asked, make)
+        return make() if self.cache is None else self.cache.find(kind, self.model, asked, make)
 
     def coded_weights(self) -> Mapping[str, QuantizedTensor | QuantizedBlocks | CodedWeight]:
         """Returns the weights of layers that have codes, by name."""

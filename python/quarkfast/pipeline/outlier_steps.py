@@ -36,7 +36,7 @@ def observe_channels(
 
     Args:
         context: Its model runs on its samples.
-        kind: What the result is remembered by (`quarkfast.pipeline.remembered`).
+        kind: What the result is kept by (`quarkfast.pipeline.cache`).
         axes: The axis of the channels, by tensor. One with an infinity or a NaN, which may lie in any channel, is left
             out of the result.
     """

@@ -21,13 +21,13 @@ from quarkfast.graph.operators import OPERATORS
 from quarkfast.graph.subgraphs import graphs_of, nodes_of
 from quarkfast.graph.unchanged import copy_unchanged
 from quarkfast.graph.written_codes import quantized_before
+from quarkfast.pipeline.cache import Cache
 from quarkfast.pipeline.calibration_source import CalibrationSource, calibration_key
 from quarkfast.pipeline.context import Context, Uncorrected, WrittenModel
 from quarkfast.pipeline.metadata import quantized_by
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.recipe_runner import run_recipe
 from quarkfast.pipeline.recipes import lowest_opset_of, recipe_of
-from quarkfast.pipeline.remembered import Remembered
 from quarkfast.pipeline.summary import FloatNode, Summary
 from quarkfast.quantization.weight_precision import USUAL, Effort
 from quarkfast.statistics import Calibration
@@ -59,7 +59,7 @@ def quantize_model(
     clock: Clock,
     histograms: bool = False,
     effort: Effort = USUAL,
-    remembered: Remembered | None = None,
+    cache: Cache | None = None,
     *,
     uncorrected: Uncorrected | None = None,
 ) -> tuple[bytes, Summary]:
@@ -76,7 +76,7 @@ def quantize_model(
         clock: Measures the stages.
         histograms: Whether a histogram of each activation is gathered also where no method reads it.
         effort: How far weights are improved by other forms than the scheme's own.
-        remembered: What others of the same model on the same samples have found out, and what this one adds.
+        cache: What others of the same model on the same samples have found out, and what this one adds.
         uncorrected: Takes the model as it is without output bias correction, where outputs are poor and that is added;
             None adds none.
 
@@ -118,7 +118,7 @@ def quantize_model(
         two_files=outside,
         histograms=histograms,
         effort=effort,
-        remembered=remembered,
+        cache=cache,
         uncorrected=uncorrected,
     )
     del loaded  # preparation puts another in its place

@@ -19,7 +19,7 @@ from quarkfast.graph.load import ModelSource, external_files, load_model
 from quarkfast.graph.notes import notes_of
 from quarkfast.graph.opset import choose_ir_version, convert_opset, convert_opset_exactly, opset_version
 from quarkfast.graph.shape_inference import drop_stale_shapes
-from quarkfast.pipeline.quantize import quantize
+from quarkfast.search.quantize import quantize
 from quarkfast.transforms.clean import lift_constants, sort
 from quarkfast.transforms.fix_shapes import fix_inputs, fix_shapes, move_channels_last
 from quarkfast.transforms.float_types import change_float_type

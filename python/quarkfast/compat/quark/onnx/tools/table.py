@@ -14,7 +14,7 @@ from quarkfast.config.quark import get_default_config
 from quarkfast.config.quark.enums import PowerOfTwoMethod
 from quarkfast.config.quark.translate import scheme_of
 from quarkfast.errors import ConfigError
-from quarkfast.pipeline.quantize import quantize
+from quarkfast.search.quantize import quantize
 
 __all__ = ["COMMANDS"]
 

@@ -1,18 +1,19 @@
-"""Which activations of a quantized model take most from its outputs, within a limit of bytes."""
+"""Sensitivity of activations: what their rounding takes from the outputs of a quantized model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from functools import cache
 from itertools import count
 
 from quarkfast.evaluate.pair_trial import PairTrial
-from quarkfast.evaluate.partial_model import Feed
 from quarkfast.pipeline.wide_bytes import bits_of, stored_activations
 from quarkfast.quantization import Records
 from quarkfast.quantization.activation_precision import choose_activations, most_runs
+from quarkfast.search.job import Made
+from quarkfast.search.search import Search
 
-__all__ = ["LouderActivations"]
+__all__ = ["ActivationSensitivity"]
 
 # Samples by which is decided how many of the rank are taken.
 _DECIDING = 8
@@ -22,42 +23,31 @@ _DECIDING = 8
 _RANKED, _FEW_NUMBERS = 2, 1000
 
 
-class LouderActivations:
+class ActivationSensitivity:
     """The activations of a quantized model that have a scale, with those that share it, and what they take.
 
     Tensors that others only move have one scale, one type and one place in the rank.
     """
 
-    def __init__(
-        self,
-        model: bytes,
-        records: Records,
-        reference: bytes,
-        samples: Sequence[Feed],
-        given: Collection[str],
-        largest_share: float,
-        bits: int = 8,
-    ) -> None:
+    def __init__(self, search: Search, made: Made, largest_share: float, bits: int = 8) -> None:
         """Opens a session.
 
         Args:
-            model: The quantized model.
-            records: What is known of its nodes and tensors.
-            reference: The float model.
-            samples: Samples that calibrate.
-            given: Names of the tensors of the model as it is given: no rule can name another.
+            search: Its samples that calibrate decide.
+            made: The quantized model.
             largest_share: At most this part of the bytes of activations may have more bits in the end.
             bits: The most that count as few.
         """
-        self._samples = samples[:_DECIDING]
-        self._trial = PairTrial(model, reference, self._samples)
+        records = made.summary.records or Records()
+        self._samples = search.calibration[:_DECIDING]
+        self._trial = PairTrial(made.data, search.reference, self._samples)
         self._ranked = _DECIDING if self._trial.outputs < _FEW_NUMBERS else _RANKED
-        stored = stored_activations(model, records, self._samples[0])
+        stored = stored_activations(made.data, records, self._samples[0])
         members: dict[str, list[str]] = {}
         for name in self._trial.sizes:
             record = records.tensors.get(name)
             members.setdefault((record and record.root) or name, []).append(name)
-        narrow = [name for name in members if name in given and bits_of(records, name) <= bits]
+        narrow = [name for name in members if name in search.tensors and bits_of(records, name) <= bits]
         self._members = {name: members[name] for name in narrow}
         self._sizes = {name: sum(stored.get(each, 0) for each in members[name]) for name in narrow}
         self._others = tuple(self._trial.sizes.keys() - {each for name in narrow for each in members[name]})

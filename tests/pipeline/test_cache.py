@@ -10,12 +10,12 @@ import quarkfast
 from quarkfast.calibration import runner
 from quarkfast.graph.load import load_model
 from quarkfast.pipeline import calibration_source
-from quarkfast.pipeline.remembered import Remembered
+from quarkfast.pipeline.cache import Cache
 from support.quality_models import model, samples
 
 
 def test_the_last_of_each_kind_is_found_once_for_the_same_model_and_question():
-    found, known, loaded, asked = Remembered(), [], load_model(model()), ("x", [1])
+    found, known, loaded, asked = Cache(), [], load_model(model()), ("x", [1])
 
     def find(kind, where, question):
         return found.find(kind, where, question, lambda: known.append((kind, question)) or len(known))
@@ -35,7 +35,7 @@ def test_the_last_of_each_kind_is_found_once_for_the_same_model_and_question():
 @pytest.mark.parametrize("weight_type", ["int8", "int16"])
 def test_levers_that_leave_the_float_model_calibrate_once_and_give_the_same_bytes(monkeypatch, weight_type):
     runs, made = [], []
-    calibrate, once = runner.calibrate_prepared, Remembered.find
+    calibrate, once = runner.calibrate_prepared, Cache.find
 
     def counted(run, *rest):
         runs.append(run.request)
@@ -46,7 +46,7 @@ def test_levers_that_leave_the_float_model_calibrate_once_and_give_the_same_byte
 
     monkeypatch.setattr(calibration_source, "calibrate_prepared", counted)
     for find in (once, forgetting):
-        monkeypatch.setattr(Remembered, "find", find)
+        monkeypatch.setattr(Cache, "find", find)
         runs.clear()
         options = {"preset": "A8W8", "method": "minmse", "weight_type": weight_type, "min_sqnr": 35.0}
         result = quarkfast.quantize(model(), calibration_data=samples(), **options)

@@ -15,8 +15,9 @@ from quarkfast.cli.exit_codes import ExitCode
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.pair_trial import PairTrial
-from quarkfast.pipeline.quality_goal import Goal, Quality
 from quarkfast.quantization.activation_precision import choose_activations
+from quarkfast.search.quality import Quality
+from quarkfast.search.quality_goal import QualityGoal
 from support.quality_models import model, samples
 from support.tiny_models import run_as_written, tiny_model
 
@@ -138,37 +139,37 @@ def test_logits_count_as_outputs_do():
     ],
 )
 def test_the_worse_of_outputs_and_logits_must_rise(found, best, better):
-    goal = Goal(min_sqnr=25.0)
+    goal = QualityGoal(min_sqnr=25.0)
     one, other = (Quality(ratio, None, logits) for ratio, logits in (found, best))
-    assert goal.is_better(one, other, Quality(np.inf)) == better
+    assert goal.is_better(one, other) == better
 
 
 @pytest.mark.parametrize(("found", "better"), [(16.9, False), (17.1, True), (25.0, True)])
 def test_a_lever_that_costs_more_has_to_bring_more(found, better):
-    goal, reference = Goal(min_sqnr=25.0), Quality(np.inf)
+    goal = QualityGoal(min_sqnr=25.0)
     best = Quality(11.0 if found < 25 else 24.0)
-    assert goal.is_better(Quality(found), best, reference, 6.0) == better
+    assert goal.is_better(Quality(found), best, 6.0) == better
 
 
 @pytest.mark.parametrize(
     ("metric", "ratio", "better"), [(80.0, 12.0, False), (80.0, 18.0, True), (60.0, 18.0, False), (99.5, 12.0, True)]
 )
 def test_a_metric_alone_does_not_say_that_a_lever_that_costs_more_is_worth_it(metric, ratio, better):
-    goal, reference = Goal(max_drop=1.0), Quality(np.inf, 100.0)
-    assert goal.is_better(Quality(ratio, metric), Quality(11.0, 70.0), reference, 6.0) == better
-    assert goal.is_better(Quality(ratio, metric), Quality(11.0, 70.0), reference) == (metric > 70)
+    goal = QualityGoal(max_drop=1.0, reference=Quality(np.inf, 100.0))
+    assert goal.is_better(Quality(ratio, metric), Quality(11.0, 70.0), 6.0) == better
+    assert goal.is_better(Quality(ratio, metric), Quality(11.0, 70.0)) == (metric > 70)
 
 
 def test_a_ratio_is_met_with_what_is_in_doubt_taken_off():
-    goal, reference = Goal(min_sqnr=25.0), Quality(np.inf)
-    assert goal.is_met(Quality(26.0, None, 27.0, doubt=1.0), reference)
+    goal = QualityGoal(min_sqnr=25.0)
+    assert goal.is_met(Quality(26.0, None, 27.0, doubt=1.0))
     unsure = Quality(26.0, None, 27.0, doubt=1.1)
-    assert not goal.is_met(unsure, reference)
-    assert goal.notes(unsure, reference, 0.1) == [
+    assert not goal.is_met(unsure)
+    assert goal.notes(unsure, 0.1) == [
         "min_sqnr: 25 dB cannot be met, 26.0 dB (27.0 of logits) is the best that was found, 24.9 assured; "
         "max_above_8_bits above 0.25 lets levers widen more of the bytes"
     ]
-    assert goal.is_better(Quality(25.5, doubt=0.4), unsure, reference)
+    assert goal.is_better(Quality(25.5, doubt=0.4), unsure)
 
 
 def test_a_target_that_few_samples_meet_by_chance_pulls_another_lever():
@@ -191,11 +192,11 @@ def test_one_sample_that_judges_says_nothing_of_others():
 
 
 def test_a_metric_that_falls_is_not_made_up_for_by_decibels():
-    goal = Goal(max_drop=1.0, metric=lambda session, data: 0.0)
-    reference = Quality(np.inf, 90.0)
-    assert not goal.is_better(Quality(30.0, 80.0), Quality(10.0, 82.0), reference)
-    assert goal.is_better(Quality(9.0, 83.0), Quality(10.0, 82.0), reference)
-    assert not goal.is_better(Quality(9.0, 82.0, 12.0), Quality(10.0, 82.0, 11.0), reference)
+    goal = QualityGoal(max_drop=1.0, metric=lambda session, data: 0.0)
+    goal.reference = Quality(np.inf, 90.0)
+    assert not goal.is_better(Quality(30.0, 80.0), Quality(10.0, 82.0))
+    assert goal.is_better(Quality(9.0, 83.0), Quality(10.0, 82.0))
+    assert not goal.is_better(Quality(9.0, 82.0, 12.0), Quality(10.0, 82.0, 11.0))
 
 
 def small_weight_that_matters() -> onnx.ModelProto:
@@ -242,13 +243,13 @@ def test_weights_and_activations_get_more_bits_together_where_weights_alone_were
     given |= {"equalize": False, "output_bias_correction": False, "min_sqnr": 45.0}
     model = unequal_channels_and_weights()
     in_turn = quarkfast.quantize(model, **given).summary.levers
-    is_better, asked = Goal.is_better, []
+    is_better, asked = QualityGoal.is_better, []
 
     def refusing_the_first(*args):
         asked.append(args)
         return len(asked) > 1 and is_better(*args)
 
-    monkeypatch.setattr(Goal, "is_better", refusing_the_first)
+    monkeypatch.setattr(QualityGoal, "is_better", refusing_the_first)
     together = quarkfast.quantize(model, **given).summary.levers
     assert [(each.lever.split()[0], each.kept) for each in in_turn] == [
         *(("as", True), ("weights", True), ("int16", True))

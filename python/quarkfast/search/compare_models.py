@@ -40,10 +40,10 @@ from quarkfast.graph.shape_inference import drop_stale_shapes
 from quarkfast.graph.traced_pairs import TracedPair, traced_pairs
 from quarkfast.graph.written_codes import Codes
 from quarkfast.pipeline.metadata import read_changes, read_equalized
-from quarkfast.pipeline.predict_gains import made_finer, predict_gains, quantized_anew
 from quarkfast.pipeline.prepare import prepare
 from quarkfast.pipeline.single_rows import keep_whole_samples
 from quarkfast.ranges.decibels import decibels
+from quarkfast.search.predict_gains import made_finer, predict_gains, quantized_anew
 from quarkfast.transforms.clean import inline_functions, lift_constants
 from quarkfast.transforms.infer_types import infer_types
 

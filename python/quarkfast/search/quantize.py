@@ -1,18 +1,17 @@
-"""Quantization: one model in, one out, by the recipe of its preset (`quarkfast.pipeline.recipes`)."""
+"""Quantization: one model in, one out, by the recipe of its preset and the levers that are wanted."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from quarkfast.atomic_files import check_output, save_bytes
 from quarkfast.config import Scheme
-from quarkfast.errors import ConfigError, OutputError, printable
+from quarkfast.errors import OutputError, printable
 from quarkfast.pipeline.garbage import only_new_objects_collected
 from quarkfast.pipeline.progress import Clock, Progress
 from quarkfast.pipeline.resolve import resolve
@@ -201,31 +200,15 @@ def quantize(
         >>> [node.op_type for node in result.proto.graph.node][:2]
         ['QuantizeLinear', 'DequantizeLinear']
     """
-    scheme, target = resolve(preset, options)
+    resolve(preset, options)
     clock = Clock(progress)
-    run: Callable[..., tuple[bytes, Summary]]
     with clock.stage("import"):  # onnx, onnx_ir and all that needs them, after mistakes in arguments are found
-        from quarkfast.pipeline.judged_options import is_judged, quantize_judged
-        from quarkfast.pipeline.mixed_precision import quantize_mixed
-        from quarkfast.pipeline.poor_outputs import quantize_improved_where_poor
-
-        run = quantize_judged if is_judged(scheme) else quantize_improved_where_poor
-        run = partial(run, may_correct_biases="output_bias_correction" not in options)
-        run = run if scheme.mixed_precision is None else quantize_mixed
+        from quarkfast.search.job import Job
+        from quarkfast.search.levers import LEVERS, goal_of_job
+        from quarkfast.search.search import Search
     path = None if output is None else check_output(output)
-    if not all(each is None for each in (min_sqnr, max_drop, metric, metric_data, max_above_8_bits)):
-        from quarkfast.pipeline.quality_target import quantize_to_goal, read_goal
-
-        goal = read_goal(min_sqnr, max_drop, metric, metric_data, max_above_8_bits)
-        if calibration is not None:
-            raise ConfigError(f"{goal.name}: expected calibration_data to judge outputs on, got a calibration")
-        if scheme.mixed_precision is not None:
-            raise ConfigError(f"{goal.name}: expected it or mixed_precision, got both; leave one out")
-        with only_new_objects_collected():
-            found = quantize_to_goal(
-                model, path, preset, options, calibration_data, max_memory, goal, clock, histograms
-            )
-        return QuantizedModel(*found, path)
+    job = Job(model, path, preset, options, calibration_data, calibration, max_memory, clock, histograms)
+    goal = goal_of_job(job, min_sqnr, max_drop, metric, metric_data, max_above_8_bits)
     with only_new_objects_collected():  # before the model is loaded, so that what is replaced of it is collected
-        data, summary = run(model, path, scheme, target, calibration_data, calibration, max_memory, clock, histograms)
-    return QuantizedModel(data, summary, path)
+        made = Search(job, goal).run(LEVERS)
+    return QuantizedModel(made.data, made.summary, path)

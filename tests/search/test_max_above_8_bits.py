@@ -11,8 +11,9 @@ import pytest
 import quarkfast
 from quarkfast.cli import main
 from quarkfast.cli.exit_codes import ExitCode
-from quarkfast.pipeline.quality_goal import Goal, Quality
 from quarkfast.quantization.weight_precision import USUAL
+from quarkfast.search.quality import Quality
+from quarkfast.search.quality_goal import QualityGoal
 from support.quality_models import model, samples
 from support.tiny_models import tiny_model
 
@@ -79,13 +80,13 @@ def test_a_target_that_was_missed_says_what_allows_more():
     notes = quantized(max_above_8_bits=0.5).summary.notes
     assert any(note.endswith("; max_above_8_bits above 0.5 lets levers widen more of the bytes") for note in notes)
     assert not any("max_above_8_bits" in note for note in quantized(max_above_8_bits=1.0).summary.notes)
-    goal = Goal(max_drop=1.0, metric=lambda session, data: 0.0, largest_share=0.0)
+    goal = QualityGoal(max_drop=1.0, metric=lambda session, data: 0.0, largest_share=0.0)
     (note,) = goal.notes(Quality(10.0, 80.0), Quality(np.inf, 90.0), 0.0)
     assert note.endswith("a drop of 1 cannot be met; max_above_8_bits above 0 lets levers widen more of the bytes")
 
 
 def test_forms_of_weights_that_cost_bytes_keep_to_it():
-    assert USUAL.largest_share == Goal().largest_share == 0.25
+    assert USUAL.largest_share == QualityGoal().largest_share == 0.25
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Ranks layers by what other types for them do to the outputs, one layer at a time."""
+"""Sensitivity of layers: what other types for one of them do to the outputs."""
 
 from __future__ import annotations
 
@@ -6,23 +6,56 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from quarkfast.calibration.data import Feed
 from quarkfast.config import LayerRule, Scheme
 from quarkfast.config.mixed_precision import MixedPrecision
 from quarkfast.errors import ConfigError
 from quarkfast.evaluate.distance import AS_THEY_STAND, Verdict, verdict_on
 from quarkfast.evaluate.judge import Judge
-from quarkfast.graph.load import ModelSource
 from quarkfast.pipeline.calibrate_model import calibrate_model
-from quarkfast.pipeline.mixed_layers import Chosen, with_layers
 from quarkfast.pipeline.progress import Clock
 from quarkfast.pipeline.quantize_model import quantize_model
 from quarkfast.quantization import needs_ranges
-from quarkfast.quantization.layer_candidates import LayerCandidate
+from quarkfast.quantization.layer_candidates import LayerCandidate, rules_of
+from quarkfast.search.job import Attempt
+from quarkfast.search.search import Search
 from quarkfast.statistics import Calibration
-from quarkfast.targets import Target
+from quarkfast.wording import first_names
 
-__all__ = ["LayerRanking", "RankedLayer", "size_of"]
+__all__ = ["Chosen", "LayerSensitivity", "RankedLayer", "described", "size_of", "types_of", "with_layers"]
+
+Chosen = Sequence[tuple[LayerCandidate, LayerRule]]
+"""Layers, and what each gets."""
+
+
+def with_layers(base: Scheme, chosen: Chosen) -> Scheme:
+    """Returns `base` with other types for layers; its own rules win over them."""
+    return replace(base, layers=(*rules_of(chosen), *base.layers))
+
+
+def described(chosen: Chosen, candidates: Sequence[LayerCandidate]) -> str:
+    """Returns which layers get what, in words."""
+    if not chosen:
+        return f"none of {len(candidates)} layers has other types than the preset"
+    names = first_names(each.name for each, _ in chosen)
+    total = max(sum(each.bytes for each in candidates), 1)
+    share = 100 * sum(each.bytes for each, _ in chosen) / total
+    types = " and ".join(dict.fromkeys(types_of(form) for _, form in chosen))
+    return f"{types} for {len(chosen)} of {len(candidates)} layers ({names}; {share:.0f} % of their weights' bytes)"
+
+
+def types_of(form: LayerRule) -> str:
+    """Returns the types of a form, in words."""
+    found = {
+        part: dict(change.values).get("dtype", "other settings")
+        for part, change in (("activations", form.activation), ("weights", form.weight))
+        if change is not None
+    }
+    types = set(found.values())
+    return (
+        types.pop()
+        if len(types) == 1 and len(found) == 2
+        else ", ".join(f"{each} {part}" for part, each in found.items())
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +96,17 @@ def size_of(candidate: LayerCandidate, settings: MixedPrecision) -> int:
     return candidate.operations
 
 
-class LayerRanking:
+class LayerSensitivity:
     """Quantizes with one layer changed at a time: to the nearest, and by one calibration for all."""
 
     def __init__(
-        self,
-        model: ModelSource,
-        base: Scheme,
-        target: Target,
-        settings: MixedPrecision,
-        candidates: Sequence[LayerCandidate],
-        feeds: Sequence[Feed],
-        reference: bytes,
-        max_memory: int | str | None,
-        clock: Clock,
+        self, search: Search, base: Attempt, settings: MixedPrecision, candidates: Sequence[LayerCandidate]
     ) -> None:
-        """Runs the float model on the samples that rank, and calibrates on all of `feeds`."""
-        self._model, self._target, self._settings, self._candidates = model, target, settings, candidates
-        self._feeds, self._max_memory, self._clock = list(feeds), max_memory, clock
-        self._quick = replace(base, bias_correction=False, rounding="nearest", rounding_options=())
-        self._judge = Judge(reference, self._feeds[: settings.samples], AS_THEY_STAND)
+        """Runs the float model on the samples that rank, and calibrates on all that calibrate."""
+        self._job, self._feeds, self._target = search.job, search.calibration, base.target
+        self._settings, self._candidates = settings, candidates
+        self._quick = replace(base.scheme, bias_correction=False, rounding="nearest", rounding_options=())
+        self._judge = Judge(search.reference, self._feeds[: settings.samples], AS_THEY_STAND)
         self._statistics = self._calibrate()
 
     def ranked(self) -> list[RankedLayer]:
@@ -95,7 +119,7 @@ class LayerRanking:
         restored = self._settings.objective == "quality" and not self._settings.rank_only
         every = [(each, self._best_form(each)) for each in self._candidates]
         found = list[RankedLayer]()
-        with self._clock.stage("rank layers", len(every)) as report:
+        with self._job.clock.stage("rank layers", len(every)) as report:
             plain = self._try(every if restored else []).verdict.noise
             for candidate, form in every:
                 changed = [each for each in every if (each[0] is candidate) != restored]
@@ -119,7 +143,9 @@ class LayerRanking:
         start, scheme = time.perf_counter(), with_layers(self._quick, chosen)
         known = self._statistics if needs_ranges(scheme) else None
         feeds = None if known is not None else self._feeds
-        data, _ = quantize_model(self._model, None, scheme, self._target, feeds, known, self._max_memory, Clock())
+        data, _ = quantize_model(
+            self._job.model, None, scheme, self._target, feeds, known, self._job.max_memory, Clock()
+        )
         candidate, form = chosen[0] if chosen else (self._candidates[0], self._candidates[0].forms[0])
         verdict = verdict_on(data, self._judge, self._settings.metric, self._settings.output)
         return RankedLayer(candidate, form, verdict, len(data), time.perf_counter() - start)
@@ -134,16 +160,16 @@ class LayerRanking:
         if not any(map(needs_ranges, every)) or len({scheme.factors for scheme in every}) > 1:
             return None
         return calibrate_model(
-            self._model,
+            self._job.model,
             self._feeds,
             None,
             [(scheme, self._target) for scheme in every],
-            self._clock,
+            self._job.clock,
             every_layer=False,
             histogram=True,
             moments=False,
             executor=None,
             threads=None,
-            max_memory=self._max_memory,
+            max_memory=self._job.max_memory,
             resume=False,
         )

@@ -93,6 +93,6 @@ def test_wrong_samples_leave_nothing_behind(judged, tmp_path):
 
 
 def test_large_models_are_not_judged(judged, monkeypatch):
-    monkeypatch.setattr("quarkfast.pipeline.judged_options._LARGEST", 16)
+    monkeypatch.setattr("quarkfast.search.unasked._LARGEST", 16)
     result = quarkfast.quantize(to_proto(load_model(judged)), None, "A8W8", _x(32), smooth_alpha=0.5)
     assert not _notes(result)

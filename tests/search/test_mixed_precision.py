@@ -16,8 +16,8 @@ from quarkfast.config.quark import get_default_config, scheme_of
 from quarkfast.config.quark.algorithm import AutoMixprecisionConfig
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
-from quarkfast.pipeline.layer_ranking import size_of
 from quarkfast.quantization.layer_candidates import LayerCandidate
+from quarkfast.search.layer_sensitivity import size_of
 from support.tiny_models import run_as_written, tiny_model
 
 # A chain of four layers. One weight of the third is 200 times as large as the others, and nothing reads the channel

@@ -1,4 +1,4 @@
-"""What quantizations of one model on the same samples find out alike, so that it is found out once."""
+"""The cache of a search: what quantizations of one model on the same samples find out alike."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, TypeVar
 from quarkfast.deferred import ir
 from quarkfast.graph.fingerprint import fingerprint
 
-__all__ = ["Remembered"]
+__all__ = ["Cache"]
 
 _Found = TypeVar("_Found")
 
 
-class Remembered:
-    """The last of each kind, with what it was found for: no more than one quantization holds."""
+class Cache:
+    """The last result of each kind, with what it was found for: no more than one quantization holds."""
 
     def __init__(self) -> None:
-        """Remembers nothing."""
+        """Holds nothing."""
         self._last: dict[str, tuple[tuple[str, object], Any]] = {}
 
     def find(self, kind: str, model: ir.Model, asked: object, make: Callable[[], _Found]) -> _Found:

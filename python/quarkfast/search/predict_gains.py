@@ -16,7 +16,7 @@ from quarkfast.evaluate.tensor_comparison import Prediction
 from quarkfast.graph.load import ModelSource
 from quarkfast.graph.save import serialize, to_proto
 from quarkfast.graph.traced_pairs import with_finer_pairs
-from quarkfast.pipeline.quantize import quantize
+from quarkfast.search.quantize import quantize
 
 __all__ = ["Mend", "made_finer", "predict_gains", "quantized_anew"]
 
