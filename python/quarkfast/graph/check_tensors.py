@@ -51,22 +51,18 @@ def check_tensors(model: onnx.ModelProto, where: str, folder: Path, target: Path
         _gather_of_nodes(function.node, tensors, sparse_tensors)
     for tensor in (*tensors, *(part for sparse in sparse_tensors for part in (sparse.values, sparse.indices))):
         name = f"{where}: tensor {tensor.name!r}"
-        _check_form(tensor, name)
+        _check_dimensions(tensor.dims, tensor.data_type, name)
+        raw = tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.HasField("raw_data")
+        if raw and tensor.data_type == onnx.TensorProto.STRING:
+            raise ModelError(f"{name}: expected the text of a tensor of strings, got raw bytes")
+        if not isinstance(tensor.name, str):
+            raise ModelError(f"{name}: expected text in UTF-8 as its name, got {tensor.name!r}")
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             _check_external(tensor, name, folder.resolve(), roots, files)
         else:
             _check_inside(tensor, name)
     for sparse in sparse_tensors:
         _check_sparse(sparse, f"{where}: tensor {sparse.values.name!r}")
-
-
-def _check_form(tensor: onnx.TensorProto, name: str) -> None:
-    _check_dimensions(tensor.dims, tensor.data_type, name)
-    raw = tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.HasField("raw_data")
-    if raw and tensor.data_type == onnx.TensorProto.STRING:
-        raise ModelError(f"{name}: expected the text of a tensor of strings, got raw bytes")
-    if not isinstance(tensor.name, str):
-        raise ModelError(f"{name}: expected text in UTF-8 as its name, got {tensor.name!r}")
 
 
 def _check_dimensions(dims: Sequence[int], data_type: int, name: str) -> None:

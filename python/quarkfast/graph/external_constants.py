@@ -63,7 +63,9 @@ def constants_in_files(model: ir.Model, output: Path | None = None, *, alone: bo
     size = tensor_bytes(model)
     needed = exceeds_one_file(size)
     if size > _WHOLE:
-        _read_small(model)
+        for value, tensor in constants_of(model):
+            if isinstance(tensor, ir.ExternalTensor) and tensor.nbytes < _LEAST:
+                value.const_value = _in_memory(tensor)
     if not needed and (size < _WRITTEN or not alone):
         yield
         return
@@ -108,12 +110,6 @@ def _folder_of(model: ir.Model) -> Path | None:
         elif tensor.nbytes >= _LEAST:
             folders.add(None)
     return folders.pop() if len(folders) == 1 else None
-
-
-def _read_small(model: ir.Model) -> None:
-    for value, tensor in constants_of(model):
-        if isinstance(tensor, ir.ExternalTensor) and tensor.nbytes < _LEAST:
-            value.const_value = _in_memory(tensor)
 
 
 def _part_from_protobuf(model: ir.Model) -> None:

@@ -171,7 +171,13 @@ def record_plan(
         quantizer = plan.quantizers.get(root)
         if quantizer is not None:
             tensors[name] = _activation(name, quantizer, statistics.get(name), sqnr.get(name), root)
-    axes = _channel_axes(model)
+    # The axis of the output channels of each weight, by its name.
+    axes: dict[str, int] = {}
+    for node in nodes_of(model.graph):
+        operator = find_operator(node)
+        value = None if operator is None or operator.weight >= len(node.inputs) else node.inputs[operator.weight]
+        if operator is not None and value is not None and is_constant(value) and rank_of(value) > 1:
+            axes[name_of(value)] = operator.channel_axis(node, rank_of(value))
     for slot, weight in plan.constants:
         if slot.tensor not in tensors:
             kind = "constant" if slot.role == "activation" else "weight"
@@ -183,17 +189,6 @@ def record_plan(
         )
     nodes = record_nodes(model, plan.placement.quantized, plan.placement.left_float)
     return Records(nodes, tensors, inner_tensors(model.graph))
-
-
-def _channel_axes(model: ir.Model) -> dict[str, int]:
-    """Returns the axis of the output channels of each weight, by its name."""
-    found: dict[str, int] = {}
-    for node in nodes_of(model.graph):
-        operator = find_operator(node)
-        value = None if operator is None or operator.weight >= len(node.inputs) else node.inputs[operator.weight]
-        if operator is not None and value is not None and is_constant(value) and rank_of(value) > 1:
-            found[name_of(value)] = operator.channel_axis(node, rank_of(value))
-    return found
 
 
 def _activation(

@@ -25,28 +25,24 @@ def lift_constants(model: ir.Model) -> bool:
         return passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model).modified
     lifted = [node for node in constants if not node.outputs[0].is_graph_output()]
     for node in lifted:
-        _lift(node)
+        output, tensor, graph = node.outputs[0], node.attributes["value"].value, graph_of(node.outputs[0])
+        value = ir.Value(
+            name=output.name,
+            shape=tensor.shape,
+            type=ir.TensorType(tensor.dtype),
+            const_value=tensor,
+            metadata_props=output.metadata_props.copy(),
+        )
+        value.meta.update(output.meta)
+        graph.register_initializer(value)
+        output.replace_all_uses_with(value)
+        graph.remove(node, safe=True)
     return bool(lifted)
 
 
 def _holds_a_tensor(node: ir.Node) -> bool:
     value = node.attributes.data.get("value")
     return len(node.attributes) == 1 and value is not None and value.type == ir.AttributeType.TENSOR
-
-
-def _lift(node: ir.Node) -> None:
-    output, tensor, graph = node.outputs[0], node.attributes["value"].value, graph_of(node.outputs[0])
-    value = ir.Value(
-        name=output.name,
-        shape=tensor.shape,
-        type=ir.TensorType(tensor.dtype),
-        const_value=tensor,
-        metadata_props=output.metadata_props.copy(),
-    )
-    value.meta.update(output.meta)
-    graph.register_initializer(value)
-    output.replace_all_uses_with(value)
-    graph.remove(node, safe=True)
 
 
 def remove_identities(model: ir.Model) -> bool:

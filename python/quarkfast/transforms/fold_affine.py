@@ -102,7 +102,11 @@ class _Folding:
         return affine_of(node) is not None
 
     def _fold(self, run: list[ir.Node]) -> bool:
-        affine = _composed(run)
+        total: Affine | None = Affine(np.ones(1), np.zeros(1))
+        for node in run:
+            step = affine_of(node)
+            total = None if total is None or step is None else total.then(step)
+        affine = total if total is not None and total.is_usable else None
         if affine is None:
             return False
         source, result = _data(run[0]), run[-1].outputs[0]
@@ -261,14 +265,6 @@ def _data(node: ir.Node) -> ir.Value:
     value = None if index is None else node.inputs[index]
     assert value is not None  # asked of steps alone
     return value
-
-
-def _composed(run: list[ir.Node]) -> Affine | None:
-    total: Affine | None = Affine(np.ones(1), np.zeros(1))
-    for node in run:
-        step = affine_of(node)
-        total = None if total is None or step is None else total.then(step)
-    return total if total is not None and total.is_usable else None
 
 
 def _is_private(value: ir.Value, reader: ir.Node) -> bool:

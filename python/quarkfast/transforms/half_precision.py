@@ -129,7 +129,16 @@ def narrow_half(model: ir.Model) -> bool:
     """
     infer_types(model)
     _check_scales(model)
-    _check_constants(model)
+    for value in (each for graph in graphs_of(model) for each in graph.initializers.values()):
+        if not is_constant(value) or value.dtype != _FLOAT:
+            continue
+        array = array_of(value)
+        large = np.isfinite(array) & (np.abs(array) > _LARGEST)
+        if large.any():
+            raise UnsupportedError(
+                f"float16_scales: constant {name_of(value)!r}: expected at most {_LARGEST:.0f}, "
+                f"got {array[large].flat[0]}; leave the option out"
+            )
     change_float_type(model, _FLOAT, _HALF, keep_ends=True)
     for node in nodes_of(model.graph):
         source = node.inputs[0] if node.inputs else None
@@ -163,17 +172,4 @@ def _check_scales(model: ir.Model) -> None:
             raise UnsupportedError(
                 f"float16_scales: node {name_of(node)!r}: expected scales that float16 holds, "
                 f"got {scale[lost].flat[0]}; leave the option out"
-            )
-
-
-def _check_constants(model: ir.Model) -> None:
-    for value in (each for graph in graphs_of(model) for each in graph.initializers.values()):
-        if not is_constant(value) or value.dtype != _FLOAT:
-            continue
-        array = array_of(value)
-        large = np.isfinite(array) & (np.abs(array) > _LARGEST)
-        if large.any():
-            raise UnsupportedError(
-                f"float16_scales: constant {name_of(value)!r}: expected at most {_LARGEST:.0f}, "
-                f"got {array[large].flat[0]}; leave the option out"
             )

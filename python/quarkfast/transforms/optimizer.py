@@ -121,7 +121,15 @@ def optimize(model: ir.Model, should_fold: Callable[[ir.Node], bool | None]) -> 
         except RuntimeError as error:
             cause = " ".join(str(error).split())
             add_note(model, f"model: constants are folded in a part of it, because onnxscript failed: {cause}")
-    _drop_loose_nodes(model)
+    # Has nodes that are not in `model` read nothing of it: those begun, and those of branches that are gone.
+    graphs = graphs_of(model)
+    own = {node for graph in graphs for node in graph}
+    for graph in graphs:
+        values = (*graph.inputs, *graph.initializers.values(), *(each for node in graph for each in node.outputs))
+        for value in values:
+            for node, index in tuple(value.uses()):
+                if node not in own:
+                    node.replace_input_with(index, None)
 
 
 @contextmanager
@@ -160,15 +168,3 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
-
-
-def _drop_loose_nodes(model: ir.Model) -> None:
-    """Has nodes that are not in `model` read nothing of it: those begun, and those of branches that are gone."""
-    graphs = graphs_of(model)
-    own = {node for graph in graphs for node in graph}
-    for graph in graphs:
-        values = (*graph.inputs, *graph.initializers.values(), *(each for node in graph for each in node.outputs))
-        for value in values:
-            for node, index in tuple(value.uses()):
-                if node not in own:
-                    node.replace_input_with(index, None)
