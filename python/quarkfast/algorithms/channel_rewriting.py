@@ -66,7 +66,12 @@ def split_channels(
     activation = find_activation(value)
     between = _between(activation, value) if activation is not None and _is_alone(value, products) else None
     if activation is not None and between is not None:
-        _make_more(activation, between, order)
+        # Makes a product compute the channels of `order`, of which some are repeats.
+        _edit(activation.product.inputs[1], 0 if reads_columns(activation.product) else 1, order)
+        if activation.bias is not None:
+            _edit(activation.bias, 0, order)
+        for output in (output for node in between for output in node.outputs):
+            output.shape = _with_channels(output.shape, order.size)
         _read(products, _multiplied(builder, value, 1 / parts[order]))
     else:
         divided = _divided(builder, value, products, parts)
@@ -113,15 +118,6 @@ def _between(activation: Activation, value: ir.Value) -> list[ir.Node] | None:
     constants = [each for each in (activation.product.inputs[1], activation.bias) if each is not None]
     hidden = all(not each.is_graph_output() and all(node in found for node, _ in each.uses()) for each in inner)
     return found if hidden and all(map(is_read_once, constants)) else None
-
-
-def _make_more(activation: Activation, between: Sequence[ir.Node], order: NDArray[np.int64]) -> None:
-    """Makes a product compute the channels of `order`, of which some are repeats."""
-    _edit(activation.product.inputs[1], 0 if reads_columns(activation.product) else 1, order)
-    if activation.bias is not None:
-        _edit(activation.bias, 0, order)
-    for output in (output for node in between for output in node.outputs):
-        output.shape = _with_channels(output.shape, order.size)
 
 
 def _divided(builder: GraphBuilder, value: ir.Value, products: Sequence[ir.Node], factors: NDArray[Any]) -> ir.Value:

@@ -64,7 +64,9 @@ def next_layer(node: ir.Node) -> NextLayer | None:
         reader, index = uses[0]
         if reader.graph is not node.graph or index != 0 or not is_standard(reader):
             return None
-        clipped = _limit_of(reader)
+        # The upper limit of a Clip whose lower one is zero, such as a ReLU6; None for other nodes.
+        low, high = (clip_limits(reader) or (None, None)) if reader.op_type == "Clip" else (None, None)
+        clipped = high if low == 0 and high is not None and high > 0 else None
         if clipped is None and not _passes_through(reader):
             return NextLayer(reader, limit) if _reads_channels_of(reader, node) else None
         limit = min(limit, math.inf if clipped is None else clipped)
@@ -113,12 +115,6 @@ def values_between(value: ir.Value, layers: Sequence[ir.Node]) -> list[ir.Value]
         found[read] = None
         waiting += [reader.outputs[0] for reader, _ in read.uses() if reader not in layers]
     return list(found)
-
-
-def _limit_of(node: ir.Node) -> float | None:
-    """Returns the upper limit of a Clip whose lower one is zero, such as a ReLU6; None for other nodes."""
-    low, high = (clip_limits(node) or (None, None)) if node.op_type == "Clip" else (None, None)
-    return high if low == 0 and high is not None and high > 0 else None
 
 
 def _passes_through(node: ir.Node) -> bool:

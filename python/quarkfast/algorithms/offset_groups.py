@@ -141,20 +141,16 @@ def _add_pad(node: ir.Node, groups: OffsetGroups) -> bool:
 
 def _add_sum(node: ir.Node, groups: OffsetGroups) -> bool:
     if data_index(node) is not None:
-        return _follow_sum(node, groups)
+        # A sum with a constant.
+        data = node.inputs[data_index(node) or 0]
+        if data is None:
+            return False
+        groups.join([data, node.outputs[0]])
+        return True
     first, second = node.inputs
     if first is None or second is None or is_constant(first) or is_constant(second) or first is second:
         return False
     groups.sums.append(Sum(first, second, node.outputs[0]))
-    return True
-
-
-def _follow_sum(node: ir.Node, groups: OffsetGroups) -> bool:
-    """A sum with a constant."""
-    data = node.inputs[data_index(node) or 0]
-    if data is None:
-        return False
-    groups.join([data, node.outputs[0]])
     return True
 
 

@@ -67,7 +67,15 @@ def read_folder(path: Path) -> CheckpointFolder:
         raise ModelError(f"{path}: expected a folder of a checkpoint, got {'a file' if path.exists() else 'none'}")
     config = read_json(path / CONFIG)
     shards = {name: read_shard(path / name) for name in _shard_names(path)}
-    _check_names(path, shards)
+    seen: dict[str, str] = {}
+    for file, tensors in shards.items():
+        for tensor in tensors:
+            if tensor.name in seen:
+                both = f"{seen[tensor.name]} and {file}"
+                raise ModelError(f"{path}: expected each tensor in one shard, got {shown(tensor.name)} in {both}")
+            seen[tensor.name] = file
+    if not seen:
+        raise ModelError(f"{path}: expected tensors, got none")
     if (path / INDEX).is_file() and ONE_FILE not in shards:
         _check_index(path, shards)
     files = sorted(each for each in path.iterdir() if each.is_file() and not each.name.startswith("."))
@@ -126,18 +134,6 @@ def _weight_map(path: Path) -> dict[str, str]:
         if not (path / name).is_file():
             raise ModelError(f"{path / INDEX}: expected every shard beside it, got none named {shown(name)}")
     return found
-
-
-def _check_names(path: Path, shards: Mapping[str, tuple[StoredTensor, ...]]) -> None:
-    seen: dict[str, str] = {}
-    for file, tensors in shards.items():
-        for tensor in tensors:
-            if tensor.name in seen:
-                both = f"{seen[tensor.name]} and {file}"
-                raise ModelError(f"{path}: expected each tensor in one shard, got {shown(tensor.name)} in {both}")
-            seen[tensor.name] = file
-    if not seen:
-        raise ModelError(f"{path}: expected tensors, got none")
 
 
 def _check_index(path: Path, shards: Mapping[str, tuple[StoredTensor, ...]]) -> None:

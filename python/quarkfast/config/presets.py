@@ -122,7 +122,9 @@ def check_stored_weights(scheme: Scheme) -> None:
         if getattr(scheme, name):
             raise ConfigError(f"{name}: expected a preset that quantizes activations, got {scheme.name}; leave it out")
     for spec in stored_forms(scheme):
-        _check_scales(scheme.name, spec)
+        if spec.scaled or spec.reduce_range or spec.scale != "float32" or spec.method != "minmax":
+            got = f"method {spec.method}, {spec.scale} scales, scaled={spec.scaled}, reduce_range={spec.reduce_range}"
+            raise ConfigError(f"{scheme.name}: expected weights with float32 scales from their extremes, got {got}")
     if scheme.encoding == "cast" and not (weight.symmetric and weight.granularity == "tensor"):
         raise ConfigError(
             f"{scheme.name}: expected {weight.dtype} without scales, got one a {weight.granularity}; leave it out"
@@ -164,9 +166,3 @@ def _check_rules(scheme: Scheme, known: Sequence[str]) -> None:
                 f"layers or tensors: group_size: expected a power of two from 16 on in {scheme.name}, "
                 f"got {spec.group_size}"
             )
-
-
-def _check_scales(preset: str, spec: TensorSpec) -> None:
-    if spec.scaled or spec.reduce_range or spec.scale != "float32" or spec.method != "minmax":
-        got = f"method {spec.method}, {spec.scale} scales, scaled={spec.scaled}, reduce_range={spec.reduce_range}"
-        raise ConfigError(f"{preset}: expected weights with float32 scales from their extremes, got {got}")

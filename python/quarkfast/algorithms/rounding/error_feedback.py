@@ -94,18 +94,15 @@ def _inverted(turned: Values) -> Values:
     """Returns the factor of the inverse in the place of a matrix that is turned round."""
     factor_in_place(turned)
     invert_lower(turned)
-    _turn_round(turned.reshape(-1))
-    return turned
-
-
-def _turn_round(values: Values) -> None:
-    """Reverses an array in place."""
+    # Reverses an array in place.
+    values = turned.reshape(-1)
     size = len(values)
     for begin in range(0, size // 2, _TURNED):
         end = min(begin + _TURNED, size // 2)
         first = values[begin:end].copy()
         values[begin:end] = values[size - end : size - begin][::-1]
         values[size - end : size - begin] = first[::-1]
+    return turned
 
 
 Round = Callable[[NDArray[np.float32]], NDArray[np.float32]]

@@ -77,7 +77,11 @@ def search_scales(problem: RoundingProblem, size: int) -> RoundingProblem:
     for shrink in _SHRINKS:
         steps = (problem.scales * shrink).astype(np.float32).astype(np.float64)
         found = np.clip(np.rint(problem.weights / steps) + zeros, problem.lowest, problem.highest)
-        error = _by_group(weight * (problem.weights - (found - zeros) * steps) ** 2, size)
+        # The sum over the group of each weight, in its place.
+        errors = weight * (problem.weights - (found - zeros) * steps) ** 2
+        inputs = errors.shape[-1]
+        firsts = np.arange(0, inputs, size)
+        error = np.add.reduceat(errors, firsts, axis=-1).repeat(np.diff([*firsts, inputs]), axis=-1)
         better = error < best
         best = np.where(better, error, best)
         scales, codes = np.where(better, steps, scales), np.where(better, found, codes)
@@ -121,13 +125,6 @@ def _least_squares(offsets: Values, gram: Values, target: Values, had: Values, s
 def _zeros(problem: RoundingProblem) -> Values:
     found: Values = np.rint(problem.codes - problem.decoded / problem.steps)
     return found
-
-
-def _by_group(errors: Values, size: int) -> Values:
-    """Returns the sum over the group of each weight, in its place."""
-    inputs = errors.shape[-1]
-    firsts = np.arange(0, inputs, size)
-    return np.add.reduceat(errors, firsts, axis=-1).repeat(np.diff([*firsts, inputs]), axis=-1)
 
 
 def _rescaled(problem: RoundingProblem, codes: NDArray[np.integer], scales: Values, zeros: Values) -> RoundingProblem:
