@@ -10,6 +10,7 @@ import pytest
 import quarkfast
 from quarkfast.algorithms import ALGORITHMS
 from quarkfast.calibration import calibrate_prepared
+from quarkfast.config import scheme_from
 from quarkfast.errors import CalibrationError, ModelError
 from quarkfast.pipeline import recipes
 from quarkfast.pipeline.context import ModelContext
@@ -168,12 +169,24 @@ def test_a_model_with_nothing_to_quantize_ends_the_recipe(monkeypatch):
     assert "insert" not in result.summary.seconds
 
 
-def test_rows_of_algorithms_are_steps_where_they_can_do_their_work():
-    assert [each.name for each in ALGORITHMS if each in PREPARATION] == [
-        "Hadamard rotation",
-        "cross-layer equalization",
-    ]
-    assert [step for step in DYNAMIC if step in ALGORITHMS] == list(ALGORITHMS)
-    after = STATIC.index(next(step for step in STATIC if step.name == "plan codes"))
-    changes_plans = [each for each in ALGORITHMS if each.works_on != "float weights"]
-    assert [step for step in STATIC[after + 1 :] if step in ALGORITHMS] == changes_plans
+@pytest.mark.parametrize("recipe", [STATIC, DYNAMIC, WEIGHT_ONLY])
+def test_algorithms_of_a_recipe_are_in_their_order(recipe):
+    own = [step for step in recipe if step in ALGORITHMS]
+    assert own == [each for each in ALGORITHMS if each in own]
+
+
+def test_a_recipe_has_rows_that_may_run_under_a_scheme_of_its_own():
+    turned, chosen = {"rotation": "hadamard"}, {"rounding": "descent"}
+    schemes = {
+        "static": [("A8W8", turned), ("A8W8", {"output_bias_correction": True}), ("XINT8", chosen)],
+        "dynamic": [("DYNAMIC", turned | chosen)],
+        "stored": [("INT8_WO", {"rounding": "gptq"})],
+    }
+    for kind, recipe in (("static", STATIC), ("dynamic", DYNAMIC), ("stored", WEIGHT_ONLY)):
+        idle = [
+            step.name
+            for step in recipe
+            if step in ALGORITHMS and not any(step.settings(scheme_from(*each)) for each in schemes[kind])
+        ]
+        assert idle == []
+    assert set(ALGORITHMS) <= {*STATIC, *DYNAMIC}

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from quarkfast.algorithms import ALGORITHMS
 from quarkfast.algorithms.bias_correction import BIAS_CORRECTION
+from quarkfast.algorithms.channel_smoothing import CHANNEL_SMOOTHING
+from quarkfast.algorithms.cross_layer_equalization import CROSS_LAYER_EQUALIZATION
+from quarkfast.algorithms.hadamard_rotation import HADAMARD_ROTATION
+from quarkfast.algorithms.outlier_channel_splitting import OUTLIER_CHANNEL_SPLITTING
+from quarkfast.algorithms.output_bias_correction import OUTPUT_BIAS_CORRECTION
+from quarkfast.algorithms.range_method import RANGE_METHOD
+from quarkfast.algorithms.range_search import RANGE_SEARCH
+from quarkfast.algorithms.scale_alignment import SCALE_ALIGNMENT
 from quarkfast.algorithms.weight_rounding_row import WEIGHT_ROUNDING
 from quarkfast.config import Scheme
 from quarkfast.deferred import ir
@@ -115,7 +122,8 @@ PREPARATION: Recipe = (
     fold("split affine steps", split_affine),
     fold("fold affine steps", fold_affine),
     FunctionStep("observe channels between layers", "prepare", observe_channels_between, observes_channels),
-    *(each for each in ALGORITHMS if each.stage == "prepare"),
+    HADAMARD_ROTATION,
+    CROSS_LAYER_EQUALIZATION,
     FunctionStep("copy shared constants", "prepare", copy_shared_constants, unshares),
     FunctionStep("check new constants", "prepare", check_new_constants),
     rewrite("infer types", infer_types),
@@ -137,8 +145,6 @@ WEIGHT_PREPARATION: Recipe = (
 _PLACEMENT: Recipe = (
     FunctionStep("place", "prepare", place_pairs),
     FunctionStep("keep constants in files", "prepare", keep_constants_in_files, runs_model),
-    FunctionStep("raise weight precision", "prepare", raise_precision, may_raise_precision),
-    FunctionStep("raise attention precision", "prepare", raise_attention, may_raise_attention),
 )
 
 _WRITING: Recipe = (
@@ -152,26 +158,27 @@ _WRITING: Recipe = (
     FunctionStep("measure outputs", "check", measure_outputs, measures_outputs),
 )
 
-_RESULT: Recipe = (
+STATIC: Recipe = (
+    *PREPARATION,
+    *_PLACEMENT,
+    FunctionStep("raise weight precision", "prepare", raise_precision, may_raise_precision),
+    FunctionStep("raise attention precision", "prepare", raise_attention, may_raise_attention),
+    FunctionStep("split outlier channels", "prepare", split_outliers, may_split_outliers),
+    FunctionStep("choose ranges", "insert", choose_ranges, takes_ranges, request_ranges),
+    FunctionStep("shift activations", "insert", shift_activations, shifts_activations),
+    SCALE_ALIGNMENT,
     FunctionStep("compute scales", "insert", compute_scales, requires=request_channels),
     FunctionStep("plan codes", "insert", plan_codes),
-    *(each for each in ALGORITHMS if each.works_on == "scales"),
+    RANGE_METHOD,
+    RANGE_SEARCH,
     FunctionStep("balance biases", "insert", balance_biases, shifts_activations),
-    *(each for each in ALGORITHMS if each.works_on == "codes"),
+    BIAS_CORRECTION,
+    OUTPUT_BIAS_CORRECTION,
+    WEIGHT_ROUNDING,
     FunctionStep("keep plan", "insert", keep_unwritten, may_correct_biases),
     *_WRITING,
     FunctionStep("correct poor outputs", "check", partial(correct_poor_outputs, writing=_WRITING), may_correct_biases),
     FunctionStep("write files", "save", write_files, writes_files),
-)
-
-STATIC: Recipe = (
-    *PREPARATION,
-    *_PLACEMENT,
-    FunctionStep("split outlier channels", "prepare", split_outliers, may_split_outliers),
-    FunctionStep("choose ranges", "insert", choose_ranges, takes_ranges, request_ranges),
-    FunctionStep("shift activations", "insert", shift_activations, shifts_activations),
-    *(each for each in ALGORITHMS if each.works_on == "float weights" and each.stage == "insert"),
-    *_RESULT,
 )
 """Pairs with scales that are known beforehand, and types that need none."""
 
@@ -180,8 +187,18 @@ DYNAMIC: Recipe = (
     *_PLACEMENT,
     FunctionStep("leave layers float", "prepare", leave_layers_float, may_run_for_weights),
     FunctionStep("take channel maxima", "insert", take_channel_maxima, smooths_channels),
-    *(each for each in ALGORITHMS if each.works_on == "float weights" and each.stage == "insert"),
-    *_RESULT,
+    OUTLIER_CHANNEL_SPLITTING,
+    CHANNEL_SMOOTHING,
+    FunctionStep("compute scales", "insert", compute_scales, requires=request_channels),
+    FunctionStep("plan codes", "insert", plan_codes),
+    BIAS_CORRECTION,
+    WEIGHT_ROUNDING,
+    FunctionStep("check for target", "insert", check_for_target),
+    FunctionStep("insert", "insert", insert_plan),
+    FunctionStep("narrow to half precision", "insert", narrow_to_half, stays_half),
+    FunctionStep("serialize", "insert", serialize_model),
+    FunctionStep("measure outputs", "check", measure_outputs, measures_outputs),
+    FunctionStep("write files", "save", write_files, writes_files),
 )
 """Activations are quantized when the model runs, by the range of each."""
 
