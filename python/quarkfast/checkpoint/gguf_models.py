@@ -141,19 +141,7 @@ def add_metadata(writer: Any, config: Mapping[str, Any], file_type: int, name: s
     writer.add_rope_dimension_count(head)
     writer.add_key_length(head)
     writer.add_value_length(head)
-    rope = _rope(config)
-    turned = rope.get("partial_rotary_factor", config.get("partial_rotary_factor"))
-    if turned not in (None, 1, 1.0):
-        raise UnsupportedError(f"gguf: expected heads that turn whole, got partial_rotary_factor {shown(turned)}")
-    writer.add_rope_freq_base(float(number({**config, **rope}, "rope_theta", 10000.0)))
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind == "linear":
-        import gguf
-
-        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
-        writer.add_rope_scaling_factor(float(number(rope, "factor")))
-    elif kind not in ("default", "llama3"):
-        raise UnsupportedError(f"gguf: expected positions scaled as default, linear or llama3, got {shown(kind)}")
+    _add_positions(writer, config)
     for key, add in (
         ("sliding_window", writer.add_sliding_window),
         ("attn_logit_softcapping", writer.add_attn_logit_softcapping),
@@ -172,6 +160,22 @@ def _head(config: Mapping[str, Any]) -> int:
     if config.get("head_dim") is not None:
         return int(number(config, "head_dim"))
     return int(number(config, "hidden_size") // number(config, "num_attention_heads"))
+
+
+def _add_positions(writer: Any, config: Mapping[str, Any]) -> None:
+    rope = _rope(config)
+    turned = rope.get("partial_rotary_factor", config.get("partial_rotary_factor"))
+    if turned not in (None, 1, 1.0):
+        raise UnsupportedError(f"gguf: expected heads that turn whole, got partial_rotary_factor {shown(turned)}")
+    writer.add_rope_freq_base(float(number({**config, **rope}, "rope_theta", 10000.0)))
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind == "linear":
+        import gguf
+
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(float(number(rope, "factor")))
+    elif kind not in ("default", "llama3"):
+        raise UnsupportedError(f"gguf: expected positions scaled as default, linear or llama3, got {shown(kind)}")
 
 
 def rope_factors(config: Mapping[str, Any]) -> NDArray[np.float32] | None:
