@@ -23,7 +23,9 @@ void register_stochastic(py::module_& m);
 
 }  // namespace quarkfast::python
 
-PYBIND11_MODULE(_core, m) {
+// Without the interpreter's lock too: what the bindings share between calls is either constant (names of fields, dtypes
+// of results), atomic (instruction set, number of threads) or under a mutex (collectors, the pool).
+PYBIND11_MODULE(_core, m, py::mod_gil_not_used()) {
   m.doc() = "Bindings to libquarkfast: they check arguments and call, and never compute.";
   quarkfast::python::register_block(m);
   quarkfast::python::register_cast(m);

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import os
+import subprocess
+import sys
+import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -157,3 +160,9 @@ def test_threads_of_every_dtype_are_told_apart(rng: np.random.Generator) -> None
     assert sum("expected dtype" in each for each in expected) == 2 * (5 * 4 - 4)
     with ThreadPoolExecutor(CALLERS) as pool:
         assert list(pool.map(outcomes, range(8 * CALLS))) == [expected] * (8 * CALLS)
+
+
+@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python cannot run without its lock")
+def test_a_free_threaded_python_does_not_take_its_lock_back() -> None:
+    code = "import sys; from quarkfast import _core; sys.exit(sys._is_gil_enabled())"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
