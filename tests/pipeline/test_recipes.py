@@ -44,7 +44,7 @@ def test_a_plan_names_the_steps_that_would_run(preset, absent):
     found = quarkfast.plan(conv_relu_model(), preset)
     assert absent.isdisjoint(found.recipe)
     assert absent <= set(_names(STATIC))
-    assert ("recipe", ", ".join(found.recipe)) in found.rows()
+    assert ("recipe", f"{len(found.recipe)} steps") in found.rows()
     assert found.to_dict()["recipe"] == list(found.recipe)
 
 
