@@ -12,12 +12,11 @@ from quarkfast.algorithms.cross_layer_equalization import (
     channels_between_layers,
     equalize,
 )
+from quarkfast.config import POLICY
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import serialize
-from quarkfast.pipeline import poor_outputs
-from quarkfast.pipeline.summary import POOR
 from support.tiny_models import run_as_written, tiny_model
 
 CHANNELS = 8
@@ -238,7 +237,7 @@ def test_targets_of_quality_pull_it_where_activations_have_eight_bits():
 def test_poor_outputs_have_it_without_an_option(preset, gate, tmp_path):
     proto, feeds, asked = _model(GATED[gate], BEHIND["depthwise"]), _samples(count=24), {"through_gates": True}
     found = quarkfast.quantize(proto, tmp_path / "y.onnx", preset, feeds)
-    assert found.summary.outputs[0][1] > POOR + 10
+    assert found.summary.outputs[0][1] > POLICY.poor_sqnr + 10
     note = found.summary.notes[-1]
     assert note.startswith("equalization through gates was added, for output 'y' had ")
     assert "on 6 samples held apart outputs have " in note
@@ -247,9 +246,8 @@ def test_poor_outputs_have_it_without_an_option(preset, gate, tmp_path):
 
 
 @pytest.mark.parametrize("preset", ["BFP16", "MX9", "MXINT8"])
-def test_poor_outputs_in_blocks_have_it_too(preset, monkeypatch):
-    monkeypatch.setattr(poor_outputs, "POOR", 25.0)
-    given = {"preset": preset, "calibration_data": _samples(count=24)}
+def test_poor_outputs_in_blocks_have_it_too(preset):
+    given = {"policy": {"poor_sqnr": 25.0}, "preset": preset, "calibration_data": _samples(count=24)}
     proto, left = _model(GATED["SiLU"], BEHIND["depthwise"]), {"through_gates": False}
     found, without = quarkfast.quantize(proto, **given), quarkfast.quantize(proto, **given, equalize_options=left)
     assert found.summary.notes[-1].startswith("equalization through gates was added, for output 'y' had ")
@@ -271,24 +269,23 @@ def test_poor_outputs_in_blocks_have_it_too(preset, monkeypatch):
     ],
     ids=lambda options: "-".join(map(str, options)),
 )
-def test_poor_outputs_stay_where_nobody_may_choose_or_tell(options, monkeypatch):
-    monkeypatch.setattr(poor_outputs, "POOR", 1000.0)
-    given = {"preset": "A8W8", "calibration_data": _samples()} | options
+def test_poor_outputs_stay_where_nobody_may_choose_or_tell(options):
+    given = {"policy": {"poor_sqnr": 1000.0}, "preset": "A8W8", "calibration_data": _samples()} | options
     found = quarkfast.quantize(_model(GATED["SiLU"], BEHIND["depthwise"]), **given)
     assert _kinds(found.proto).count("Mul") == 1
     assert not any("was added" in note for note in found.summary.notes)
 
 
-def test_poor_outputs_stay_where_they_gain_too_little(monkeypatch):
-    monkeypatch.setattr(poor_outputs, "POOR", 1000.0)
+def test_poor_outputs_stay_where_they_gain_too_little():
+    policy = {"poor_sqnr": 1000.0}
     proto = _small_weights_and_large_biases(-4)
-    found = quarkfast.quantize(proto, preset="XINT8", calibration_data=_samples())
+    found = quarkfast.quantize(proto, preset="XINT8", calibration_data=_samples(), policy=policy)
     assert _kinds(found.proto).count("Mul") == 1
     assert not any("was added" in note for note in found.summary.notes)
 
 
-def test_sound_outputs_have_no_further_node(monkeypatch):
-    monkeypatch.setattr(poor_outputs, "POOR", 0.0)
-    proto = _model(GATED["SiLU"], BEHIND["depthwise"])
+def test_sound_outputs_have_no_further_node():
+    proto, given = _model(GATED["SiLU"], BEHIND["depthwise"]), {"calibration_data": _samples()}
     for preset in ("A8W8", "XINT8"):
-        assert _kinds(quarkfast.quantize(proto, preset=preset, calibration_data=_samples()).proto).count("Mul") == 1
+        found = quarkfast.quantize(proto, preset=preset, policy={"poor_sqnr": 0.0}, **given)
+        assert _kinds(found.proto).count("Mul") == 1

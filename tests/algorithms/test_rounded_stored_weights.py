@@ -11,6 +11,7 @@ from quarkfast.algorithms.weight_rounding import settings_of
 from quarkfast.config import PRESETS
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.evaluate.noise import OutputNoise
 from support.tiny_models import tiny_model
 
 TEXT = """g (float[N, 80] x) => (float[N, 24] y) {
@@ -151,9 +152,8 @@ def test_weights_of_sixteen_bits_stay_at_the_nearest_codes():
 
 
 def test_codes_that_are_no_better_are_undone(monkeypatch):
-    from quarkfast.algorithms import weight_rounding
 
-    monkeypatch.setattr(weight_rounding.ReferenceOutputs, "ratios_of", lambda *_: np.array([10.0]))
+    monkeypatch.setattr(OutputNoise, "ratios", lambda _: np.array([10.0]))
     rounded = _quantized("INT4_WO", "gptq")
     assert any(note.startswith("weight rounding was undone") for note in rounded.summary.notes)
     before = _constants(_quantized("INT4_WO", "nearest"))

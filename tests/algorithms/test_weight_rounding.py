@@ -11,10 +11,12 @@ from quarkfast.algorithms.rounding.error_feedback import round_with_feedback
 from quarkfast.config import PRESETS
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.evaluate.noise import OutputNoise
 from quarkfast.graph.placement import Quantizer
-from quarkfast.pipeline import poor_output_steps, poor_outputs
+from quarkfast.pipeline import poor_output_steps
 from quarkfast.quantization import QuantizedBlocks
 from quarkfast.reconstruction import LinearLayer
+from quarkfast.search.search import Search
 from support.tiny_models import run_as_written, tiny_model
 
 TEXT = """g (float[N, 8, 6, 6] x) => (float[N, 5] y) {
@@ -66,9 +68,9 @@ def test_outputs_on_other_samples_gain(options):
 
 def _judge_by(monkeypatch, before, after):
     ratios = iter([np.array(before), np.array(after)])
-    monkeypatch.setattr(poor_outputs, "POOR", -np.inf)  # what poor outputs get is judged as well
+    monkeypatch.setattr(Search, "worst", np.inf)  # what poor outputs get is judged as well
     monkeypatch.setattr(poor_output_steps, "_TRIED_BELOW", -np.inf)
-    monkeypatch.setattr(weight_rounding.ReferenceOutputs, "ratios_of", lambda *_: next(ratios))
+    monkeypatch.setattr(OutputNoise, "ratios", lambda _: next(ratios))
 
 
 @pytest.mark.parametrize(

@@ -98,17 +98,8 @@ EXCEPTIONS = {
 
 # Searches that are being joined; their thresholds move along.
 SEARCHES = {
-    "evaluate/judge.py",
-    "evaluate/noise.py",
     "pipeline/poor_output_steps.py",
     "pipeline/summary.py",
-    "search/activation_sensitivity.py",
-    "search/layer_precision.py",
-    "search/levers.py",
-    "search/precision.py",
-    "search/quality_goal.py",
-    "search/search.py",
-    "search/unasked.py",
 }
 
 

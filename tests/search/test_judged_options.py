@@ -92,7 +92,7 @@ def test_wrong_samples_leave_nothing_behind(judged, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_large_models_are_not_judged(judged, monkeypatch):
-    monkeypatch.setattr("quarkfast.search.unasked._LARGEST", 16)
-    result = quarkfast.quantize(to_proto(load_model(judged)), None, "A8W8", _x(32), smooth_alpha=0.5)
+def test_large_models_are_not_judged(judged):
+    proto, given = to_proto(load_model(judged)), {"policy": {"judged_bytes": 16}}
+    result = quarkfast.quantize(proto, None, "A8W8", _x(32), smooth_alpha=0.5, **given)
     assert not _notes(result)

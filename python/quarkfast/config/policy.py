@@ -195,6 +195,41 @@ class Policy:
     rounding_samples: int = _row(64, "samples", "most that layers are run on", 1)
     rounding_damping: float = _row(0.01, "ratio", "of a Gram matrix's mean diagonal that is added to it")
 
+    # The search: samples that judge and calibrate nothing, and what a lever must bring.
+    search_holdout: int = _row(16, "samples", "most that judge what levers bring", 1)
+    search_one_in: int = _row(4, "one in", "samples that is held apart for that", 1)
+    # Of 100 draws of 8 or 16 samples 53 have more than many do; with one standard error less 22, with two 8.
+    search_doubt: float = _row(2.0, "standard errors", "taken off a ratio before it reaches what is asked for")
+    search_gain: float = _row(0.1, "dB", "what a lever must gain where a quality is asked for")
+    # What one bit more would. A table structure recognizer: 6.3 to 9.7 dB by it, 11.3 to 7.9 beside chosen codes.
+    search_gate_gain: float = _row(6.0, "dB", "the same of equalization through gates")
+    # Codes chosen by outputs take minutes to find.
+    search_code_gain: float = _row(3.0, "dB", "what a change may bring beyond its gain with nearest codes")
+    # The samples that choose are others than those that judge.
+    search_margin: float = _row(1.0, "dB", "above what is asked for, that the choice of tensors aims at")
+    # Each aim is twice the one before, since every try quantizes once more.
+    search_aim: float = _row(3.0, "dB", "above what there is, that the first choice of tensors for a metric aims at")
+    search_halvings: int = _row(32, "halvings", "of a set of weights, to find those that need more bits")
+    search_weight_samples: int = _row(2, "samples", "on which weights alone are judged", 1)
+    search_near: float = _row(0.1, "dB", "more noise that is as good, where layers cannot reach what is asked for")
+    activation_samples: int = _row(8, "samples", "that decide how many activations get more bits", 1)
+    # With two outputs: four samples leave 23.9 dB of logits on 128 others, eight 25.8.
+    activation_ranks: int = _row(2, "samples", "that rank activations; where outputs are few, all that decide", 1)
+
+    # What is tried unasked, and options that rewrite the model.
+    # Noise of a quarter of the signal's amplitude.
+    poor_sqnr: float = _row(12.0, "dB", "of an output on the first sample below which it is called poor")
+    # Of twelve pairs of a network and a preset eight gain 3.4 to 31 dB on 32 others, one 1.5, and three nothing.
+    poor_gate_gain: float = _row(3.0, "dB", "what equalization through gates must bring to poor outputs")
+    poor_clip_gain: float = _row(1.0, "dB", "what equalization through Clips alone must bring to them")
+    poor_samples: int = _row(32, "samples", "most that are read for that")
+    poor_sample_bytes: int = _row(256 << 20, "bytes", "most of these samples")
+    poor_least_samples: int = _row(8, "samples", "fewest that judge it")
+    # Where the samples that judge gain less, 32 others had -5 to +0.8 dB by it.
+    asked_equalization_gain: float = _row(1.0, "dB", "what equalization through gates or Clips must bring to stay")
+    asked_samples: int = _row(48, "samples", "most that calibrate options which are judged", 1)
+    asked_least_samples: int = _row(4, "samples", "fewest with which options are judged", 1)
+
     def __post_init__(self) -> None:
         """Checks every value."""
         for row in thresholds(self):

@@ -12,6 +12,7 @@ import onnx
 from numpy.typing import NDArray
 
 from quarkfast import _core, ort
+from quarkfast.config import POLICY, Policy
 from quarkfast.evaluate.activation_store import ActivationStore
 from quarkfast.evaluate.common_shape import is_float_array
 from quarkfast.evaluate.exact_sums import exact_session
@@ -28,17 +29,14 @@ _Change = Callable[[NDArray[Any]], NDArray[Any]]
 _Key = tuple[str, str | int]
 _Pair = tuple[NDArray[Any], NDArray[Any]]
 
-# Samples of a holdout at the most, and the part of all that it is at the most.
-_HOLDOUT, _PART = 16, 4
-
 # Bytes of outputs of the float model to keep in memory.
 _BUDGET = 1 << 18
 
 _NOTHING = np.zeros(0, np.float32)
 
 
-def hold_out(samples: Sequence[_Sample], most: int = _HOLDOUT) -> tuple[list[_Sample], list[_Sample]]:
-    """Returns samples to calibrate with, and the holdout: the last ones, at most `most` and a quarter of all.
+def hold_out(samples: Sequence[_Sample], policy: Policy = POLICY) -> tuple[list[_Sample], list[_Sample]]:
+    """Returns samples to calibrate with, and the holdout: the last ones, of few a quarter.
 
     Of fewer than four it is half of them, and one sample is both.
 
@@ -46,7 +44,7 @@ def hold_out(samples: Sequence[_Sample], most: int = _HOLDOUT) -> tuple[list[_Sa
         >>> hold_out(range(8)), hold_out([1])
         (([0, 1, 2, 3, 4, 5], [6, 7]), ([1], [1]))
     """
-    count = min(most, len(samples) // _PART) or len(samples) // 2
+    count = min(policy.search_holdout, len(samples) // policy.search_one_in) or len(samples) // 2
     return list(samples[: len(samples) - count]), list(samples[len(samples) - count :] or samples)
 
 

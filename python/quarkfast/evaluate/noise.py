@@ -19,11 +19,6 @@ __all__ = ["Gains", "OutputNoise", "Ratios", "SignalAndNoise", "powers_of"]
 # Decibels at which the ratio of a sample ends on either side, so that no exact sample outweighs all others.
 _MOST = 100.0
 
-# A ratio found on few samples is more than that of many as often as not: of four models with up to five levers each in
-# 53 of 100 draws of 8 or 16 samples, and in 29 where both halves of the draw have to have it. One standard error less
-# leaves 22 of them, two 8.
-_STANDARD_ERRORS = 2
-
 
 class SignalAndNoise(NamedTuple):
     """Sums of squares of one tensor on one sample.
@@ -68,7 +63,7 @@ class Ratios(NamedTuple):
         outputs: Of the worst output, or the worst part of one; infinite where there is none of floats.
         logits: Of the worst of what Softmax and Sigmoid make outputs of, up to where a Sigmoid is flat; None where they
             make none.
-        doubt: How much less than the worst of these other samples may have: two standard errors of the one that is the
+        doubt: How much less than the worst of these other samples may have: standard errors of the one that is the
             least with them taken off. 0 for one sample, which says nothing about others.
     """
 
@@ -118,9 +113,9 @@ class OutputNoise:
         found = np.where(known, np.clip(ratios, -_MOST, _MOST), np.nan)
         return np.array([float(np.mean(row[~np.isnan(row)])) if not np.isnan(row).all() else np.nan for row in found])
 
-    def over_samples(self) -> Ratios:
+    def over_samples(self, policy: Policy = POLICY) -> Ratios:
         """Returns the ratios of all samples together, of the worst output and the worst logits."""
-        found = [self._ratio_of(part) for part in range(self.logits.size)]
+        found = [self._ratio_of(part, policy.search_doubt) for part in range(self.logits.size)]
         outputs = [value for (value, _), behind in zip(found, self.logits, strict=True) if not behind]
         logits = [value for (value, _), behind in zip(found, self.logits, strict=True) if behind]
         worst = min((value for value, _ in found), default=math.inf)
@@ -128,8 +123,8 @@ class OutputNoise:
         doubt = worst - surely if math.isfinite(worst) else 0.0
         return Ratios(min(outputs, default=math.inf), min(logits, default=None), doubt)
 
-    def _ratio_of(self, part: int) -> tuple[float, float]:
-        """Returns the ratio of a part over all samples, and two standard errors of it.
+    def _ratio_of(self, part: int, errors: float) -> tuple[float, float]:
+        """Returns the ratio of a part over all samples, and so many standard errors of it.
 
         That of a ratio ``r`` of means over ``n`` samples is ``sqrt(n / (n - 1) sum (noise - r power)^2) / sum power``,
         and that of ``10 log10 r`` is ``10 / ln 10`` times its part of ``r``.
@@ -146,7 +141,7 @@ class OutputNoise:
         if count < 2:
             return value, 0.0
         error = np.sqrt(count / (count - 1) * np.square(noise - ratio * power).sum()) / power.sum()
-        return value, _STANDARD_ERRORS * float(10 / np.log(10) * error / ratio)
+        return value, errors * float(10 / np.log(10) * error / ratio)
 
     def beside_mean(self) -> NDArray[np.float64]:
         """Returns the noise of each sample beside the mean power of all, the mean over parts; nothing where none tells.

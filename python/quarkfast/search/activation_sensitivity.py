@@ -15,13 +15,6 @@ from quarkfast.search.search import Search
 
 __all__ = ["ActivationSensitivity"]
 
-# Samples by which is decided how many of the rank are taken.
-_DECIDING = 8
-
-# Samples by which tensors are ranked, by what each adds: all of these where outputs have so few numbers that errors
-# cancel by chance. Of ppocr_cls, with two numbers, four leave 23.9 dB of logits on 128 others, eight 25.8.
-_RANKED, _FEW_NUMBERS = 2, 1000
-
 
 class ActivationSensitivity:
     """The activations of a quantized model that have a scale, with those that share it, and what they take.
@@ -39,9 +32,11 @@ class ActivationSensitivity:
             bits: The most that count as few.
         """
         records = made.summary.records or Records()
-        self._samples = search.calibration[:_DECIDING]
+        policy = search.policy
+        self._policy, self._samples = policy, search.calibration[: policy.activation_samples]
         self._trial = PairTrial(made.data, search.reference, self._samples)
-        self._ranked = _DECIDING if self._trial.outputs < _FEW_NUMBERS else _RANKED
+        few = self._trial.outputs < policy.few_outputs
+        self._ranked = policy.activation_samples if few else policy.activation_ranks
         stored = stored_activations(made.data, records, self._samples[0])
         members: dict[str, list[str]] = {}
         for name in self._trial.sizes:
@@ -59,7 +54,7 @@ class ActivationSensitivity:
     @property
     def runs(self) -> int:
         """How often a choice runs the model, at most."""
-        return most_runs(len(self._sizes))
+        return most_runs(len(self._sizes), self._policy)
 
     def choose(self, aim: float, report: Callable[[int], None]) -> tuple[tuple[str, ...], float]:
         """Returns the tensors without whose rounding the outputs have `aim` dB, and their part of all bytes.
@@ -80,7 +75,7 @@ class ActivationSensitivity:
             report(next(asked))
             return found
 
-        names = choose_activations(self._sizes, own, noise, 10 ** (-aim / 10), self._limit)
+        names = choose_activations(self._sizes, own, noise, 10 ** (-aim / 10), self._limit, self._policy)
         return names, sum(self._sizes[name] for name in names) / self._total
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ from quarkfast.pipeline.step import run_steps
 from quarkfast.pipeline.summary import LeverResult
 from quarkfast.quantization import place
 from quarkfast.quantization.layer_candidates import LayerCandidate, find_candidates
+from quarkfast.ranges.decibels import ratio_of
 from quarkfast.search.job import Attempt, Made
 from quarkfast.search.layer_sensitivity import (
     Chosen,
@@ -33,9 +34,6 @@ from quarkfast.search.search import Candidate, Search, Tried
 from quarkfast.writers import lowest_opset
 
 __all__ = ["LayerGoal", "layer_precision"]
-
-# A tenth of a decibel: noise that is this much greater is as good.
-_NEAR = 10**0.01
 
 _Tries = Generator[Candidate, None, bool]
 
@@ -221,7 +219,7 @@ class _Choice:
     def _fewest(self, high: int) -> Generator[Candidate, None, int]:
         """Returns how many have to change at the least: to be good enough, or as close as with all of them."""
         reached = yield from self._is_met(high)
-        most, low = _NEAR * self.tried[high].quality.noise, 1
+        most, low = ratio_of(self._search.policy.search_near) * self.tried[high].quality.noise, 1
         while low < high:
             middle = (low + high) // 2
             yield from self._try(middle)

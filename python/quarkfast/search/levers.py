@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from quarkfast.config import Policy
 from quarkfast.config.options.changes import set_rounding, set_shift_activations
 from quarkfast.errors import ConfigError
 from quarkfast.pipeline.resolve import resolve
-from quarkfast.pipeline.summary import POOR
 from quarkfast.search.job import Attempt, Job, Made
 from quarkfast.search.layer_precision import LayerGoal, layer_precision
 from quarkfast.search.precision import (
@@ -28,18 +28,6 @@ __all__ = ["LEVERS", "goal_of_job"]
 
 # Weights that share a scale where more of them share one too coarse.
 _SMALL_GROUP = 32
-
-# Bytes of a model above which three of it are not held at once.
-_LARGEST = 1 << 30
-
-# In dB, what equalization through gates has to bring for a Mul in front of each of them: what one bit more would. With
-# less, codes that are chosen by outputs may have more without it: a table structure recognizer goes from 6.3 to 9.7 dB
-# by it, and from 11.3 to 7.9 beside such codes.
-_GAIN_OF_GATES = 6.0
-
-# In dB, what a change may bring beyond its gain with nearest codes, beside codes that are chosen by outputs. Those take
-# minutes to find.
-_MORE_WITH_CODES = 3.0
 
 _SHIFTING = "shift_activations=True"
 
@@ -67,7 +55,7 @@ def _equalize_further(search: Search) -> Iterator[Candidate]:
     changed = equalized_further(search.job.model, attempt.scheme, attempt.target)
     if changed is not None:
         options = dict(changed.equalize_options)
-        gain = _GAIN_OF_GATES if options.get("through_gates") else None
+        gain = search.policy.search_gate_gain if options.get("through_gates") else None
         given = {"equalize_options": options}
         yield Candidate(str(further_equalization(changed)), replace(attempt, scheme=changed), gain, given=given)
 
@@ -110,7 +98,7 @@ def _is_far(search: Search, changed: Made) -> bool:
     if least is None or not search.attempt.makes_up:
         return False
     gain = search.gain(search.with_nearest_codes(), changed)
-    return search.current.quality.assured + gain + _MORE_WITH_CODES < least
+    return search.current.quality.assured + gain + search.policy.search_code_gain < least
 
 
 def _choose_codes_again(search: Search) -> Iterator[Candidate]:
@@ -135,7 +123,7 @@ def _is_judged(search: Search) -> bool:
 
 def _may_be_poor(search: Search) -> bool:
     job, made = search.job, search.result
-    small = made is not None and made.summary.bytes_before <= _LARGEST
+    small = made is not None and made.summary.bytes_before <= search.policy.judged_bytes
     return small and job.samples is not None and job.attempt.scheme.rounding == "nearest"
 
 
@@ -164,6 +152,10 @@ def _has_nearest_codes(search: Search) -> bool:
     return _has_scales(search) and not asked and search.attempt.scheme.rounding == "nearest"
 
 
+def _poor(policy: Policy) -> float:
+    return policy.poor_sqnr
+
+
 def _shifts(search: Search) -> bool:
     return search.shifts
 
@@ -179,7 +171,14 @@ _least_squares = _option("method", "minmse", search_ranges=None)
 
 LEVERS: tuple[Lever, ...] = (
     Lever("options that rewrite the model", 2, asked_options, _is_judged, ("asked",)),
-    Lever("equalization of poor outputs", 3, poor_outputs, _may_be_poor, ("unasked",), below=POOR),
+    Lever(
+        "equalization of poor outputs",
+        3,
+        poor_outputs,
+        _may_be_poor,
+        ("unasked",),
+        below=_poor,
+    ),
     Lever("layer precision", math.inf, layer_precision, _is_judged, ("layers",)),
     Lever("output bias correction", 2, _option("output_bias_correction", True), _makes_up_for_nothing),
     Lever("equalization through gates and Clips", 1, _equalize_further, _has_scales),

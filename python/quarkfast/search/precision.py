@@ -28,19 +28,8 @@ __all__ = [
     "weight_precision",
 ]
 
-# Samples of those that calibrate on which weights alone are judged.
-_SEARCHED = 2
-
-# In dB above what there is, what the choice of tensors aims at, one after the other, where a metric is to be reached.
-# Each is twice the one before, since every try quantizes the model once more.
-_AIMS = (3.0, 6.0, 12.0, 24.0)
-
-# In dB, what the choice of tensors aims at above the target, or what is in doubt where that is more: its samples are
-# others than those that are judged.
-_MARGIN = 1.0
-
-# Halvings of a set of weights, with two runs of one sample each, by which those are found that get 16 bits.
-_SPLITS = 32
+# How often the first aim above what there is is doubled, where a metric is to be reached.
+_DOUBLED = 3
 
 
 def _aim(search: Search, more: float) -> float:
@@ -48,11 +37,17 @@ def _aim(search: Search, more: float) -> float:
     found, least = search.current.quality, goal_of(search).min_sqnr
     if least is None or found.assured >= least:
         return found.worst + more
-    return least + max(_MARGIN, found.doubt)
+    return least + max(search.policy.search_margin, found.doubt)
 
 
-def _effort(most: float, share: float) -> Effort:
-    return Effort(most, gain=1.0, splits=_SPLITS, logits=True, of_worst=True, largest_share=share)
+def _aims_above(search: Search) -> list[float]:
+    """Returns the ratios in dB above what there is that are aimed at, one after the other."""
+    return [search.policy.search_aim * 2**times for times in range(_DOUBLED + 1)]
+
+
+def _effort(search: Search, most: float, share: float) -> Effort:
+    splits, policy = search.policy.search_halvings, search.policy
+    return Effort(most, 1, splits, logits=True, of_worst=True, largest_share=share, policy=policy)
 
 
 def may_raise_weights(search: Search) -> bool:
@@ -63,15 +58,15 @@ def may_raise_weights(search: Search) -> bool:
 
 def weight_precision(search: Search) -> Iterator[Candidate]:
     """Gives weights other forms that the target takes, where they take more than half of what outputs may lose."""
-    most = 10 ** (-_aim(search, _AIMS[0]) / 10) / 2
+    most = 10 ** (-_aim(search, search.policy.search_aim) / 10) / 2
     plain = search.with_nearest_codes()
     with search.job.clock.stage("choose tensors"):
-        trial = PairTrial(plain.data, search.reference, search.calibration[:_SEARCHED])
+        trial = PairTrial(plain.data, search.reference, search.calibration[: search.policy.search_weight_samples])
         found = trial.noise(())
         trial.close()
     if found <= most:
         return
-    search.effort = _effort(most, goal_of(search).largest_share)
+    search.effort = _effort(search, most, goal_of(search).largest_share)
     label = f"weights that alone leave {decibels(most)}"
     yield Candidate(label, replace(search.attempt, effort=search.effort))
 
@@ -121,7 +116,7 @@ def _aims(search: Search, goal: QualityGoal) -> Iterator[float]:
     least = _aim(search, 0.0)
     if goal.min_sqnr is not None:
         yield least
-    for more in _AIMS:
+    for more in _aims_above(search):
         yield _aim(search, more) if goal.min_sqnr is None else least + more
 
 
@@ -179,10 +174,10 @@ def stored_weight_precision(search: Search) -> Iterator[Candidate]:
 
     for wanted in _wanted(search, goal):
         most = 10 ** ((gained - wanted) / 10)
-        yield from changing(f"weights that alone leave {decibels(most)}", _effort(most, share))
+        yield from changing(f"weights that alone leave {decibels(most)}", _effort(search, most, share))
     if len(seen) == 1 and attempt.scheme.weight.format.bits < 8:
-        yield from changing("no weights of fewer than 8 bits", _effort(0.0, 0.0))
-    yield from changing("more bits for as many weights as may have them", _effort(0.0, share))
+        yield from changing("no weights of fewer than 8 bits", _effort(search, 0.0, 0.0))
+    yield from changing("more bits for as many weights as may have them", _effort(search, 0.0, share))
 
 
 def _wanted(search: Search, goal: QualityGoal) -> list[float]:
@@ -192,5 +187,5 @@ def _wanted(search: Search, goal: QualityGoal) -> list[float]:
     chosen by outputs may matter to them.
     """
     if goal.min_sqnr is None:
-        return [_aim(search, more) for more in _AIMS]
-    return [_aim(search, 0.0) + more for more in (0.0, *_AIMS)]
+        return [_aim(search, more) for more in _aims_above(search)]
+    return [_aim(search, 0.0) + more for more in (0.0, *_aims_above(search))]

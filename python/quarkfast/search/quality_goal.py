@@ -9,22 +9,19 @@ from typing import Any, Literal
 
 from quarkfast import ort
 from quarkfast.calibration.data import Feed
-from quarkfast.config import POLICY
+from quarkfast.config import POLICY, Policy
 from quarkfast.errors import ConfigError
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.judge import Counted, Judge
 from quarkfast.pipeline.user_metric import Metric, measure_metric, read_metric
 from quarkfast.pipeline.wide_bytes import WideShares, stored_shares, wide_shares
 from quarkfast.quantization import Records
-from quarkfast.quantization.weight_precision import USUAL
+from quarkfast.quantization.weight_precision import Effort
 from quarkfast.search.job import Made
 from quarkfast.search.quality import Quality
 from quarkfast.search.search import Candidate, Search, Tried
 
-__all__ = ["LEAST_GAIN", "QualityGoal", "goal_of", "read_goal"]
-
-LEAST_GAIN = 0.1
-"""What a ratio must grow by to count where nothing else is said, in dB."""
+__all__ = ["QualityGoal", "goal_of", "read_goal"]
 
 _BYTE = 8
 
@@ -44,6 +41,7 @@ class QualityGoal:
         data: What the metric is given; None stands for the holdout.
         largest_share: The most of the bytes of activations, and of weights, to which levers give more than 8 bits.
         reference: What the float model achieves.
+        policy: What a lever must bring, and what is in doubt.
     """
 
     min_sqnr: float | None = None
@@ -52,6 +50,7 @@ class QualityGoal:
     data: Any = None
     largest_share: float = POLICY.wide_share
     reference: Quality = field(default=Quality(math.inf))
+    policy: Policy = POLICY
 
     kind: Literal["quality"] = field(default="quality", init=False)
     counted: Counted = field(default=Counted(logits=True), init=False)
@@ -68,13 +67,15 @@ class QualityGoal:
             ConfigError: If the preset stores weights as floats and rounds nothing else, or there are no real samples.
         """
         attempt = search.job.attempt
+        self.policy = attempt.scheme.policy
         if attempt.scheme.weights_only and not attempt.scheme.stores_codes:
             raise ConfigError(f"{self.name}: expected a preset that levers change, got {attempt.scheme.name}")
         search.open(search.job.read_real_samples(self.name))
         with search.job.clock.stage("judge"):
             session = ort.inference_session(search.reference, ort.session_options(optimize=False, spinning=False))
             self.reference = Quality(math.inf, self._measure(session, search.holdout))
-        usual = USUAL._replace(largest_share=min(USUAL.largest_share, self.largest_share))
+        usual = Effort.of(self.policy)
+        usual = usual._replace(largest_share=min(usual.largest_share, self.largest_share))
         search.pull(Candidate("as asked", replace(attempt, effort=usual)))
 
     def quality(self, judge: Judge, data: bytes, holdout: Sequence[Feed]) -> Quality:
@@ -83,7 +84,7 @@ class QualityGoal:
         Raises:
             ConfigError: If the metric raises, or returns something else than a finite number.
         """
-        ratios = judge.noise(data).over_samples()
+        ratios = judge.noise(data).over_samples(self.policy)
         return Quality(ratios.outputs, self._measure(exact_session(data), holdout), ratios.logits, ratios.doubt)
 
     def is_met(self, found: Quality) -> bool:
@@ -99,7 +100,7 @@ class QualityGoal:
         if self.is_met(found) != self.is_met(best):
             return self.is_met(found)
         one, other = self._missing(found), self._missing(best)
-        rises = found.worst > best.worst + (LEAST_GAIN if gain is None else gain)
+        rises = found.worst > best.worst + (self.policy.search_gain if gain is None else gain)
         return rises and one <= other if gain is not None or one == other else one < other
 
     def finish(self, search: Search, best: Tried) -> Made:

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from quarkfast.atomic_files import save_bytes
 from quarkfast.calibration.data import Feed
+from quarkfast.config import Policy
 from quarkfast.errors import ConfigError, UnsupportedError
 from quarkfast.evaluate.judge import Counted, Judge, hold_out
 from quarkfast.graph.access import name_of
@@ -31,7 +32,7 @@ Kind = Literal["asked", "unasked", "quality", "layers"]
 
 
 # Candidates that are tried if none is enough, for the estimate of progress: more than there are on most models.
-_MOST = 10
+_CANDIDATES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,8 @@ class Lever(NamedTuple):
         candidates: Yields what it tries, each judged before the next is asked for.
         applies: Whether there is anything to try, before any candidate is made.
         serves: The kinds of goals that it is for.
-        gain: What it has to bring in dB where nobody asked for it.
-        below: The ratio of the worst output in dB below which it is tried unasked; None for never without a goal.
+        below: From a policy to the ratio of the worst output in dB below which it is tried unasked; None for never
+            without a goal.
         strict: Whether a strict preset may have it, with a goal.
     """
 
@@ -74,8 +75,7 @@ class Lever(NamedTuple):
     candidates: Callable[[Search], Iterator[Candidate]]
     applies: Callable[[Search], bool]
     serves: tuple[Kind, ...] = ("quality",)
-    gain: float = 0.0
-    below: float | None = None
+    below: Callable[[Policy], float] | None = None
     strict: bool = True
 
 
@@ -168,12 +168,12 @@ class Search:
         unasked = self.goal.kind == "unasked"
         if self.job.attempt.scheme.strict and (unasked or not lever.strict):
             return False
-        poor = not unasked or (lever.below is not None and self.worst < lever.below)
+        poor = not unasked or (lever.below is not None and self.worst < lever.below(self.policy))
         return self.goal.kind in lever.serves and poor and not self.is_met
 
     def open(self, feeds: Sequence[Feed], most: int | None = None) -> None:
         """Takes samples, of which at most so many calibrate, and runs the float model on the holdout."""
-        calibration, self.holdout = hold_out(feeds)
+        calibration, self.holdout = hold_out(feeds, self.policy)
         self.calibration = calibration[:most]
         with self.job.clock.stage("judge"):
             self.judge = Judge(self.reference, self.holdout, self.goal.counted)
@@ -189,6 +189,11 @@ class Search:
         """Names of the tensors of the float model."""
         graph = load_model(self.job.model).graph
         return frozenset(name_of(value) for node in graph for value in (*node.inputs, *node.outputs) if value)
+
+    @property
+    def policy(self) -> Policy:
+        """The thresholds of the job."""
+        return self.job.attempt.scheme.policy
 
     @property
     def worst(self) -> float:
@@ -249,7 +254,7 @@ class Search:
         if better and (not candidate.enough or self.goal.is_met(quality)):
             self.keep(tried)
         if self.goal.kind == "quality" and not self.is_met:
-            self.job.clock.report("search", len(self.tried), max(_MOST, len(self.tried)))
+            self.job.clock.report("search", len(self.tried), max(_CANDIDATES, len(self.tried)))
 
     def keep(self, tried: Tried, *, alone: bool = False) -> None:
         """Takes what was tried for the best; `alone` in place of all that was kept before."""

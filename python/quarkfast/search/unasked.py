@@ -39,26 +39,6 @@ _OPTIONS = (
 EQUALIZATION_SETTINGS = {"through_gates": "gates", "through_clip": "Clip"}
 """Settings of equalization that samples judge, and what each lets factors pass."""
 
-# In dB, what equalization through gates or Clips has to bring in the mean, for a Mul in front of each gate. Where the
-# samples that judge gain less, 32 others had -5 to +0.8 dB by it.
-_GAIN_OF_EQUALIZATION = 1.0
-
-# In dB, what it has to bring in the mean for a Mul in front of each gate that nobody asked for. Of twelve pairs of a
-# network and a preset whose outputs are poor, eight gain 3.4 to 31 dB on 32 others, one 1.5, and three nothing.
-_GAIN_OF_GATES = 3.0
-
-# And where a Clip is all that it goes through, which costs nothing.
-_GAIN_OF_CLIP = 1.0
-
-# Samples that calibrate options that are judged, those that are read for what nobody asked for, and their bytes.
-_CALIBRATING, _READ, _BUDGET = 48, 32, 256 << 20
-
-# Fewer samples than these tell nothing of others.
-_FEWEST, _FEWEST_UNASKED = 4, 8
-
-# Bytes of a model above which three of it are not held at once.
-_LARGEST = 1 << 30
-
 
 @dataclass(slots=True)
 class NoGoal:
@@ -83,14 +63,14 @@ class NoGoal:
         attempt = job.attempt
         if not attempt.scheme.strict and asked_options_of(attempt.scheme) and job.samples is not None:
             loaded = load_model(job.model)
-            if model_bytes(job.model, loaded) <= _LARGEST:
+            if model_bytes(job.model, loaded) <= search.policy.judged_bytes:
                 samples = job.open_samples()
                 self.feeds = None if samples.random else [dict(feed) for feed in samples]
-        if self.feeds is None or len(self.feeds) < _FEWEST:
+        if self.feeds is None or len(self.feeds) < search.policy.asked_least_samples:
             search.result = search.make_whole(attempt, self.feeds)
             return
         self.kind = "asked"
-        search.open(self.feeds, _CALIBRATING)
+        search.open(self.feeds, search.policy.asked_samples)
         search.pull(Candidate("without", _without_asked(attempt, attempt)))
 
     def quality(self, judge: Judge, data: bytes, holdout: Sequence[Feed]) -> Quality:
@@ -154,7 +134,7 @@ def asked_options(search: Search) -> Iterator[Candidate]:
     if scheme.shift_activations and scheme.search_ranges is None and scheme.activation.method == "minmax":
         kinds.append(replace(scheme, activation=replace(scheme.activation, method="minmse")))
     only_equalized = names == [further_equalization(scheme)]
-    least = _GAIN_OF_EQUALIZATION if only_equalized else 0.0 if len(kinds) > 1 else None
+    least = search.policy.asked_equalization_gain if only_equalized else 0.0 if len(kinds) > 1 else None
     for kind in kinds:
         yield Candidate(" and ".join(names), _tried(replace(asked, scheme=kind), asked), least)
         least = sys.float_info.min if search.kept else least  # of two that are alike the first is taken
@@ -162,7 +142,11 @@ def asked_options(search: Search) -> Iterator[Candidate]:
     if search.best is not base:
         return
     gains = max((Gains(base.quality.ratios, each.quality.ratios) for each in tried), key=lambda each: each.mean)
-    why = f"it brought less than {_GAIN_OF_EQUALIZATION:g} dB" if only_equalized else "it made the model worse"
+    why = (
+        f"it brought less than {search.policy.asked_equalization_gain:g} dB"
+        if only_equalized
+        else "it made the model worse"
+    )
     search.notes.append(f"{' and '.join(names)} was left out, for {why}: {gains}; strict=True keeps it")
 
 
@@ -176,15 +160,16 @@ def poor_outputs(search: Search) -> Iterator[Candidate]:
     assert made is not None
     changed = equalized_further(job.model, attempt.scheme, attempt.target)
     feeds = [] if changed is None else _first(search)
-    if changed is None or len(feeds) < _FEWEST_UNASKED:
+    if changed is None or len(feeds) < search.policy.poor_least_samples:
         return
     search.open(feeds)
     plain = made._replace(data=search.uncorrected.data or made.data)
     name, ratio = (search.uncorrected.outputs or made.summary.outputs)[0]
     search.judge_made(Candidate("as asked", attempt), plain, time.perf_counter())
     gates = dict(changed.equalize_options).get("through_gates")
+    gain = search.policy.poor_gate_gain if gates else search.policy.poor_clip_gain
     lever = str(further_equalization(changed))
-    yield Candidate(lever, replace(attempt, scheme=changed), _GAIN_OF_GATES if gates else _GAIN_OF_CLIP)
+    yield Candidate(lever, replace(attempt, scheme=changed), gain)
     if search.kept:
         gains = Gains(*(each.quality.ratios for each in search.tried))
         added = dict(changed.equalize_options).keys() - dict(attempt.scheme.equalize_options)
@@ -203,7 +188,7 @@ def _first(search: Search) -> list[Feed]:
     if samples.random:
         return []
     size = sum(array.nbytes for array in samples.first.values()) // max(samples.count(samples.first), 1)
-    return samples.rows(min(_READ, _BUDGET // max(size, 1)))
+    return samples.rows(min(search.policy.poor_samples, search.policy.poor_sample_bytes // max(size, 1)))
 
 
 def further_equalization(scheme: Scheme) -> str | None:
