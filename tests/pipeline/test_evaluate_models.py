@@ -171,3 +171,34 @@ def agreement_of(session, data):
 def test_what_is_no_model_is_refused_in_words(function):
     with pytest.raises(TypeError, match=r"model: expected a path, an onnx.ModelProto or an onnx_ir.Model, got int"):
         function(3, 4, np.zeros((1, 1), np.float32))
+
+
+def detector() -> onnx.ModelProto:
+    """Two boxes with two classes, joined with their scores."""
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[N, 3, 2, 7] x) => (float[N, 2, 7] y) {
+        m = ReduceMean <axes = [1], keepdims = 0> (x) boxes, raw = Split <axis = 2> (m, sizes)
+        s = Sigmoid (raw) y = Concat <axis = 2> (boxes, s) }"""
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.int64([4, 3]), "sizes"))
+    return model
+
+
+def test_scores_and_boxes_are_scored_apart_and_so_are_parts_that_are_asked_for():
+    images = np.random.default_rng(0).uniform(2, 9, (4, 3, 2, 7)).astype(np.float32)
+    found = quarkfast.evaluate_models(detector(), detector(), images, sums="runtime")
+    assert [each.output for each in found.scores] == ["y", "y: scores", "y: the rest"]
+    asked = quarkfast.evaluate_models(detector(), detector(), images, sums="runtime", parts=["wide=y[..., 2:4]"])
+    assert [each.output for each in asked.scores] == ["y", "wide"]
+    for part in ("wide", "wide=z[0]", "wide=y[a]"):
+        with pytest.raises(quarkfast.ConfigError, match="part: expected"):
+            quarkfast.evaluate_models(detector(), detector(), images, parts=[part])
+
+
+def test_a_detector_has_average_precision():
+    pytest.importorskip("pycocotools", reason="no pycocotools: the extra `coco` is not installed")
+    images = np.random.default_rng(0).uniform(2, 9, (4, 3, 2, 7)).astype(np.float32)
+    found = quarkfast.evaluate_models(detector(), detector(), images, sums="runtime", detections="yolov5")
+    assert found.precision.against == "float model"
+    assert found.below({"ap": 99.99}) == []
+    with pytest.raises(quarkfast.ConfigError, match="labels: expected detections, and a folder"):
+        quarkfast.evaluate_models(detector(), detector(), images, labels="x.json")

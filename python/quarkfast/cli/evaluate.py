@@ -25,12 +25,15 @@ _COLUMNS = {
     "largest L2": ("l2_max", ""),
     "PSNR": ("psnr_mean", " dB"),
     "least PSNR": ("psnr_min", " dB"),
-    "top-1": ("top1", " %"),
-    "top-5": ("top5", " %"),
+    "same top-1": ("top1", " %"),
+    "top-1 in top-5": ("top5", " %"),
     "SSIM": ("ssim_mean", ""),
     "least SSIM": ("ssim_min", ""),
     "not finite": ("not_finite", ""),
 }
+
+
+_AGAINST = {"float model": "what the reference detects from a score of 0.3 on", "labels": "the labels"}
 
 
 def evaluate(
@@ -53,6 +56,17 @@ def evaluate(
         str | None, typer.Option(metavar="MODULE:FUNCTION", help="A metric of your own, from a session and data.")
     ] = None,
     metric_data: Annotated[str | None, typer.Option(metavar="TEXT", help="What the metric is given.")] = None,
+    part: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=OUTPUT[INDEX]", help="A part to score apart, e.g. boxes=output[:, :4]; repeatable."),
+    ] = None,
+    detections: Annotated[
+        str | None,
+        typer.Option(metavar="LAYOUT", help="Average precision of a detector: yolov5, yolov8 or yolox."),
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Boxes in COCO's JSON; by default what REFERENCE detects.")
+    ] = None,
     fail_below: Annotated[
         list[str] | None,
         typer.Option(
@@ -76,7 +90,8 @@ def evaluate(
                 show_first_images(show, reference, data, {"samples": samples, "preprocess": preprocess})
             found = quarkfast.evaluate_models(
                 reference, model, data, samples=samples, batch_size=batch_size, preprocess=preprocess, sums=sums,
-                metric=metric, metric_data=metric_data, progress=progress,
+                metric=metric, metric_data=metric_data, parts=part or (), detections=detections, labels=labels,
+                progress=progress,
             )  # fmt: skip
     below = found.below(limits)
     if as_json:
@@ -102,6 +117,13 @@ def show_scores(found: "quarkfast.Evaluation") -> None:
 def _facts(found: "quarkfast.Evaluation") -> Iterator[tuple[str, str]]:
     if found.metric is not None and found.reference_metric is not None:
         yield "metric", f"{found.metric:.6g}, of the reference {found.reference_metric:.6g}"
+    if (seen := found.precision) is not None:
+        beside = (
+            ""
+            if seen.reference_ap is None
+            else f"; of the reference {seen.reference_ap:.1f} and {seen.reference_ap50:.1f}"
+        )
+        yield "AP, AP at 0.5", f"{seen.ap:.1f} and {seen.ap50:.1f} % against {_AGAINST[seen.against]}{beside}"
     for name in found.not_compared:
         yield "not compared", name
 

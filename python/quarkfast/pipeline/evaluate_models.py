@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 from quarkfast import ort
-from quarkfast.calibration.data import CalibrationData, Feed, Samples, model_inputs, open_data
+from quarkfast.calibration.data import CalibrationData, Feed, ModelInput, Samples, model_inputs, open_data
+from quarkfast.calibration.data.folders import open_folder
 from quarkfast.calibration.data.inputs import rows_of
 from quarkfast.errors import ConfigError, ModelError
 from quarkfast.evaluate.accuracy import differ
+from quarkfast.evaluate.coco_labels import read_labels
+from quarkfast.evaluate.detections import Detections, average_precision, check_layout, read_detections
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.scores import Gathered, scores_by_name
 from quarkfast.graph.load import ModelSource, load_model
 from quarkfast.graph.save import file_or_bytes
-from quarkfast.pipeline.evaluation import Evaluation
+from quarkfast.pipeline.evaluation import Evaluation, Precision
+from quarkfast.pipeline.output_cutter import OutputCutter, read_part
 from quarkfast.pipeline.single_rows import cut_to_rows
 from quarkfast.pipeline.user_metric import Metric, measure_metric, read_metric
 
@@ -30,6 +36,8 @@ _WHERE = "evaluate"
 # Samples on which it is decided whether exact sums differ from those of a default session.
 _TRIED = 16
 _BATCH = 16
+# Score from which on what the float model detects counts as true.
+_SURE = 0.3
 
 Progress = Callable[[str, int, int | None], None]
 ModelFile = str | os.PathLike[str] | bytes
@@ -46,6 +54,9 @@ def evaluate_models(
     sums: str = "auto",
     metric: Metric | str | None = None,
     metric_data: Any = None,
+    parts: Sequence[str] = (),
+    detections: str | None = None,
+    labels: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Runs two models on the same samples and says how close the second comes to the first.
@@ -64,13 +75,20 @@ def evaluate_models(
             on the first 16 samples.
         metric: A function of a session with exact sums and of `metric_data`, or ``"module:function"``; more is better.
         metric_data: What it is given; None hands it the list of all feeds.
+        parts: Parts of outputs to score by themselves, each ``"name=output[index]"`` with an index of NumPy behind the
+            samples, such as ``"boxes=output[:, :4]"``. An output without any whose scores (of Sigmoid or Softmax) are
+            joined with other numbers, as boxes, is cut into both.
+        detections: Layout of a detector's first output, one of ``yolov5``, ``yolov8`` and ``yolox``: average precision
+            is measured, against what the float model detects with a score of 0.3 or more. Needs pycocotools.
+        labels: A JSON file in COCO's form with the boxes of the images of `data`, a folder: average precision is that
+            of both models against these.
         progress: Called as samples are done: stage, samples done, samples in all or None.
 
     Returns:
         Scores of every output.
 
     Raises:
-        ConfigError: If `sums` or the metric is none.
+        ConfigError: If `sums`, the metric, a part or the layout is none.
         ModelError: If a model cannot be read or run, or they have nothing in common.
         CalibrationError: If samples are missing or do not fit.
 
@@ -87,31 +105,95 @@ def evaluate_models(
         raise ConfigError(f"sums: expected one of {', '.join(SUMS)}, got {sums!r}")
     if metric_data is not None and metric is None:
         raise ConfigError("metric_data: expected a metric that takes it, got none")
+    if labels is not None and (detections is None or not isinstance(data, str | os.PathLike)):
+        raise ConfigError("labels: expected detections, and a folder of images as data, got others")
+    if detections is not None:
+        check_layout(detections)
     function = None if metric is None else read_metric(metric)
     loaded = load_model(reference)
     load_model(model)  # whose files are looked for in its own folder alone
     opened = open_data(data, model_inputs(loaded), samples, batch_size, preprocess)
     if batch_size is None:
         cut_to_rows(opened, loaded, _BATCH)
+    inputs = model_inputs(loaded)
+    cutter = OutputCutter(loaded, list(map(read_part, parts)))
     del loaded
     if function is not None and metric_data is None:
         opened.keep()
     sources = file_or_bytes(reference), file_or_bytes(model)
-    run = _Run(*sources, sums)
+    run = _Run(*sources, sums, cutter, _Detector(detections))
     run.over(opened, progress)
-    figures: dict[str, float | None] = {"metric": None, "reference_metric": None}
+    figures: dict[str, Any] = {"metric": None, "reference_metric": None}
     if function is not None:
         given = list(opened) if metric_data is None else metric_data
         for name, source in zip(("reference_metric", "metric"), sources, strict=True):
             figures[name] = measure_metric(function, exact_session(source), given)
-    return Evaluation(scores_by_name(run.found), scores_by_name(run.exact), not_compared=run.left, **figures)
+    precision = run.detector.precision(
+        _labels(labels, data, inputs, samples, preprocess, run.detector), bool(run.exact)
+    )
+    scores = scores_by_name(run.found), scores_by_name(run.exact)
+    return Evaluation(*scores, not_compared=run.left, precision=precision, **figures)
+
+
+def _labels(
+    labels: str | os.PathLike[str] | None,
+    data: CalibrationData,
+    inputs: Sequence[ModelInput],
+    samples: int | None,
+    preprocess: str | Mapping[str, Any] | None,
+    detector: _Detector,
+) -> list[Detections] | None:
+    """Returns the boxes of the images in the order in which they were run; None without labels."""
+    if labels is None:
+        return None
+    folder = open_folder(Path(str(data)), inputs, preprocess, samples)
+    if folder.preprocess is None:
+        raise ConfigError("labels: expected a folder of images as data, got arrays")
+    images = [files[""] for files in folder.files]
+    placed = partial(folder.preprocess.placed, size=detector.size)
+    return read_labels(Path(labels), images, placed)
+
+
+class _Detector:
+    """What both models detect, image by image."""
+
+    def __init__(self, layout: str | None) -> None:
+        """Detects nothing without a layout."""
+        self.size = (0, 0)
+        self._layout = layout
+        self._found: dict[str, list[Detections]] = {"reference": [], "runtime": [], "exact": []}
+
+    def add(self, name: str, feed: Feed, outputs: Mapping[str, Any]) -> None:
+        """Reads the first output of a batch."""
+        if self._layout is not None:
+            image = next((each for each in feed.values() if each.ndim == 4), None)
+            if image is None:
+                raise ModelError("detections: expected an input of images, got none")
+            down, across = image.shape[2:] if image.shape[1] in (1, 3) else image.shape[1:3]
+            self.size = int(down), int(across)
+            self._found[name] += read_detections(next(iter(outputs.values())), self._layout, self.size)
+
+    def precision(self, labels: Sequence[Detections] | None, exact: bool) -> Precision | None:
+        """Returns the average precision; None without a layout."""
+        if self._layout is None:
+            return None
+        found, reference = (
+            self._found["exact" if exact else "runtime"] or self._found["exact"],
+            self._found["reference"],
+        )
+        if labels is None:
+            return Precision("float model", *average_precision(found, [each.above(_SURE) for each in reference]))
+        return Precision("labels", *average_precision(found, labels), *average_precision(reference, labels))
 
 
 class _Run:
     """The sessions of both models, and what their outputs have in common so far."""
 
-    def __init__(self, reference: ModelFile, model: ModelFile, sums: str) -> None:
+    def __init__(
+        self, reference: ModelFile, model: ModelFile, sums: str, cutter: OutputCutter, detector: _Detector
+    ) -> None:
         """Opens the sessions that are needed from the start."""
+        self.detector, self._cutter = detector, cutter
         self._sums = sums
         self._reference = _session(reference)
         self._default = None if sums == "exact" else _session(model)
@@ -119,7 +201,7 @@ class _Run:
         either = self._default or self._exact
         self._inputs = _same_inputs(self._reference, either)
         self._pairs, self.left = _pairs(self._reference, either)
-        self.found, self.exact = ({name: Gathered(name) for name in self._pairs} for _ in range(2))
+        self.found, self.exact = dict[str, Gathered](), dict[str, Gathered]()
 
     def over(self, samples: Samples, progress: Progress | None) -> None:
         """Runs all samples; exact sums only on the first, where they need no more."""
@@ -127,10 +209,15 @@ class _Run:
         for feed in samples:
             rows = rows_of(feed)
             wanted = _outputs(self._reference, feed)
-            if self._default is not None:
-                self._add(self.found, wanted, _outputs(self._default, self._fed(feed)), rows)
-            if self._exact is not None:
-                self._add(self.exact, wanted, _outputs(self._exact, self._fed(feed)), rows)
+            self.detector.add("reference", feed, wanted)
+            for kind, session, gathered in (
+                ("runtime", self._default, self.found),
+                ("exact", self._exact, self.exact),
+            ):
+                if session is not None:
+                    got = _outputs(session, self._fed(feed))
+                    self.detector.add(kind, feed, got)
+                    self._add(gathered, feed, wanted, got, rows)
             done += rows
             if progress is not None:
                 progress("evaluate", done, samples.total)
@@ -150,7 +237,8 @@ class _Run:
 
     def _add(
         self,
-        gathered: Mapping[str, Gathered],
+        gathered: dict[str, Gathered],
+        feed: Feed,
         wanted: Mapping[str, Any],
         got: Mapping[str, Any],
         rows: int,
@@ -161,7 +249,10 @@ class _Run:
                 shapes = f"{list(one.shape)}, got {list(two.shape)}"
                 raise ModelError(f"{_WHERE}: output {other!r}: expected the shape of the reference {shapes}")
             by_row = one.ndim > 0 and len(one) == rows
-            gathered[name].add(*((one, two) if by_row else (one[None], two[None])))
+            one, two = (one, two) if by_row else (one[None], two[None])
+            gathered.setdefault(name, Gathered(name)).add(one, two)
+            for label, cut in self._cutter.parts(name, feed, wanted):
+                gathered.setdefault(label, Gathered(label)).add(cut(one), cut(two))
 
 
 def _session(model: ModelFile) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from quarkfast.errors import ConfigError, did_you_mean
@@ -14,9 +14,28 @@ __all__ = ["LIMITS", "Evaluation"]
 
 LIMITS = (
     *("sqnr", "cosine_mean", "cosine_min", "psnr_mean", "psnr_min"),
-    *("top1", "top5", "ssim_mean", "ssim_min", "metric"),
+    *("top1", "top5", "ssim_mean", "ssim_min", "metric", "ap", "ap50"),
 )
 """Figures of which more is better, which limits may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """Average precision of a detector, in percent.
+
+    Attributes:
+        against: What counts as true: ``"float model"`` or ``"labels"``.
+        ap: Mean over overlaps of 0.5 to 0.95, as COCO has it.
+        ap50: At an overlap of 0.5.
+        reference_ap: `ap` of the float model; None where this is what counts as true.
+        reference_ap50: Its `ap50`, likewise.
+    """
+
+    against: str
+    ap: float
+    ap50: float
+    reference_ap: float | None = None
+    reference_ap50: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +48,7 @@ class Evaluation:
             `scores` by no more than a decibel on the first samples.
         metric: The user's metric of the model, with exact sums; None without one.
         reference_metric: That of the reference.
+        precision: Average precision, where a detector's layout was given.
         not_compared: Outputs, or files, that only one side has or that hold no numbers.
     """
 
@@ -37,6 +57,7 @@ class Evaluation:
     metric: float | None = None
     reference_metric: float | None = None
     not_compared: tuple[str, ...] = ()
+    precision: Precision | None = None
 
     @property
     def judged(self) -> tuple[Scores, ...]:
@@ -51,6 +72,7 @@ class Evaluation:
             "metric": self.metric,
             "reference_metric": self.reference_metric,
             "not_compared": list(self.not_compared),
+            "precision": None if self.precision is None else asdict(self.precision),
         }
 
     def below(self, limits: Mapping[str, float]) -> list[str]:
@@ -67,7 +89,9 @@ class Evaluation:
     def _below(self, name: str, limit: float) -> list[str]:
         if name not in LIMITS:
             raise ConfigError(f"limit: expected one of {', '.join(LIMITS)}, got {name!r}{did_you_mean(name, LIMITS)}")
-        if name == "metric":
+        if name in ("ap", "ap50"):
+            found = {} if self.precision is None else {"the model": getattr(self.precision, name)}
+        elif name == "metric":
             found = {} if self.metric is None else {"the model": self.metric}
         else:
             values = {each.output: getattr(each, name) for each in self.judged}
