@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from pydoc_data.topics import topics
 
-from quarkfast.checkpoint import quantize_checkpoint
+from quarkfast.checkpoint import GGUF_PRESETS, quantize_checkpoint
 from tests.consumers import runtimes
 from tests.consumers.smollm2 import write_smollm2
 
@@ -42,7 +42,7 @@ RUNS = {
         ("gptq", "int4_wo_64", "minmax"),
         ("awq", "uint4_wo_64", "minmax"),
     ],
-    "llama.cpp": [("gguf", preset, "minmax") for preset in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "F16", "BF16")],
+    "llama.cpp": [("gguf", preset, "minmax") for preset in GGUF_PRESETS],
 }
 RUNTIMES = {"transformers": runtimes.in_transformers, "vllm": runtimes.in_vllm}
 
