@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 import quarkfast
 from quarkfast.errors import ModelError
-from quarkfast.pipeline import poor_output_steps
 from support.shifted_means import CUT, model, ratio, x
 
 ADDED = "output bias correction was added, for output 'y' had "
@@ -26,7 +23,7 @@ def is_added(result):
 @pytest.fixture
 def easily(monkeypatch):
     """Takes what helps a little: outputs have 4.6 dB without it and 5.6 with it."""
-    monkeypatch.setattr(poor_output_steps, "_SETTINGS", replace(poor_output_steps._SETTINGS, gain=0.1, least=5.0))
+    monkeypatch.setitem(CUT, "policy", {"poor_bias_gain": 0.1, "poor_bias_least": 5.0})
 
 
 @pytest.mark.usefixtures("easily")
@@ -113,12 +110,11 @@ def test_few_batches_judge_nothing():
 
 
 @pytest.mark.usefixtures("easily")
-@pytest.mark.parametrize(("limit", "value"), [("gain", 1000.0), ("least", 1000.0), ("_TRIED_BELOW", 0.0)])
+@pytest.mark.parametrize(
+    ("limit", "value"), [("poor_bias_gain", 1000.0), ("poor_bias_least", 1000.0), ("poor_bias_sqnr", 0.0)]
+)
 def test_models_stay_that_gain_too_little_or_have_too_little_or_enough(limit, value, monkeypatch, tmp_path):
-    if limit.startswith("_"):
-        monkeypatch.setattr(poor_output_steps, limit, value)
-    else:
-        monkeypatch.setattr(poor_output_steps, "_SETTINGS", replace(poor_output_steps._SETTINGS, **{limit: value}))
+    monkeypatch.setitem(CUT, "policy", CUT["policy"] | {limit: value})
     result, left = quantized(output=tmp_path / "q.onnx"), quantized(output_bias_correction=False)
     assert not is_added(result)
     assert result.model_bytes == left.model_bytes == (tmp_path / "q.onnx").read_bytes()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,23 +21,10 @@ from quarkfast.reconstruction.input_means import mean_row
 from quarkfast.reconstruction.walk import Feed, go_through
 from quarkfast.wording import counted
 
-__all__ = ["OUTPUT_BIAS_CORRECTION", "OutputBiasCorrectionSettings", "correct_output_biases"]
+__all__ = ["OUTPUT_BIAS_CORRECTION", "correct_output_biases"]
 
 
-@dataclass(frozen=True, slots=True)
-class OutputBiasCorrectionSettings:
-    """Settings of output bias correction.
-
-    Attributes:
-        gain: What outputs on those held apart have to gain in the mean, in dB; more than nothing in any case.
-        least: What they have to have then, in dB.
-    """
-
-    gain: float = 0.0
-    least: float = -math.inf
-
-
-def correct_output_biases(context: AlgorithmContext, settings: OutputBiasCorrectionSettings) -> bool:
+def correct_output_biases(context: AlgorithmContext, gain: float = 0.0, least: float = -math.inf) -> bool:
     """Gives each layer the bias under which its mean output is that of the float model, if the outputs gain by it.
 
     Rounded activations shift means too: what saturates, and what a curved function such as hard-swish or SiLU makes of
@@ -47,7 +33,8 @@ def correct_output_biases(context: AlgorithmContext, settings: OutputBiasCorrect
 
     Args:
         context: A plan with codes.
-        settings: What outputs have to gain.
+        gain: What outputs have to gain in the mean of the samples that judge, in dB; more than nothing in any case.
+        least: What they have to have then, in dB.
 
     Returns:
         Whether the plan has other biases.
@@ -92,7 +79,7 @@ def correct_output_biases(context: AlgorithmContext, settings: OutputBiasCorrect
         before = judge.noise(models.quantized, models.quantized_folder).ratios()
         go_through(models, layers, fitting, see, both=False, report=report)
         gains = Gains(before, judge.noise(models.quantized, models.quantized_folder).ratios())
-    if not gains.better() or gains.mean < settings.gain or gains.after < settings.least:
+    if not gains.better() or gains.mean < gain or gains.after < least:
         context.notes.append(f"output bias correction was undone, for it made the model no better: {gains}")
         return False
     context.replace_codes(changed)
@@ -123,7 +110,7 @@ def _settings(scheme: Scheme) -> Settings | None:
 
 
 def _run(context: AlgorithmContext, policy: Policy) -> bool:
-    return correct_output_biases(context, OutputBiasCorrectionSettings())
+    return correct_output_biases(context)
 
 
 def _reread(policy: Policy) -> int:

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import replace
 
-from quarkfast.algorithms.output_bias_correction import OutputBiasCorrectionSettings, correct_output_biases
+from quarkfast.algorithms.output_bias_correction import correct_output_biases
 from quarkfast.errors import ModelError
 from quarkfast.graph.external import tensor_bytes
 from quarkfast.pipeline.context import Context
@@ -14,20 +14,6 @@ from quarkfast.pipeline.simulate import clone_model
 from quarkfast.pipeline.step import Step, run_steps
 
 __all__ = ["correct_poor_outputs", "keep_unwritten", "may_correct_biases"]
-
-# Decibels of the worst output on the first sample below which it is tried: noise of a tenth of the amplitude.
-_TRIED_BELOW = 20.0
-
-# In dB, what samples held apart have to gain, and to have then: where outputs remain poor, decibels say little. A text
-# recognizer in XINT8, of which these have 2.5 and then 8.6, reads 63 % of its words without it, and 48 % with it. Of 42
-# pairs of a network and a preset that are tried, 15 keep it, and other samples gain 0 to 6 dB in these.
-_SETTINGS = OutputBiasCorrectionSettings(gain=1.0, least=10.0)
-
-# Fewer samples than this tell nothing of others.
-_FEWEST = 8
-
-# Bytes of constants up to which a plan is kept beside the model that is written from it.
-_MOST_KEPT = 256 << 20
 
 
 def may_correct_biases(context: Context) -> bool:
@@ -43,7 +29,7 @@ def keep_unwritten(context: Context) -> bool:
 
     They are kept where outputs will be measured.
     """
-    small = not context.two_files and tensor_bytes(context.model) <= _MOST_KEPT
+    small = not context.two_files and tensor_bytes(context.model) <= context.scheme.policy.tried_bytes
     if small and context.may_run_samples:
         context.unwritten = copy.copy(context)
         context.unwritten.model, context.unwritten.notes = clone_model(context.model), list(context.notes)
@@ -51,18 +37,19 @@ def keep_unwritten(context: Context) -> bool:
 
 
 def correct_poor_outputs(context: Context, writing: Sequence[Step]) -> bool:
-    """Corrects biases where an output has less than 20 dB on the first sample, and writes the model once more.
+    """Corrects biases where an output is poor on the first sample, and writes the model once more.
 
-    Samples held apart have to gain 1 dB, and to have 10 dB then.
+    Samples held apart have to gain, and to be no longer poor then: else decibels say little.
 
     Args:
         context: A context with a model that is written, and the one that was kept before.
         writing: The steps between the two.
     """
-    unwritten, context.unwritten = context.unwritten, None
-    if unwritten is None or not context.outputs or context.outputs[0][1] >= _TRIED_BELOW:
+    unwritten, context.unwritten, policy = context.unwritten, None, context.scheme.policy
+    if unwritten is None or not context.outputs or context.outputs[0][1] >= policy.poor_bias_sqnr:
         return False
-    if len(unwritten.read_samples(_FEWEST)) < _FEWEST or not _correct(unwritten):
+    fewest = policy.poor_bias_samples
+    if len(unwritten.read_samples(fewest)) < fewest or not _correct(unwritten):
         return False
     assert context.uncorrected is not None
     assert context.written is not None
@@ -82,6 +69,7 @@ def _correct(context: Context) -> bool:
     """Corrects biases if samples held apart gain by it, and the model can be run in parts."""
     try:
         with context.clock.stage("round"):
-            return correct_output_biases(context, _SETTINGS)
+            policy = context.scheme.policy
+            return correct_output_biases(context, policy.poor_bias_gain, policy.poor_bias_least)
     except ModelError:  # of what nobody asked for
         return False
