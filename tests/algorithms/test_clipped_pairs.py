@@ -12,12 +12,12 @@ from quarkfast.algorithms.cross_layer_equalization import (
     channels_between_layers,
     equalize,
 )
+from quarkfast.config import POLICY
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.graph.load import load_model
 from quarkfast.graph.save import to_proto
 from quarkfast.pipeline import outlier_steps
-from quarkfast.pipeline.summary import POOR
 from support.tiny_models import run_as_written, tiny_model
 
 CHANNELS = 8
@@ -174,7 +174,7 @@ def test_poor_outputs_have_it_tried():
     assert asked.model_bytes == found.model_bytes
     for options in ({"equalize_options": {"through_clip": False}}, {"strict": True}):
         left = quarkfast.quantize(proto, preset="XINT8", calibration_data=samples, **options)
-        assert left.summary.outputs[0][1] < POOR
+        assert left.summary.outputs[0][1] < POLICY.poor_sqnr
         assert not [note for note in left.summary.notes if "through Clip" in note]
 
 

@@ -13,7 +13,6 @@ from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
 from quarkfast.evaluate.noise import OutputNoise
 from quarkfast.graph.placement import Quantizer
-from quarkfast.pipeline import poor_output_steps
 from quarkfast.quantization import QuantizedBlocks
 from quarkfast.reconstruction import LinearLayer
 from quarkfast.search.search import Search
@@ -69,7 +68,6 @@ def test_outputs_on_other_samples_gain(options):
 def _judge_by(monkeypatch, before, after):
     ratios = iter([np.array(before), np.array(after)])
     monkeypatch.setattr(Search, "worst", np.inf)  # what poor outputs get is judged as well
-    monkeypatch.setattr(poor_output_steps, "_TRIED_BELOW", -np.inf)
     monkeypatch.setattr(OutputNoise, "ratios", lambda _: next(ratios))
 
 

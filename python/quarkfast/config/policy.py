@@ -187,7 +187,6 @@ class Policy:
     # A text recognizer in XINT8 that gained 2.5 dB and then had 8.6 read 48 % of its words in place of 63 %.
     poor_bias_gain: float = _row(1.0, "dB", "what it must bring unasked")
     poor_bias_least: float = _row(10.0, "dB", "what outputs must have with it then")
-    poor_bias_samples: int = _row(8, "samples", "with fewer it is not tried unasked")
 
     # Weight rounding.
     # Of 52 samples behind a global pool, a matrix of 200 inputs knows nothing in most directions.
@@ -231,7 +230,7 @@ class Policy:
     poor_clip_gain: float = _row(1.0, "dB", "what equalization through Clips alone must bring to them")
     poor_samples: int = _row(32, "samples", "most that are read for that")
     poor_sample_bytes: int = _row(256 << 20, "bytes", "most of these samples")
-    poor_least_samples: int = _row(8, "samples", "fewest that judge it")
+    poor_least_samples: int = _row(8, "samples", "fewest that judge what is tried unasked")
     # Where the samples that judge gain less, 32 others had -5 to +0.8 dB by it.
     asked_equalization_gain: float = _row(1.0, "dB", "what equalization through gates or Clips must bring to stay")
     asked_samples: int = _row(48, "samples", "most that calibrate options which are judged", 1)

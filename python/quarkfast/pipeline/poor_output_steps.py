@@ -48,7 +48,7 @@ def correct_poor_outputs(context: Context, writing: Sequence[Step]) -> bool:
     unwritten, context.unwritten, policy = context.unwritten, None, context.scheme.policy
     if unwritten is None or not context.outputs or context.outputs[0][1] >= policy.poor_bias_sqnr:
         return False
-    fewest = policy.poor_bias_samples
+    fewest = policy.poor_least_samples
     if len(unwritten.read_samples(fewest)) < fewest or not _correct(unwritten):
         return False
     assert context.uncorrected is not None

@@ -24,7 +24,6 @@ from quarkfast.pipeline.metadata import write_changes, write_equalized, write_me
 from quarkfast.pipeline.method_ranges import method_ranges
 from quarkfast.pipeline.model_plan import describe
 from quarkfast.pipeline.replan import few_valued_of, functions_of, quantizers_for, take_placement
-from quarkfast.pipeline.summary import POOR
 from quarkfast.quantization import (
     diagnose,
     is_portable,
@@ -293,7 +292,8 @@ def measure_outputs(context: Context) -> bool:
     shown = {value.name for value in context.model.graph.outputs}
     if any(name not in shown for name, _ in context.outputs):
         context.notes.append(_UNRANKED)
-    poor = ", ".join(f"{name!r} {value:.1f} dB" for name, value in context.outputs if value < POOR)
+    least = context.scheme.policy.poor_sqnr
+    poor = ", ".join(f"{name!r} {value:.1f} dB" for name, value in context.outputs if value < least)
     if poor:
         context.notes.append(f"poor outputs on the first sample, with exact sums: {poor}; {_remedies(context)}")
     return False

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
     from quarkfast.pipeline.wide_bytes import WideShares
     from quarkfast.quantization import Records
 
-__all__ = ["POOR", "FloatNode", "LeverResult", "Summary", "by_reason", "pareto_front"]
-
-POOR = 12.0
-"""Decibels below which an output is called poor: noise of a quarter of the signal's amplitude, 20 log10(4)."""
+__all__ = ["FloatNode", "LeverResult", "Summary", "by_reason", "pareto_front"]
 
 _SHOWN = 5
 
