@@ -13,6 +13,7 @@ from quarkfast.config import PRESETS, Scheme
 from quarkfast.errors import ConfigError
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.evaluate.noise import Gains
 from support.tiny_models import run_as_written, tiny_model
 
 TEXT = """g (float[N, 8, 40, 40] x) => (float[N, 5] y) {
@@ -61,7 +62,10 @@ def test_outputs_on_other_samples_gain_where_extremes_are_rare():
 
 
 def test_ranges_stay_where_samples_held_apart_object(monkeypatch):
-    monkeypatch.setattr(judged_kinds, "_gain", lambda one, other: (-1.0, 0.1) if one.size < 20 else (0.0, 0.1))
+    def of_noise(before, after):
+        return Gains(np.zeros(before.size), np.full(before.size, -1.0 if before.size < 20 else 0.0))
+
+    monkeypatch.setattr(Gains, "of_noise", of_noise)
     without, found = _quantized(search_ranges=False), _quantized(search_ranges=True)
     (note,) = _notes(found)
     assert note.startswith("range search was undone: with rounded activations alone outputs gain -1.0 dB ")

@@ -14,6 +14,7 @@ from quarkfast.config import PRESETS
 from quarkfast.errors import ConfigError
 from quarkfast.evaluate import sqnr
 from quarkfast.evaluate.exact_sums import exact_session
+from quarkfast.evaluate.noise import Gains
 from quarkfast.kernels import histogram
 from support.tiny_models import run_as_written, tiny_model
 
@@ -150,7 +151,7 @@ def test_samples_choose_among_factors_and_may_leave_them_out(monkeypatch):
     for chosen, said in (
         (judged_kinds.Chosen(None), " was left out: outputs have no less noise with it"),
         (
-            judged_kinds.Chosen((Powers(2.0, 2.0), True), -1.0, 0.1, 10),
+            judged_kinds.Chosen((Powers(2.0, 2.0), True), Gains(np.zeros(10), np.full(10, -1.0)), 10),
             " was left out; with rounded activations alone ",
         ),
     ):
@@ -164,7 +165,7 @@ def test_samples_choose_among_factors_and_may_leave_them_out(monkeypatch):
 
 
 def test_ranges_alone_may_be_better(monkeypatch):
-    chosen = judged_kinds.Chosen((Powers(2.5, 2.5), False), 1.0, 0.1, 10)
+    chosen = judged_kinds.Chosen((Powers(2.5, 2.5), False), Gains(np.zeros(10), np.ones(10)), 10)
     monkeypatch.setattr(scale_alignment, "judge_kinds", lambda *given: chosen)
     result = _quantized(rounding="descent")
     (note,) = _notes(result)

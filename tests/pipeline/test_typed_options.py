@@ -21,6 +21,7 @@ TYPES = {
     kinds.NUMBERS: "list[float] | tuple[float, ...]",
     kinds.PAIRS: "Sequence[tuple[str, str]]",
     kinds.POLICY: "Mapping[str, Any] | Policy",
+    kinds.PREPROCESS: "str | Mapping[str, Any]",
     kinds.ROTATION: "Rotation",
     kinds.ROUNDING: "WeightRounding",
     kinds.RULES: "Sequence[Mapping[str, Any]]",

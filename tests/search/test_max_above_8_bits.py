@@ -80,8 +80,10 @@ def test_a_target_that_was_missed_says_what_allows_more():
     notes = quantized(max_above_8_bits=0.5).summary.notes
     assert any(note.endswith("; max_above_8_bits above 0.5 lets levers widen more of the bytes") for note in notes)
     assert not any("max_above_8_bits" in note for note in quantized(max_above_8_bits=1.0).summary.notes)
-    goal = QualityGoal(max_drop=1.0, metric=lambda session, data: 0.0, largest_share=0.0)
-    (note,) = goal.notes(Quality(10.0, 80.0), Quality(np.inf, 90.0), 0.0)
+    goal = QualityGoal(
+        max_drop=1.0, metric=lambda session, data: 0.0, largest_share=0.0, reference=Quality(np.inf, 90.0)
+    )
+    (note,) = goal.notes(Quality(10.0, 80.0), 0.0)
     assert note.endswith("a drop of 1 cannot be met; max_above_8_bits above 0 lets levers widen more of the bytes")
 
 

@@ -78,7 +78,7 @@ class QuantizeOptions(TypedDict, total=False):
     mixed_precision: Mapping[str, Any] | MixedPrecision
     samples: int
     batch_size: int
-    preprocess: str
+    preprocess: str | Mapping[str, Any]
     method: str
     weight_method: str
     moving_average: bool

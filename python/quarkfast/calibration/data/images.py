@@ -188,7 +188,9 @@ def _setting(name: str, value: Any) -> Any:
         fits = len(sides) == 2 and all(isinstance(side, int) and side > 0 for side in sides)
         expected = "a side or height and width in pixels"
     elif name == "dtype":
-        expected, fits = "the name of a dtype of numbers", isinstance(value, str) and value in np.sctypeDict
+        expected = "the name of a dtype of numbers"
+        # Not what other packages register, as soon as they are imported.
+        fits = isinstance(value, str) and value in np.sctypeDict and np.dtype(value).isbuiltin == 1
     else:
         expected = "a number above 0" if name == "scale" else "an integer from 0 to 255"
         fits = _is_number(value) and (value > 0 if name == "scale" else isinstance(value, int) and 0 <= value <= 255)
